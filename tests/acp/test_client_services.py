@@ -82,7 +82,7 @@ def test_unsaved_text_is_read_and_changed_in_the_editor(scripted: EditorStarter,
     )
     buffers = Buffers(editor, {str(file): "unsaved\n"})
     session = editor.new()
-    assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "go")["stopReason"] == "end_turn"
     assert buffers.texts == {str(file): "edited\n"}
     assert file.read_text() == "on disk\n"
     read = [one for one in editor.updates(session, "tool_call_update") if one.get("status") == "completed"]
@@ -176,7 +176,7 @@ def test_commands_run_in_terminals_of_the_editor(scripted: EditorStarter, folder
     editor = scripted(call("bash", command="make test"), {"text": "${toolResult}"}, terminal=True)
     terminals = Terminals(editor, "all well\n", 0)
     session = editor.new()
-    assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "go")["stopReason"] == "end_turn"
     [made] = terminals.made
     assert (made["args"], made["cwd"]) == (["-c", "make test"], str(folders.work))
     assert made["command"].endswith("sh")
@@ -206,9 +206,9 @@ def test_a_terminal_is_killed_and_released_when_its_command_must_stop(scripted: 
     editor.wait_update(session, "tool_call_update", content=[{"type": "terminal", "terminalId": "term-1"}])
     if why == "cancel":
         editor.notify("session/cancel", sessionId=session)
-        assert editor.answer(number) == {"stopReason": "cancelled"}
+        assert editor.answer(number)["stopReason"] == "cancelled"
     else:
-        assert editor.answer(number) == {"stopReason": "end_turn"}
+        assert editor.answer(number)["stopReason"] == "end_turn"
         assert "so far" in editor.said(session)
         assert "timed out after 0.2 seconds" in editor.said(session)
     assert terminals.released.wait(15)
@@ -246,7 +246,7 @@ def test_commands_stay_behind_a_sandbox_whatever_the_editor_offers(scripted: Edi
     )
     Terminals(editor, "outside\n", 0)
     session = editor.new()
-    assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "go")["stopReason"] == "end_turn"
     assert "outside" not in editor.said(session)
     assert editor.asked("terminal/create") == []
 
@@ -258,4 +258,4 @@ def test_a_tool_server_that_cannot_be_had_holds_up_no_session(scripted: EditorSt
         {"type": "http", "name": "remote", "url": "http://127.0.0.1:9/mcp", "headers": []},
     ]
     session = editor.new(mcpServers=servers)
-    assert editor.prompt(session, "hi") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "hi")["stopReason"] == "end_turn"

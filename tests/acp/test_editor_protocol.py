@@ -10,6 +10,7 @@ import pytest
 
 from fakes.acp_editor import Editor, RpcFailure
 from fakes.agent_folders import AgentFolders
+from pigeon.acp.incoming import ClientCapabilities, ClientFiles, tolerant
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +73,40 @@ def test_nothing_but_initialize_is_answered_before_it(folders: AgentFolders) -> 
         assert "initialize" in failure.message
 
 
+def test_a_connection_is_initialized_once(folders: AgentFolders) -> None:
+    with Editor(folders, "--model", "demo") as editor:
+        editor.initialize()
+        assert editor.refused("initialize", protocolVersion=2).code == -32600
+        assert editor.refused("auth/login", methodId="api-key").code == -32601
+
+
+@pytest.mark.parametrize(
+    "capabilities",
+    [
+        None,
+        [],
+        "all",
+        {"fs": None, "terminal": None, "session": 7, "elicitation": [], "auth": {"terminal": None}},
+        {"fs": {"readTextFile": "yes", "writeTextFile": True}, "session": {"compaction": 1, "notices": []}},
+    ],
+)
+def test_what_does_not_fit_in_the_capabilities_counts_as_not_offered(
+    folders: AgentFolders, capabilities: object
+) -> None:
+    with Editor(folders, "--model", "demo") as editor:
+        odd = {"clientCapabilities": capabilities, "clientInfo": 7, "_meta": {"a": 1}}
+        assert editor.call("initialize", protocolVersion=1, **odd)["protocolVersion"] == 1
+
+
+def test_capabilities_that_fit_are_taken_beside_those_that_do_not() -> None:
+    given = {"fs": {"readTextFile": "yes", "writeTextFile": True}, "terminal": 1, "session": {"notices": []}}
+    taken = tolerant(given, ClientCapabilities)
+    assert taken.fs == ClientFiles(write_text_file=True)
+    assert taken.session is not None
+    assert taken.session.notices == {}
+    assert taken.terminal is False
+
+
 def test_a_terminal_setup_is_offered_to_clients_that_can_open_one(folders: AgentFolders) -> None:
     with Editor(folders, "--model", "demo") as editor:
         methods = editor.initialize(auth={"terminal": True})["authMethods"]
@@ -124,6 +159,23 @@ def test_notifications_are_never_answered_not_even_wrong_ones(editor: Editor) ->
     assert len(editor.messages) == start + 1
 
 
+@pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
+def test_a_notification_that_is_sent_as_a_request_is_told_so(editor: Editor, method: str) -> None:
+    failure = editor.refused(method, sessionId="none")
+    assert (failure.code, "notification" in failure.message) == (-32601, True)
+
+
+def test_params_are_an_object_or_nothing(editor: Editor) -> None:
+    for number, params in enumerate((None, [], {})):
+        editor.send({"jsonrpc": "2.0", "id": f"empty-{number}", "method": "session/list", "params": params})
+        assert "sessions" in editor.answer(f"empty-{number}")
+    editor.send({"jsonrpc": "2.0", "id": "by place", "method": "session/list", "params": ["/"]})
+    with pytest.raises(RpcFailure) as failure:
+        editor.answer("by place")
+    assert failure.value.code == -32602
+    assert '"params"' in failure.value.message
+
+
 def test_an_unknown_method_is_named_with_one_that_may_be_meant(editor: Editor) -> None:
     failure = editor.refused("session/lost")
     assert failure.code == -32601
@@ -142,6 +194,11 @@ def test_methods_of_the_other_version_are_unknown(editor: Editor) -> None:
         ("session/new", {"cwd": "relative", "mcpServers": []}, "absolute"),
         ("session/new", {"cwd": "/no/such/folder", "mcpServers": []}, "not a folder"),
         ("session/new", {"cwd": "/", "mcpServers": [{}]}, "name"),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "a"}]}, "mcpServers[0].command"),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "", "command": "x"}]}, "mcpServers[0].name"),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "a", "type": "http"}]}, "mcpServers[0].url"),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "a", "type": "acp"}]}, "mcpServers[0].type"),
+        ("session/new", {"cwd": "/", "mcpServers": [{"name": "a", "command": "x"}] * 2}, "mcpServers[1].name"),
         ("session/new", {"cwd": "/", "mcpServers": [], "additionalDirectories": ["x"]}, "additionalDirectories[0]"),
         ("session/new", {"cwd": "/", "systemPrompt": {"mode": "odd", "content": []}}, "systemPrompt.mode"),
         ("session/prompt", {"sessionId": "x"}, '"prompt"'),
@@ -195,7 +252,7 @@ def test_an_id_in_use_is_refused(editor: Editor) -> None:
     assert failure.value.code == -32600
     editor.notify("session/cancel", sessionId=session)
     found = editor.wait(lambda one: one.get("id") == "same" and "result" in one)
-    assert found["result"] == {"stopReason": "cancelled"}
+    assert found["result"]["stopReason"] == "cancelled"
 
 
 def test_the_process_ends_when_its_input_ends_in_the_middle_of_a_line(folders: AgentFolders) -> None:

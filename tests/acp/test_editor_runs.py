@@ -36,6 +36,17 @@ async def ask(args: str, ctx: CommandContext) -> None:
         file.write(repr(answers))
     ctx.ui.notify("All asked", "info")
 """
+SAYING = """
+from pigeon.extensions import CommandContext, Extension
+
+ext = Extension("saying", needs=["messages"])
+
+
+@ext.command("say")
+async def say(args: str, ctx: CommandContext) -> None:
+    "Say something as the user"
+    ctx.session.prompt("from an extension")
+"""
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -57,7 +68,7 @@ def test_a_run_is_told_in_order_and_answered_last(scripted: EditorStarter, folde
     editor = scripted({"thinking": "Hm.", "text": "Let me look.", **call("read", path="notes.txt", offset=1)}, "One.")
     session = editor.new()
     number = editor.begin_prompt(session, "What is there?")
-    assert editor.answer(number) == {"stopReason": "end_turn"}
+    assert editor.answer(number)["stopReason"] == "end_turn"
     kinds = [one["sessionUpdate"] for one in editor.updates(session)]
     assert kinds.index("agent_thought_chunk") < kinds.index("agent_message_chunk") < kinds.index("tool_call")
     assert calls_of(editor, session) == [
@@ -112,7 +123,7 @@ def test_the_output_of_a_command_is_told_while_it_runs(scripted: EditorStarter, 
     content = [{"type": "content", "content": {"type": "text", "text": "```\nbegun\n```"}}]
     editor.wait_update(session, "tool_call_update", content=content)
     editor.notify("session/cancel", sessionId=session)
-    assert editor.answer(number) == {"stopReason": "cancelled"}
+    assert editor.answer(number)["stopReason"] == "cancelled"
 
 
 def test_a_command_has_a_terminal_of_its_own_in_version_2(scripted: EditorStarter) -> None:
@@ -162,7 +173,7 @@ def test_prompts_bring_links_texts_and_pictures(scripted: EditorStarter) -> None
         {"type": "image", "data": PIXEL, "mimeType": "image/png"},
         {"type": "resource", "resource": {"uri": "file:///c.png", "blob": PIXEL, "mimeType": "image/png"}},
     ]
-    assert editor.call("session/prompt", sessionId=session, prompt=blocks) == {"stopReason": "end_turn"}
+    assert editor.call("session/prompt", sessionId=session, prompt=blocks)["stopReason"] == "end_turn"
     assert editor.said(session) == (
         "Compare [@a.py](file:///a.py) with [@b.py](file:///b.py)[@c.png](file:///c.png)"
         '\n\n<context ref="file:///b.py">\nprint(1)\n</context>'
@@ -183,7 +194,9 @@ def test_prompts_bring_links_texts_and_pictures(scripted: EditorStarter) -> None
         ([{"type": "video"}], "prompt[0].type"),
         ([{"type": "text"}], "prompt[0]"),
         ([{"type": "text", "text": "x"}, {"type": "audio", "data": "", "mimeType": "audio/wav"}], "audio"),
-        ([{"type": "resource", "resource": {"uri": "x:"}}], "resource.text"),
+        ([{"type": "resource", "resource": {"uri": "x:"}}], "prompt[0].resource"),
+        ([{"type": "image", "data": "", "mimeType": "image/png"}], "prompt[0].data"),
+        ([{"type": "resource", "resource": {"uri": "x:", "blob": "%", "mimeType": "image/png"}}], "resource.blob"),
     ],
 )
 def test_blocks_that_cannot_be_sent_are_refused_by_their_place(
@@ -200,7 +213,7 @@ def test_a_picture_that_is_none_is_refused_and_the_session_goes_on(scripted: Edi
     session = editor.new()
     block = {"type": "image", "data": "%%%", "mimeType": "image/png"}
     assert "base64" in editor.refused("session/prompt", sessionId=session, prompt=[block]).message
-    assert editor.prompt(session, "hi") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "hi")["stopReason"] == "end_turn"
 
 
 @pytest.mark.parametrize(("option", "ran"), [("allow_once", True), ("reject_once", False), ("no_such", False)])
@@ -210,7 +223,7 @@ def test_a_question_about_permission_is_the_editors(
     editor = scripted(call("write", path="a.txt", content="x"), "Done.", args=("--approval-mode", "always-ask"))
     editor.handlers["session/request_permission"] = choose(option)
     session = editor.new()
-    assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "go")["stopReason"] == "end_turn"
     [asked] = editor.asked("session/request_permission")
     assert [one["kind"] for one in asked["params"]["options"]] == ["allow_once", "allow_always", "reject_once"]
     assert asked["params"]["toolCall"]["kind"] == "edit"
@@ -223,13 +236,13 @@ def test_what_is_allowed_always_is_not_asked_again(scripted: EditorStarter) -> N
     echo = call("bash", command="echo hi")
     editor = scripted(echo, echo, "Done.", args=("--approval-mode", "write"))
     editor.handlers["session/request_permission"] = choose("allow_always")
-    assert editor.prompt(editor.new(), "go") == {"stopReason": "end_turn"}
+    assert editor.prompt(editor.new(), "go")["stopReason"] == "end_turn"
     assert len(editor.asked("session/request_permission")) == 1
 
 
 def test_a_client_that_cannot_be_asked_has_the_call_denied(scripted: EditorStarter, folders: AgentFolders) -> None:
     editor = scripted(call("bash", command="touch ran"), "Done.", args=("--approval-mode", "write"))
-    assert editor.prompt(editor.new(), "go") == {"stopReason": "end_turn"}
+    assert editor.prompt(editor.new(), "go")["stopReason"] == "end_turn"
     assert not (folders.work / "ran").exists()
 
 
@@ -263,7 +276,7 @@ def test_a_cancellation_always_ends_in_cancelled(scripted: EditorStarter, when: 
     if when == "twice":
         editor.notify("session/cancel", sessionId=session)
     if version == 1:
-        assert editor.answer(number) == {"stopReason": "cancelled"}
+        assert editor.answer(number)["stopReason"] == "cancelled"
     elif when != "at once":
         editor.wait_update(session, "state_update", state="idle", stopReason="cancelled")
     answered.set()
@@ -271,7 +284,7 @@ def test_a_cancellation_always_ends_in_cancelled(scripted: EditorStarter, when: 
     again = editor.begin_prompt(other, "go")
     editor.notify("session/cancel", sessionId=other)
     if version == 1:
-        assert editor.answer(again) == {"stopReason": "cancelled"}
+        assert editor.answer(again)["stopReason"] == "cancelled"
 
 
 def test_cancelling_the_request_cancels_the_prompt(scripted: EditorStarter) -> None:
@@ -280,7 +293,72 @@ def test_cancelling_the_request_cancels_the_prompt(scripted: EditorStarter) -> N
     number = editor.begin_prompt(session, "go")
     editor.wait_update(session, "agent_message_chunk")
     editor.notify("$/cancel_request", requestId=number)
-    assert editor.answer(number) == {"stopReason": "cancelled"}
+    assert editor.answer(number)["stopReason"] == "cancelled"
+
+
+def test_a_prompt_whose_request_is_cancelled_at_once_is_answered_and_closes(scripted: EditorStarter) -> None:
+    editor = scripted(script={"default": HANG})
+    session = editor.new()
+    prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+    asked = {"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt}
+    withdrawn = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "p"}}
+    editor.write(b"".join(json.dumps(one).encode() + b"\n" for one in (asked, withdrawn)))
+    assert editor.answer("p")["stopReason"] == "cancelled"
+    assert editor.call("session/close", sessionId=session) == {}
+
+
+def test_the_tokens_of_a_run_are_told_once_with_its_end(scripted: EditorStarter) -> None:
+    editor = scripted(call("bash", command="echo a"), "ok")
+    usage = editor.prompt(editor.new(), "go")["usage"]
+    assert usage["totalTokens"] == usage["inputTokens"] + usage["outputTokens"] > 0
+
+
+def test_a_command_has_a_terminal_with_its_exit_code_in_version_2(scripted: EditorStarter) -> None:
+    editor = scripted(call("bash", command="echo a; exit 3"), "ok", version=2)
+    session = editor.new()
+    editor.prompt(session, "go")
+    editor.wait_update(session, "state_update", state="idle")
+    [made, ended] = editor.updates(session, "terminal_update")
+    assert made["capabilities"] == {"cancel": {}}
+    assert (ended["exitStatus"], ended["capabilities"]) == ({"exitCode": 3}, None)
+    [printed] = editor.updates(session, "terminal_output_chunk")
+    assert base64.b64decode(printed["data"]) == b"a\n"
+
+
+def test_a_run_that_an_extension_begins_is_told_with_its_message_and_states(
+    scripted: EditorStarter, tmp_path: Path
+) -> None:
+    extension = tmp_path / "saying.py"
+    extension.write_text(SAYING)
+    editor = scripted("ok", args=("--extension", str(extension)), version=2)
+    session = editor.new()
+    editor.prompt(session, "/say")
+    editor.wait_update(session, "agent_message_chunk")
+    said = [one["content"][0]["text"] for one in editor.updates(session, "user_message")]
+    assert said == ["/say", "from an extension"]
+    states = ["running", "idle"] * 2
+    assert eventually(lambda: [one["state"] for one in editor.updates(session, "state_update")] == states)
+
+
+def test_a_command_in_the_middle_of_a_run_does_not_say_that_the_session_is_idle(
+    scripted: EditorStarter, tmp_path: Path
+) -> None:
+    extension = tmp_path / "asking.py"
+    extension.write_text(EXTENSION)
+    editor = scripted(script={"default": HANG}, args=("--extension", str(extension)), version=2)
+    session = editor.new()
+    editor.prompt(session, "go")
+    editor.wait_update(session, "agent_message_chunk")
+    editor.prompt(session, "/ask")
+    assert [one["state"] for one in editor.updates(session, "state_update")] == ["running"]
+    editor.notify("session/cancel", sessionId=session)
+    editor.wait_update(session, "state_update", state="idle", stopReason="cancelled")
+
+
+def test_what_a_client_without_notices_should_know_is_on_stderr(scripted: EditorStarter) -> None:
+    editor = scripted("ok")
+    editor.new(mcpServers=[{"name": "missing", "command": "/no/such/program", "args": [], "env": []}])
+    assert eventually(lambda: "Tool server missing" in editor.stderr)
 
 
 def test_closing_a_session_answers_its_prompt_first(scripted: EditorStarter) -> None:
@@ -289,7 +367,7 @@ def test_closing_a_session_answers_its_prompt_first(scripted: EditorStarter) -> 
     number = editor.begin_prompt(session, "go")
     editor.wait_update(session, "agent_message_chunk")
     assert editor.call("session/close", sessionId=session) == {}
-    assert editor.answer(number) == {"stopReason": "cancelled"}
+    assert editor.answer(number)["stopReason"] == "cancelled"
 
 
 def test_one_session_that_hangs_does_not_hold_another(scripted: EditorStarter) -> None:
@@ -299,9 +377,9 @@ def test_one_session_that_hangs_does_not_hold_another(scripted: EditorStarter) -
     number = editor.begin_prompt(held, "hang")
     editor.wait_update(held, "agent_message_chunk")
     for _ in range(3):
-        assert editor.prompt(free, "hello") == {"stopReason": "end_turn"}
+        assert editor.prompt(free, "hello")["stopReason"] == "end_turn"
     editor.notify("session/cancel", sessionId=held)
-    assert editor.answer(number) == {"stopReason": "cancelled"}
+    assert editor.answer(number)["stopReason"] == "cancelled"
 
 
 def test_a_second_prompt_steers_the_run_and_both_end_with_it(scripted: EditorStarter) -> None:
@@ -314,8 +392,8 @@ def test_a_second_prompt_steers_the_run_and_both_end_with_it(scripted: EditorSta
     second = editor.begin_prompt(session, "also this")
     assert "sessions" in editor.call("session/list")
     (editor.folders.work / "go").touch()
-    assert editor.answer(first) == {"stopReason": "end_turn"}
-    assert editor.answer(second) == {"stopReason": "end_turn"}
+    assert editor.answer(first)["stopReason"] == "end_turn"
+    assert editor.answer(second)["stopReason"] == "end_turn"
     assert editor.said(session) == "Both done."
 
 
@@ -336,9 +414,9 @@ def test_a_run_that_fails_is_an_error_with_its_reason(scripted: EditorStarter) -
 def test_limits_and_cut_answers_have_their_stop_reasons(scripted: EditorStarter) -> None:
     editor = scripted({"text": "cut", "stop": "length"}, args=("--max-turns", "3"))
     session = editor.new()
-    assert editor.prompt(session, "hi") == {"stopReason": "max_tokens"}
+    assert editor.prompt(session, "hi")["stopReason"] == "max_tokens"
     endless = scripted(script={"default": call("ls", path=".")}, args=("--max-turns", "2"))
-    assert endless.prompt(endless.new(), "hi") == {"stopReason": "max_turn_requests"}
+    assert endless.prompt(endless.new(), "hi")["stopReason"] == "max_turn_requests"
 
 
 def test_the_plan_is_told_whenever_it_changes(scripted: EditorStarter) -> None:
@@ -389,7 +467,7 @@ def test_dialogs_of_extensions_are_forms_or_cancelled(
     editor = scripted("ok", args=("--extension", str(extension)), **client)
     editor.handlers["elicitation/create"] = lambda params: {"action": "accept", "content": {"answer": next(given)}}
     session = editor.new()
-    assert editor.prompt(session, "/ask") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "/ask")["stopReason"] == "end_turn"
     expected = ["green", True, "Ada", "after"] if forms else [None, False, None, None]
     written = folders.work / "answers.txt"
     assert eventually(lambda: written.exists() and written.read_text() == repr(expected)), editor.stderr

@@ -176,6 +176,40 @@ def test_loading_an_open_session_replays_it_again(scripted: EditorStarter, folde
     assert editor.prompt(session, "two")["stopReason"] == "end_turn"
 
 
+def test_loading_a_session_in_the_middle_of_a_run_shows_its_call_as_running(
+    scripted: EditorStarter, folders: AgentFolders
+) -> None:
+    editor = scripted({"toolCalls": [{"name": "bash", "arguments": {"command": "sleep 60"}}]}, "ok")
+    session = editor.new()
+    number = editor.begin_prompt(session, "go")
+    editor.wait_update(session, "tool_call_update", status="in_progress")
+    start = editor.mark()
+    editor.call("session/load", sessionId=session, cwd=str(folders.work), mcpServers=[])
+    assert [one.get("status") for one in editor.updates(session, "tool_call_update", start)] == ["in_progress"]
+    editor.notify("session/cancel", sessionId=session)
+    assert editor.answer(number)["stopReason"] == "cancelled"
+
+
+@pytest.mark.parametrize("way", ["session/new", "session/load"])
+def test_a_session_whose_opening_was_cancelled_is_not_left_open(
+    scripted: EditorStarter, folders: AgentFolders, way: str
+) -> None:
+    editor = scripted(script={"default": "ok " * 500})
+    session = editor.new()
+    editor.prompt(session, "one")
+    editor.call("session/close", sessionId=session)
+    descriptors = editor.descriptors()
+    for _ in range(3):
+        params = {"cwd": str(folders.work), "mcpServers": [], "sessionId": session}
+        asked = {"jsonrpc": "2.0", "id": "o", "method": way, "params": params}
+        withdrawn = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "o"}}
+        start = editor.mark()
+        editor.write(b"".join(json.dumps(one).encode() + b"\n" for one in (asked, withdrawn)))
+        assert editor.wait(lambda one: one.get("id") == "o", start)["error"]["code"] == -32800
+    assert editor.call("session/status", sessionId=session) == {"status": "saved"}
+    assert editor.descriptors() <= descriptors
+
+
 def test_options_are_told_set_and_refused(scripted: EditorStarter) -> None:
     editor = scripted(script={"default": "ok"})
     session = editor.new()
@@ -214,11 +248,14 @@ def test_without_a_key_a_session_is_refused_with_the_code_for_that(folders: Agen
         assert failure.code == -32000
         assert "ANTHROPIC_API_KEY" in failure.message
         assert editor.refused("authenticate", methodId="api-key").code == -32000
+        assert editor.call("auth/status") == {"state": "unauthenticated"}
         (folders.agent / "auth.json").write_text(json.dumps({"anthropic": {"type": "api_key", "key": "sk-test"}}))
         assert editor.call("authenticate", methodId="api-key") == {}
         session = editor.new()
         assert session
+        assert editor.call("auth/status") == {"state": "authenticated"}
         assert editor.call("logout") == {}
+        assert editor.call("auth/status") == {"state": "unauthenticated"}
         assert editor.refused("session/new", cwd=str(folders.work), mcpServers=[]).code == -32000
         assert editor.call("authenticate", methodId="api-key") == {}
         assert editor.new()

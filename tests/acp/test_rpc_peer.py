@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +24,8 @@ MESSAGES = st.fixed_dictionaries(
     {}, optional={"jsonrpc": st.just("2.0") | JSON, "id": JSON, "method": st.text(max_size=6) | JSON, "params": JSON,
                   "result": JSON, "error": JSON},
 )  # fmt: skip
-LINES = st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")) | (MESSAGES | JSON).map(
+WITHDRAWALS = JSON.map(lambda id: {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": id}})
+LINES = st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")) | (MESSAGES | WITHDRAWALS | JSON).map(
     lambda value: json.dumps(value).encode()
 )
 
@@ -57,6 +59,36 @@ def handled(method: str, params: Any) -> Any:
 
 def ignored(method: str, params: Any) -> None:
     """A notification that is not known."""
+
+
+def test_a_request_that_is_cancelled_before_it_has_begun_is_answered_once() -> None:
+    async def run() -> list[Any]:
+        sink = Kept()
+        peer = RpcPeer(sink, handled, ignored)
+        withdrawn = b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":7}}'
+        peer.take([b'{"jsonrpc":"2.0","id":7,"method":"b"}', withdrawn, withdrawn])
+        for _ in range(4):
+            await asyncio.sleep(0)
+        await peer.close()
+        return sink.lines
+
+    [answer] = asyncio.run(run())
+    assert (answer["id"], answer["error"]["code"]) == (7, -32800)
+
+
+def test_a_notification_that_breaks_its_handler_takes_no_other_line_along(capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(method: str, params: Any) -> None:
+        raise ValueError("a mistake of ours")
+
+    async def run() -> list[Any]:
+        sink = Kept()
+        peer = RpcPeer(sink, handled, broken)
+        peer.take([b'{"jsonrpc":"2.0","method":"note"}', b'{"jsonrpc":"2.0","id":1,"method":"c","params":{"x":1}}'])
+        await peer.close()
+        return sink.lines
+
+    assert asyncio.run(run()) == [{"jsonrpc": "2.0", "id": 1, "result": {"x": 1}}]
+    assert "a mistake of ours" in capsys.readouterr().err
 
 
 @given(st.lists(LINES, max_size=6))

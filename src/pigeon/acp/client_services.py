@@ -87,7 +87,7 @@ class ClientServices:
         output: TerminalOutputResult = await asyncio.wait_for(asked, None if ended is not None else STOP_SECONDS)
         ended = ended or output.exit_status or TerminalExit()
         return HostServiceResult(
-            output=output.output, truncated=True if output.truncated else ABSENT, exit_code=ended.exit_code
+            output=output.output, truncated=True if output.truncated is True else ABSENT, exit_code=ended.code
         )
 
     async def _tell(self, method: str, terminal: str) -> None:

@@ -24,6 +24,7 @@ from pigeon.acp.incoming import (
     SetConfigOptionParams,
     SetModeParams,
     SetTitleParams,
+    tolerant,
 )
 from pigeon.acp.rpc_errors import (
     AUTH_REQUIRED,
@@ -33,7 +34,7 @@ from pigeon.acp.rpc_errors import (
     RpcError,
     bad_params,
 )
-from pigeon.acp.rpc_peer import RpcPeer
+from pigeon.acp.rpc_peer import CANCEL_REQUEST, RpcPeer
 from pigeon.transport.writer import LineSink
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -42,6 +43,7 @@ from pigeon.wire.errors import BadRecord
 if TYPE_CHECKING:
     from pigeon.acp.sessions import Begin, EditorSessions
 
+NOTIFICATIONS = ("session/cancel", CANCEL_REQUEST)
 EDITIONS: dict[int, type[Edition]] = {1: EditionOne, 2: EditionTwo}
 Method = tuple[type[Any], Callable[[Any], Any]]
 
@@ -66,6 +68,8 @@ class AcpDoor:
         if self._edition is None:
             raise RpcError(INVALID_REQUEST, "The connection is not initialized: send initialize first")
         methods = self._methods(self._edition.version)
+        if method in NOTIFICATIONS:
+            raise RpcError(METHOD_NOT_FOUND, f'"{method}" is a notification: send it without "id"')
         if method not in methods:
             raise RpcError(METHOD_NOT_FOUND, _unknown(method, sorted(methods), self._edition.version))
         kind, run = methods[method]
@@ -78,8 +82,11 @@ class AcpDoor:
 
     def _initialize(self, params: InitializeParams) -> dict[str, Json]:
         """Agree on the highest version that both sides know. Nothing is imported for it that only sessions need."""
-        if self._opened is not None:
-            raise RpcError(INVALID_REQUEST, "The connection is initialized already")
+        if self._edition is not None:
+            raise RpcError(
+                INVALID_REQUEST,
+                f"The connection is initialized already, with version {self._edition.version}; start another process",
+            )
         version = max((known for known in EDITIONS if known <= params.protocol_version), default=None)
         if version is None:
             raise RpcError(
@@ -87,8 +94,8 @@ class AcpDoor:
                 f"Version {params.protocol_version} of the protocol is not known; Pigeon speaks versions 1 and 2",
                 {"requested": params.protocol_version, "supported": list(EDITIONS)},
             )
-        client = (params.capabilities if version > 1 else params.client_capabilities) or ClientCapabilities()
-        self._edition = EDITIONS[version](client)
+        given = params.capabilities if version > 1 else params.client_capabilities
+        self._edition = EDITIONS[version](tolerant(given, ClientCapabilities))
         return self._edition.welcome(self._version)
 
     def _methods(self, version: int) -> dict[str, Method]:
@@ -106,6 +113,7 @@ class AcpDoor:
                 "session/status": (SessionParams, sessions.status),
                 "session/prompt": (PromptParams, sessions.prompt),
                 "session/set_config_option": (SetConfigOptionParams, sessions.set_config_option),
+                "auth/status": (NoParams, self._auth_status),
             }
             if version == 1:
                 self._known |= {
@@ -149,6 +157,9 @@ class AcpDoor:
         self._sessions().log_out(True)
         return {}
 
+    async def _auth_status(self, params: NoParams) -> dict[str, Json]:
+        return {"state": "authenticated" if await self._sessions().may_begin() else "unauthenticated"}
+
     async def close(self) -> None:
         """End all sessions, cancelling what runs, and say nothing more."""
         if self._opened is not None:
@@ -165,7 +176,12 @@ def _unknown(method: str, names: list[str], version: int) -> str:
 
 
 def _params(params: Json, kind: type[Any]) -> Any:
+    if params is None or params == []:
+        # Some languages write an empty object as an array.
+        params = {}
+    if not isinstance(params, dict):
+        raise bad_params('"params" must be an object, with the members by their names')
     try:
-        return codec.convert({} if params is None else params, kind)
+        return codec.convert(params, kind)
     except BadRecord as error:
         raise bad_params(str(error)) from None

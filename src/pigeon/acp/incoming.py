@@ -1,17 +1,25 @@
 """What an editor sends: the params of every method, of version 1 and of the draft of version 2.
 
 Where the versions differ in a name, both stand here and the record says which is whose. Members that are not known are
-ignored, as the protocol asks; `codec.convert` names a member that does not fit.
+ignored, as the protocol asks; `codec.convert` names a member that does not fit. Members that are of no use here are not
+declared, so that nothing is refused for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, TypeVar, get_args
 
 from msgspec import Meta
+from msgspec.structs import fields
 
+from pigeon.acp.rpc_errors import bad_params
+from pigeon.wire import codec
 from pigeon.wire.base import Json, Record
+from pigeon.wire.errors import BadRecord
+
+_T = TypeVar("_T", bound=Record)
+TRANSPORTS = ("stdio", "http", "sse")
 
 
 class _Lenient(Record, kw_only=True):
@@ -19,14 +27,6 @@ class _Lenient(Record, kw_only=True):
 
 
 # --- the connection --------------------------------------------------------------------------------------------------
-
-
-class ClientImplementation(_Lenient, kw_only=True):
-    """Which editor it is."""
-
-    name: str = ""
-    title: str | None = None
-    version: str = ""
 
 
 class ClientFiles(_Lenient, kw_only=True):
@@ -67,13 +67,35 @@ class ClientCapabilities(_Lenient, kw_only=True):
 
 
 class InitializeParams(_Lenient, kw_only=True):
-    """`initialize`: version 1 has `clientInfo` and `clientCapabilities`, version 2 `info` and `capabilities`."""
+    """`initialize`: version 1 has `clientCapabilities`, version 2 `capabilities`; `tolerant` reads both."""
 
     protocol_version: Annotated[int, Meta(ge=0, le=65535)]
-    client_capabilities: ClientCapabilities | None = None
-    client_info: ClientImplementation | None = None
-    capabilities: ClientCapabilities | None = None
-    info: ClientImplementation | None = None
+    client_capabilities: Json = None
+    capabilities: Json = None
+
+
+def tolerant(value: Json, kind: type[_T]) -> _T:
+    """A record of capabilities; what does not fit in it counts as not offered, as the protocol asks."""
+    if value is None:
+        return kind()
+    try:
+        return codec.convert(value, kind)
+    except BadRecord:
+        pass
+    given = value if isinstance(value, dict) else {}
+    found: dict[str, Any] = {}
+    for field in fields(kind):
+        # Some languages write an empty object as an array.
+        member = {} if given.get(field.encode_name) == [] else given.get(field.encode_name)
+        records = [one for one in get_args(field.type) if isinstance(one, type) and issubclass(one, Record)]
+        if records and isinstance(member, dict):
+            found[field.name] = tolerant(member, records[0])
+        elif member is not None:
+            try:
+                found[field.name] = codec.convert(member, field.type)
+            except BadRecord:
+                continue
+    return kind(**found)
 
 
 class AuthenticateParams(_Lenient, kw_only=True):
@@ -100,7 +122,7 @@ class McpServerGiven(_Lenient, kw_only=True):
     """An MCP server that the editor hands over. Without a type it is one on stdin and stdout, as in version 1."""
 
     name: str
-    type: str = "stdio"
+    type: str | None = None
     command: str | None = None
     args: list[str] | None = None
     env: list[NamedValue] | None = None
@@ -109,17 +131,30 @@ class McpServerGiven(_Lenient, kw_only=True):
 
 
 def servers_by_name(servers: Sequence[McpServerGiven]) -> dict[str, Json]:
-    """The servers as `set_mcp_servers` takes them, which says itself what is wrong with one."""
-    return {server.name: _server(server) for server in servers}
+    """The servers as `set_mcp_servers` takes them; raises `RpcError` that names what is wrong with one."""
+    found: dict[str, Json] = {}
+    for index, server in enumerate(servers):
+        where = f"mcpServers[{index}]"
+        if not server.name:
+            raise bad_params(f'"{where}.name" is empty')
+        if server.name in found:
+            raise bad_params(f'"{where}.name": there are two servers called "{server.name}"')
+        kind = server.type or "stdio"
+        if kind not in TRANSPORTS:
+            raise bad_params(f'"{where}.type" cannot be "{kind}" (allowed: {", ".join(TRANSPORTS)})')
+        needed = "command" if kind == "stdio" else "url"
+        if not getattr(server, needed):
+            raise bad_params(f'"{where}.{needed}" is missing: a server of type {kind} needs it')
+        found[server.name] = _server(server, kind)
+    return found
 
 
-def _server(given: McpServerGiven) -> dict[str, Json]:
-    if given.url is not None:
+def _server(given: McpServerGiven, kind: str) -> dict[str, Json]:
+    if kind != "stdio":
         headers = {header.name: header.value for header in given.headers or ()}
-        return {"type": given.type, "url": given.url, "headers": headers}
+        return {"type": kind, "url": given.url, "headers": headers}
     env = {variable.name: variable.value for variable in given.env or ()}
-    command = {} if given.command is None else {"command": given.command}
-    return {"type": given.type, **command, "args": list(given.args or ()), "env": env}
+    return {"type": kind, "command": given.command, "args": list(given.args or ()), "env": env}
 
 
 class SystemPromptGiven(_Lenient, kw_only=True):
@@ -224,7 +259,6 @@ class PromptImage(_Lenient, tag_field="type", tag="image", kw_only=True):
 
     data: str
     mime_type: str
-    uri: str | None = None
 
 
 class AudioBlock(_Lenient, tag_field="type", tag="audio", kw_only=True):
@@ -239,19 +273,15 @@ class ResourceLinkBlock(_Lenient, tag_field="type", tag="resource_link", kw_only
 
     name: str
     uri: str
-    title: str | None = None
-    description: str | None = None
-    mime_type: str | None = None
-    size: int | None = None
 
 
 class EmbeddedContents(_Lenient, kw_only=True):
-    """What a resource holds: a text, or bytes as base64."""
+    """What a resource holds: a text, or bytes as base64; a type that is no text counts as none."""
 
     uri: str
     text: str | None = None
     blob: str | None = None
-    mime_type: str | None = None
+    mime_type: Json = None
 
 
 class ResourceBlock(_Lenient, tag_field="type", tag="resource", kw_only=True):
@@ -299,15 +329,19 @@ class CreateTerminalResult(_Lenient, kw_only=True):
 
 
 class TerminalExit(_Lenient, kw_only=True):
-    """How a command ended; the result of terminal/wait_for_exit."""
+    """How a command ended; the result of terminal/wait_for_exit. A code that is no number counts as none."""
 
-    exit_code: int | None = None
-    signal: str | int | None = None
+    exit_code: Json = None
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, where there is one."""
+        return self.exit_code if isinstance(self.exit_code, int) and not isinstance(self.exit_code, bool) else None
 
 
 class TerminalOutputResult(_Lenient, kw_only=True):
     """The result of terminal/output."""
 
     output: str
-    truncated: bool = False
+    truncated: Json = False
     exit_status: TerminalExit | None = None

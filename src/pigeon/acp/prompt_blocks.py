@@ -10,7 +10,7 @@ from pigeon.acp.incoming import PromptBlock, PromptImage, PromptText, ResourceBl
 from pigeon.acp.rpc_errors import bad_params
 from pigeon.wire import codec
 from pigeon.wire.base import Json
-from pigeon.wire.content import ImageInput
+from pigeon.wire.content import ImageInput, image_block
 from pigeon.wire.errors import BadRecord
 
 KINDS = ("text", "image", "audio", "resource_link", "resource")
@@ -37,11 +37,11 @@ def prompt_of(blocks: list[dict[str, Json]]) -> PromptGiven:
         if isinstance(block, PromptText):
             text.append(block.text)
         elif isinstance(block, PromptImage):
-            images.append(ImageInput(data=block.data, mime_type=block.mime_type))
+            images.append(_image(block.data, block.mime_type, f"prompt[{index}]"))
         elif isinstance(block, ResourceLinkBlock):
             text.append(_link(block.name, block.uri))
         elif isinstance(block, ResourceBlock):
-            text.append(_embedded(block, contexts, images))
+            text.append(_embedded(block, contexts, images, f"prompt[{index}].resource"))
         else:
             raise bad_params(f"prompt[{index}]: {NO_AUDIO}")
     return PromptGiven("\n\n".join(["".join(text), *contexts]), images, blocks)
@@ -74,16 +74,27 @@ def _link(name: str, uri: str) -> str:
     return f"[@{name}]({uri})"
 
 
-def _embedded(block: ResourceBlock, contexts: list[str], images: list[ImageInput]) -> str:
+def _image(data: str, mime_type: str, where: str, field: str = "data") -> ImageInput:
+    """A picture; raises `RpcError` for one that is no picture, and names the member."""
+    image = ImageInput(data=data, mime_type=mime_type)
+    try:
+        image_block(image, where)
+    except BadRecord as error:
+        raise bad_params(str(error).replace(f"{where}.data", f"{where}.{field}")) from None
+    return image
+
+
+def _embedded(block: ResourceBlock, contexts: list[str], images: list[ImageInput], where: str) -> str:
     """The place of a resource in the text; what it holds goes to the contexts or the pictures."""
     held = block.resource
+    kind = held.mime_type if isinstance(held.mime_type, str) else ""
     name = held.uri.rstrip("/").rpartition("/")[2] or held.uri
     if held.text is not None:
         contexts.append(f'<context ref="{held.uri}">\n{held.text}\n</context>')
-    elif held.blob is not None and (held.mime_type or "").startswith("image/"):
-        images.append(ImageInput(data=held.blob, mime_type=held.mime_type or ""))
+    elif held.blob is not None and kind.startswith("image/"):
+        images.append(_image(held.blob, kind, where, "blob"))
     elif held.blob is not None:
-        contexts.append(f'<context ref="{held.uri}">\n[binary data, {held.mime_type or "of unknown type"}]\n</context>')
+        contexts.append(f'<context ref="{held.uri}">\n[binary data, {kind or "of unknown type"}]\n</context>')
     else:
-        raise bad_params("a block of type resource needs resource.text or resource.blob")
+        raise bad_params(f'"{where}" needs "text" or "blob"')
     return _link(name, held.uri)

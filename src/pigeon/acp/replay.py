@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
 from pigeon.acp.editions.edition import Edition, Update
 from pigeon.acp.editions.tool_views import (
+    CallStatus,
     DiffPiece,
     ToolPiece,
     ToolView,
@@ -18,7 +19,7 @@ from pigeon.acp.editions.tool_views import (
     raw_output_of,
     text_block,
 )
-from pigeon.acp.translation import MessageIds
+from pigeon.acp.translation import MessageIds, user_updates
 from pigeon.system.paths import absolute
 from pigeon.wire.answers import Entries
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
@@ -27,8 +28,13 @@ from pigeon.wire.events import ToolOutcome
 from pigeon.wire.messages import AssistantMessage, BashExecutionMessage, Message, ToolResultMessage, UserMessage
 
 
-def replay(entries: Entries, edition: Edition, cwd: str, home: str) -> Iterator[list[Update]]:
-    """The updates of each message of the active branch, in order, also of those that a compaction has replaced."""
+def replay(
+    entries: Entries, edition: Edition, cwd: str, home: str, status_of: Callable[[str], CallStatus | None]
+) -> Iterator[list[Update]]:
+    """The updates of each message of the active branch, in order, also of those that a compaction has replaced.
+
+    `status_of` knows the calls that are under way now.
+    """
     past = _Past(edition, cwd, home)
     for entry in _branch(entries):
         if isinstance(entry, MessageEntry):
@@ -37,7 +43,7 @@ def replay(entries: Entries, edition: Edition, cwd: str, home: str) -> Iterator[
             yield past.shown(entry)
         elif isinstance(entry, CompactionEntry | BranchSummaryEntry):
             yield edition.compaction(f"compaction-{entry.id}", "completed", entry.summary, None)
-    yield past.left_open()
+    yield past.left_open(status_of)
 
 
 def _branch(entries: Entries) -> list[Entry]:
@@ -62,10 +68,7 @@ class _Past:
     def updates(self, message: Message) -> list[Update]:
         edition = self._edition
         if isinstance(message, UserMessage):
-            content = message.content
-            blocks = [TextContent(text=content)] if isinstance(content, str) else content
-            id, shown = self._ids.of(message), [content_block(block) for block in blocks]
-            return edition.said(id, shown) or [one for block in shown for one in edition.chunk("user", id, block)]
+            return user_updates(edition, self._ids.of(message), message)
         if isinstance(message, AssistantMessage):
             return self._answer(message)
         if isinstance(message, ToolResultMessage):
@@ -114,9 +117,9 @@ class _Past:
         )
         return self._edition.tool_call(view)
 
-    def left_open(self) -> list[Update]:
-        """Calls that never got a result."""
-        views = [ToolView(call_id=id, status="cancelled") for id in self._open]
+    def left_open(self, status_of: Callable[[str], CallStatus | None]) -> list[Update]:
+        """Calls that have no result: they are under way, or will never get one."""
+        views = [ToolView(call_id=id, status=status_of(id) or "cancelled") for id in self._open]
         return [update for view in views for update in self._edition.tool_call(view)]
 
 

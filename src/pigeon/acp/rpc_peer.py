@@ -11,6 +11,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from inspect import iscoroutine
+from traceback import print_exception
 from typing import Any
 
 from pigeon.acp.rpc_errors import (
@@ -97,10 +98,10 @@ class RpcPeer:
             problem = '"method" must be a text'
         elif "id" in message and (isinstance(message["id"], bool) or not isinstance(message["id"], int | str | None)):
             problem = '"id" must be a whole number or a text'
-        elif "params" in message and not isinstance(params, dict | list | None):
+        elif not isinstance(params, dict | list | None):
             problem = '"params" must be an object'
         elif "id" in message and id in self._running:
-            problem = f"The id {codec.encode(id).decode()} is in use by a request that has not been answered"
+            problem = f"The id {codec.encode(id).decode()[:100]} is in use by a request that has not been answered"
         elif "id" in message and len(self._running) >= MOST_IN_FLIGHT:
             problem = f"More than {MOST_IN_FLIGHT} requests are not answered yet; wait for some of them"
         if problem is not None:
@@ -113,15 +114,20 @@ class RpcPeer:
 
     def _take_notice(self, method: str, params: Json) -> None:
         if method == CANCEL_REQUEST:
-            running = self._running.get(params.get("requestId")) if isinstance(params, dict) else None
+            asked = params.get("requestId") if isinstance(params, dict) else None
+            running = self._running.get(asked) if isinstance(asked, int | str) else None
             if running is not None:
-                running.cancel()
+                # Once it has begun: a task that is cancelled before that answers nothing and cleans up nothing.
+                asyncio.get_running_loop().call_soon(running.cancel)
             return
         try:
             self._notice(method, params)
         except RpcError as error:
             # A notification has no answer, not even that it is wrong.
             print(f"pigeon acp: {method}: {error.message}", file=sys.stderr)  # noqa: T201
+        except Exception as error:
+            # The lines behind it are handled all the same.
+            print_exception(error)
 
     def _take_request(self, id: RequestId, method: str, params: Json) -> None:
         try:
@@ -152,9 +158,7 @@ class RpcPeer:
         elif isinstance(error, PigeonError | OSError):
             self._fail(id, INTERNAL_ERROR, text_for_host(error))
         elif isinstance(error, Exception):
-            import traceback
-
-            traceback.print_exception(error)
+            print_exception(error)
             self._fail(id, INTERNAL_ERROR, text_for_host(error))
         else:
             raise error

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -27,13 +27,13 @@ from pigeon.acp.editions.edition import (
     PromptEnd,
     SessionStart,
     StopWord,
+    TokenSum,
     Update,
 )
-from pigeon.acp.incoming import McpServerGiven, servers_by_name
 from pigeon.acp.options import SessionOptions
 from pigeon.acp.prompt_blocks import PromptGiven
 from pigeon.acp.replay import replay
-from pigeon.acp.rpc_errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from pigeon.acp.rpc_errors import AUTH_REQUIRED, INTERNAL_ERROR, INVALID_REQUEST, RpcError, bad_params
 from pigeon.acp.rpc_peer import RpcPeer
 from pigeon.acp.translation import EventTranslator
 from pigeon.sdk.conversation import Conversation
@@ -41,13 +41,14 @@ from pigeon.sdk.errors import ConversationClosed
 from pigeon.system import clock
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.answers import Accepted
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, Json, or_else
 from pigeon.wire.commands import Prompt
 from pigeon.wire.dialogs import NotifyRequest
 from pigeon.wire.entries import ModelChange
 from pigeon.wire.errors import PigeonError, Refusal
 from pigeon.wire.events import (
     AgentSettled,
+    AgentStart,
     EntryAppended,
     MessageEnd,
     MessageStart,
@@ -109,7 +110,7 @@ class PromptTurn:
     def end(self, end: PromptEnd) -> None:
         """It is over; the first end counts."""
         if not self.ended.done():
-            self.ended.set_result(PromptEnd("cancelled") if self._cancelled else end)
+            self.ended.set_result(replace(end, stop="cancelled", error=None) if self._cancelled else end)
         if not self.taken.done():
             self.taken.set_result(None)
 
@@ -139,6 +140,10 @@ class EditorSession:
         self._turns: dict[str, PromptTurn] = {}
         self._ends: OrderedDict[str, PromptEnd] = OrderedDict()
         self._failure: AssistantMessage | None = None
+        self._spent = TokenSum()
+        # Whether the client was told that the session works, and whether a run is under way.
+        self._busy = False
+        self._in_run = False
         self._title: str | None = None
         self._plan: list[PlanTask] = []
         self._commands: list[CommandView] = []
@@ -171,22 +176,27 @@ class EditorSession:
         served = ClientServices(self._peer, self.id, self.translator.show_terminal)
         await self.conversation.serve_host(served, replace(self._edition.services(), roots=list(roots)))
 
-    async def use_servers(self, servers: Sequence[McpServerGiven]) -> None:
+    async def use_servers(self, servers: Mapping[str, Json]) -> None:
         """Have the tools of these servers; they are connected in the background, and one that fails is told then."""
         if servers or self._has_servers:
+            try:
+                await self.conversation.set_mcp_servers(dict(servers))
+            except Refusal as refusal:
+                raise bad_params(f'"mcpServers": {refusal}') from None
             self._has_servers = bool(servers)
-            await self.conversation.set_mcp_servers(servers_by_name(servers))
 
     async def tell_opened(self) -> None:
         """The updates that follow the answer of an opened session."""
         self._send_all(self._edition.commands(self._commands))
         await self._tell_plan()
         await self._tell_usage()
+        if self._busy:
+            self._send_all(self._edition.state("running"))
 
     async def replay(self) -> None:
         """Send the whole conversation as updates."""
         entries = await self.conversation.get_entries()
-        for updates in replay(entries, self._edition, self.cwd, self._home):
+        for updates in replay(entries, self._edition, self.cwd, self._home, self.translator.status_of):
             self._send_all(updates)
             if self._peer.full:
                 await self._peer.room()
@@ -204,8 +214,8 @@ class EditorSession:
 
     @property
     def runs(self) -> bool:
-        """True while a prompt that was taken up has not ended."""
-        return any(turn.inserted for turn in self._turns.values())
+        """True while a run, or a prompt that was taken up, has not ended."""
+        return self._busy
 
     def begin(self, given: PromptGiven) -> PromptTurn:
         """Take up a prompt; from this call on `cancel` reaches it."""
@@ -246,7 +256,8 @@ class EditorSession:
         if accepted.disposition == "handled":
             self._taken(turn)
             end = PromptEnd("end_turn")
-            self._send_all(self._edition.idle(PromptEnd("cancelled") if turn.is_cancelled() else end))
+            if not self._in_run:
+                self._tell_idle(PromptEnd("cancelled") if turn.is_cancelled() else end)
             turn.end(end)
             return
         run_id = or_else(accepted.run_id, "")
@@ -329,6 +340,11 @@ class EditorSession:
                 self._taken(turn)
         elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self._failure = event.message
+            self._spent = self._spent.plus(event.message.usage)
+        elif isinstance(event, AgentStart):
+            # Also of a run that no prompt began.
+            self._in_run = True
+            self._tell_busy()
         elif isinstance(event, ToolExecutionEnd):
             if event.tool_name in PLAN_TOOLS:
                 await self._tell_plan()
@@ -342,34 +358,47 @@ class EditorSession:
         ):
             await self._tell_options()
         elif isinstance(event, NotifyRequest):
-            self._send_all(self._edition.notice(or_else(event.notify_type, "info"), event.message))
+            self.translator.notice(or_else(event.notify_type, "info"), event.message)
 
     def _taken(self, turn: PromptTurn) -> None:
         """The message has its place in the conversation."""
         if not turn.insert():
             return
         self._send_all(self._edition.said(turn.message_id, turn.given.blocks))
-        self._send_all(self._edition.state("running"))
+        self._tell_busy()
         if self._title is None:
             self._title = _title_of(turn.given.text)
             self._send_all(self._edition.info(self._title, clock.iso(clock.now_ms())))
 
+    def _tell_busy(self) -> None:
+        if not self._busy:
+            self._busy = True
+            self._send_all(self._edition.state("running"))
+
+    def _tell_idle(self, end: PromptEnd) -> None:
+        self._busy = False
+        self._send_all(self._edition.idle(end))
+
     async def _settled(self, event: AgentSettled) -> None:
+        self._in_run = False
         self.translator.stop_calls()
         with suppress(PigeonError):
             await self._tell_plan()
             await self._tell_usage()
             await self._tell_commands()
-        end = self._end_of(event)
+        end = replace(self._end_of(event), usage=self._spent)
+        self._spent = TokenSum()
         run_id = or_else(event.run_id, "")
         self._ends[run_id] = end
         while len(self._ends) > MOST_ENDS:
             self._ends.popitem(last=False)
         ending = [turn for turn in self._turns.values() if turn.run_id == run_id]
         stopped = any(turn.is_cancelled() for turn in self._turns.values())
-        self._send_all(self._edition.idle(PromptEnd("cancelled") if stopped else end))
+        self._tell_idle(replace(end, stop="cancelled", error=None) if stopped else end)
         for turn in ending:
             turn.end(end)
+            # Tokens are told once: clients add them up.
+            end = replace(end, usage=None)
 
     def _end_of(self, event: AgentSettled) -> PromptEnd:
         last, self._failure = self._failure, None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
@@ -16,12 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.acp.editions.auth_methods import NO_KEY
-from pigeon.acp.editions.edition import Edition
+from pigeon.acp.editions.edition import Edition, usage_member
 from pigeon.acp.incoming import (
     CancelTerminalParams,
     CancelToolCallParams,
     ListSessionsParams,
-    McpServerGiven,
     NewSessionParams,
     OpenSessionParams,
     PromptParams,
@@ -30,6 +29,7 @@ from pigeon.acp.incoming import (
     SetModeParams,
     SetTitleParams,
     SystemPromptGiven,
+    servers_by_name,
 )
 from pigeon.acp.options import MODE
 from pigeon.acp.prompt_blocks import prompt_of, system_text
@@ -41,7 +41,7 @@ from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.host_calls import OnDialog, OnPermission
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import Json
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import PigeonError, StartupError
 
 MOST_SESSIONS = 1000
 PAGE = 50
@@ -91,6 +91,10 @@ class EditorSessions:
         """Begin nothing new before the client has authenticated again; keys stay where the user keeps them."""
         self._logged_out = out
 
+    async def may_begin(self) -> bool:
+        """Whether a session can begin: the client has not logged out, and there is a key."""
+        return not self._logged_out and await self.has_key()
+
     async def has_key(self) -> bool:
         """Whether there is a model that can be used; looks for keys anew."""
         async with self._reader(self._cwd) as conversation:
@@ -108,8 +112,7 @@ class EditorSessions:
         """session/new."""
         beginning = self._beginning(params)
         self._must_be_allowed()
-        session = await self._open(beginning, params.cwd, params.mcp_servers)
-        return await self._started(session, new=True)
+        return await self._begun(beginning, params)
 
     async def load(self, params: OpenSessionParams) -> dict[str, Json]:
         """session/load: all that was said comes as updates before the answer."""
@@ -124,26 +127,35 @@ class EditorSessions:
 
     async def _reopen(self, params: OpenSessionParams, replayed: bool) -> dict[str, Json]:
         beginning = self._beginning(params)
+        servers = servers_by_name(params.mcp_servers or ())
         # The same session may be asked for twice at once.
         while params.session_id in self._opening:
             await asyncio.wait({self._opening[params.session_id]})
         session = self._sessions.get(params.session_id)
+        is_new = session is None
         if session is None:
             opened = self._opening[params.session_id] = asyncio.get_running_loop().create_future()
             try:
-                session = await self._open_saved(params, beginning)
+                session = await self._open_saved(params, beginning, servers)
             finally:
                 del self._opening[params.session_id]
                 opened.set_result(None)
         elif not _same_folder(session.cwd, params.cwd):
             raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
         else:
-            await session.use_servers(params.mcp_servers or ())
-        if replayed:
-            await session.replay()
-        return await self._started(session, new=False)
+            await session.use_servers(servers)
+        try:
+            if replayed:
+                await session.replay()
+            return await self._started(session, new=False)
+        except BaseException:
+            if is_new:
+                await self._drop(session)
+            raise
 
-    async def _open_saved(self, params: OpenSessionParams, beginning: Beginning) -> EditorSession:
+    async def _open_saved(
+        self, params: OpenSessionParams, beginning: Beginning, servers: dict[str, Json]
+    ) -> EditorSession:
         row = await self._found(params.session_id, params.cwd)
         if not _same_folder(row.cwd, params.cwd):
             raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
@@ -152,7 +164,7 @@ class EditorSessions:
                 INVALID_REQUEST,
                 f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
             )
-        return await self._open(replace(beginning, session=row.path), params.cwd, params.mcp_servers)
+        return await self._open(replace(beginning, session=row.path), servers)
 
     async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
         """session/fork: a new session with all that was said so far."""
@@ -167,7 +179,7 @@ class EditorSessions:
                 raise
         else:
             beginning = replace(beginning, fork=row.path)
-        return await self._started(await self._open(beginning, params.cwd, params.mcp_servers), new=True)
+        return await self._begun(beginning, params)
 
     async def list_sessions(self, params: ListSessionsParams) -> dict[str, Json]:
         """session/list: those of a folder, or of all."""
@@ -245,7 +257,7 @@ class EditorSessions:
             end = await session.run(turn)
             if end.error is not None and end.stop != "cancelled":
                 raise end.error
-            return {"stopReason": end.stop}
+            return {"stopReason": end.stop, **usage_member(end.usage)}
         running = asyncio.ensure_future(session.run(turn))
         self._keep(running)
         await asyncio.wait({turn.taken})
@@ -301,7 +313,17 @@ class EditorSessions:
         beginning = Beginning(cwd=params.cwd, further=tuple(others), append_system_prompt=_roots_text(others))
         return _with_words(beginning, params.system_prompt)
 
-    async def _open(self, beginning: Beginning, cwd: str, servers: Sequence[McpServerGiven] | None) -> EditorSession:
+    async def _begun(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
+        """The answer about a session with an id that the client does not know yet."""
+        session = await self._open(beginning, servers_by_name(params.mcp_servers or ()))
+        try:
+            return await self._started(session, new=True)
+        except BaseException:
+            # The request was cancelled: its client does not know the id.
+            await self._drop(session)
+            raise
+
+    async def _open(self, beginning: Beginning, servers: dict[str, Json]) -> EditorSession:
         if len(self._sessions) >= MOST_SESSIONS:
             raise RpcError(INVALID_REQUEST, f"More than {MOST_SESSIONS} sessions are open; close some of them")
         opened: list[str] = []
@@ -310,9 +332,10 @@ class EditorSessions:
             session = self._sessions.get(opened[0]) if opened else None
             return session is not None and session.runs
 
+        cwd = beginning.cwd
         questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], runs, cwd, self._home)
         try:
-            conversation = await self._begin(beginning, questions.permission, questions.dialog)
+            conversation = await _whole(self._begin(beginning, questions.permission, questions.dialog))
         except StartupError as error:
             raise RpcError(INVALID_REQUEST, str(error)) from None
         try:
@@ -328,12 +351,21 @@ class EditorSessions:
             await conversation.close()
             raise
         self._sessions[id] = session
-        await session.use_client([beginning.cwd, *beginning.further])
-        await session.use_servers(servers or ())
+        try:
+            await session.use_client([cwd, *beginning.further])
+            await session.use_servers(servers)
+        except BaseException:
+            await self._drop(session)
+            raise
         return session
 
     def _forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
+
+    async def _drop(self, session: EditorSession) -> None:
+        """Close a session that was opened for a request that failed."""
+        self._forget(session.id)
+        await session.close()
 
     async def _started(self, session: EditorSession, new: bool) -> dict[str, Json]:
         start = await session.start(new)
@@ -363,7 +395,7 @@ class EditorSessions:
     @asynccontextmanager
     async def _reader(self, cwd: str) -> AsyncIterator[Conversation]:
         """A conversation that keeps nothing, to ask about sessions and models."""
-        conversation = await self._begin(Beginning(cwd=cwd, unsaved=True))
+        conversation = await _whole(self._begin(Beginning(cwd=cwd, unsaved=True)))
         try:
             yield conversation
         finally:
@@ -377,6 +409,17 @@ class EditorSessions:
             await asyncio.wait([asyncio.ensure_future(session.close()) for session in sessions])
         for task in list(self._later):
             task.cancel()
+
+
+async def _whole(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
+    """A conversation that is begun, also if this is cancelled meanwhile: then it is closed at once."""
+    task = asyncio.ensure_future(beginning)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(PigeonError):
+            await (await task).close()
+        raise
 
 
 def _check_folder(name: str, path: str) -> None:

@@ -7,6 +7,7 @@ was sent with, those of answers follow from the time at which they began (`Messa
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 
@@ -14,11 +15,13 @@ from msgspec.structs import replace
 
 from pigeon.acp.editions.edition import Edition, Update
 from pigeon.acp.editions.tool_views import (
+    CallStatus,
     DiffPiece,
     TerminalPiece,
     ToolPiece,
     ToolView,
     called_view,
+    command_end,
     content_block,
     git_patch,
     kind_of_tool,
@@ -27,7 +30,8 @@ from pigeon.acp.editions.tool_views import (
     text_block,
 )
 from pigeon.wire.base import Absent, or_else
-from pigeon.wire.content import TextContent, UserBlock
+from pigeon.wire.content import TextContent, UserBlock, text_of
+from pigeon.wire.errors import printable
 from pigeon.wire.events import (
     AutoRetryStart,
     CompactionEnd,
@@ -45,7 +49,6 @@ from pigeon.wire.events import (
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
-    ToolOutcome,
 )
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, UserMessage
 
@@ -68,6 +71,16 @@ class MessageIds:
         self._same = self._same + 1 if base == self._last else 0
         self._last = base
         return f"{base}-{self._same}" if self._same else base
+
+
+def user_updates(edition: Edition, message_id: str, message: UserMessage) -> list[Update]:
+    """A message of the user that the client has not sent just now."""
+    content = message.content
+    blocks = [TextContent(text=content)] if isinstance(content, str) else content
+    shown = [content_block(block) for block in blocks]
+    return edition.said(message_id, shown) or [
+        one for block in shown for one in edition.chunk("user", message_id, block)
+    ]
 
 
 class ShownCall:
@@ -97,9 +110,9 @@ class ShownCall:
         """It runs."""
         self.runs = True
 
-    def printed(self, outcome: ToolOutcome) -> None:
+    def printed(self, text: str) -> None:
         """It has printed so much."""
-        self.output = "\n".join(block.text for block in outcome.content if isinstance(block, TextContent))
+        self.output = text
 
     def shown(self) -> None:
         """What it has printed was shown."""
@@ -169,6 +182,9 @@ class EventTranslator:
         if isinstance(event, MessageStart):
             if isinstance(message, AssistantMessage):
                 self._message, self._sent = self.ids.of(message), {}
+            elif isinstance(message, UserMessage) and isinstance(message.client_message_id, Absent):
+                # An extension has said it; what a prompt of the client says is told with that prompt.
+                self._updates(user_updates(self._edition, self.ids.of(message), message))
         elif isinstance(message, CustomMessage) and message.display:
             self._show(self.ids.of(message), message.content)
 
@@ -184,9 +200,16 @@ class EventTranslator:
         elif isinstance(event, AutoRetryStart):
             seconds = round(event.delay_ms / 1000, 1)
             text = f"{event.error_message} Trying again in {seconds:g} s ({event.attempt} of {event.max_attempts})"
-            self._updates(self._edition.notice("warning", text))
+            self.notice("warning", text)
         elif isinstance(event, ExtensionError):
-            self._updates(self._edition.notice("error", f"{event.extension_path}: {event.error}"))
+            self.notice("error", f"{event.extension_path}: {event.error}")
+
+    def notice(self, severity: str, title: str) -> None:
+        """Tell something that a person may want to know; in the editor's log if the client shows no notices."""
+        updates = self._edition.notice(severity, title)
+        self._updates(updates)
+        if not updates:
+            print(f"pigeon acp: {printable(title)}", file=sys.stderr)  # noqa: T201
 
     def _compaction_id(self) -> str:
         return f"compaction-{self._compactions}"
@@ -213,6 +236,11 @@ class EventTranslator:
     def call(self, call_id: str) -> ShownCall | None:
         """A call that the client knows and that has not ended."""
         return self._calls.get(call_id)
+
+    def status_of(self, call_id: str) -> CallStatus | None:
+        """How far a call is that has not ended."""
+        call = self._calls.get(call_id)
+        return None if call is None else "in_progress" if call.runs else "pending"
 
     def show_terminal(self, call_id: str, terminal_id: str) -> None:
         """A terminal of the client shows what a call does."""
@@ -260,7 +288,7 @@ class EventTranslator:
         if call.terminal is not None:
             return
         if event.tool_name == "bash":
-            call.printed(event.partial_result)
+            call.printed(text_of(event.partial_result.content))
             call.show_soon(lambda: self._show_output(event.tool_call_id, call))
         else:
             pieces = outcome_pieces(event.tool_name, event.partial_result, False)
@@ -282,9 +310,10 @@ class EventTranslator:
         content: list[ToolPiece] = []
         if event.tool_name == "bash" and call.terminal is None and call.has_output and self._edition.has_terminals:
             # What the command printed is in its terminal already; that it failed is said there as well.
-            call.printed(event.result)
+            text, code = command_end(event.result, event.is_error)
+            call.printed(text)
             self._show_output(event.tool_call_id, call)
-            self._updates(self._edition.command_ended(event.tool_call_id, None if event.is_error else 0))
+            self._updates(self._edition.command_ended(event.tool_call_id, code))
         elif call.terminal is None:
             content = [*call.diffs, *outcome_pieces(event.tool_name, event.result, event.is_error)]
         view = ToolView(

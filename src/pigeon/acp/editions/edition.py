@@ -14,8 +14,9 @@ from msgspec import Struct
 from pigeon.acp.editions.tool_views import ToolView
 from pigeon.acp.incoming import ClientCapabilities
 from pigeon.acp.rpc_errors import RpcError
-from pigeon.wire.base import Json
+from pigeon.wire.base import Json, or_else
 from pigeon.wire.commands import SetHostServices
+from pigeon.wire.model import Usage
 
 Speaker = Literal["user", "agent", "thought"]
 StopWord = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
@@ -64,11 +65,34 @@ class SessionStart(Struct, frozen=True):
     session_id: str | None = None
 
 
+class TokenSum(Struct, frozen=True):
+    """The tokens of all answers of a run."""
+
+    input: int = 0
+    output: int = 0
+    thinking: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total: int = 0
+
+    def plus(self, usage: Usage) -> TokenSum:
+        """With those of one more answer."""
+        return TokenSum(
+            self.input + usage.input,
+            self.output + usage.output,
+            self.thinking + or_else(usage.reasoning, 0),
+            self.cache_read + usage.cache_read,
+            self.cache_write + usage.cache_write,
+            self.total + usage.total_tokens,
+        )
+
+
 class PromptEnd(Struct, frozen=True):
-    """How a prompt ended: with a stop reason, or with the error that ended it."""
+    """How a prompt ended: with a stop reason, or with the error that ended it; `usage` is what its run has cost."""
 
     stop: StopWord
     error: RpcError | None = None
+    usage: TokenSum | None = None
 
 
 class Edition(ABC):
@@ -188,6 +212,22 @@ class Edition(ABC):
 def update_of(session_update: str, /, **members: Json) -> Update:
     """An update with these members; those that are none are left out."""
     return {"sessionUpdate": session_update, **{name: value for name, value in members.items() if value is not None}}
+
+
+def usage_member(tokens: TokenSum | None) -> dict[str, Json]:
+    """What a run has cost, as a member of the answer that ends it; nothing where no model was asked."""
+    if tokens is None or not tokens.total:
+        return {}
+    return {
+        "usage": {
+            "totalTokens": tokens.total,
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
+            "thoughtTokens": tokens.thinking,
+            "cachedReadTokens": tokens.cache_read,
+            "cachedWriteTokens": tokens.cache_write,
+        }
+    }
 
 
 def option_members(option: ConfigOption, id_name: str) -> dict[str, Json]:

@@ -5,16 +5,18 @@ A view is the same for both versions of the protocol; `Edition` says how each wr
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from pigeon.system.paths import absolute
 from pigeon.wire.base import Absent, Json
-from pigeon.wire.content import ImageContent, TextContent, UserBlock
+from pigeon.wire.content import ImageContent, TextContent, UserBlock, text_of
 from pigeon.wire.events import ToolOutcome
 
 CallStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
+_EXITED = re.compile(r"(?:\n\n)?^Command exited with code (\d+)\Z", re.MULTILINE)
 LONGEST_TITLE = 300
 CONTEXT = 3
 KINDS = {
@@ -119,6 +121,15 @@ def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[Tool
     return pieces
 
 
+def command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
+    """What a command has printed and its exit code, which the outcome says in its last line; none if it was stopped."""
+    text = text_of(outcome.content)
+    if not is_error:
+        return text, 0
+    found = _EXITED.search(text)
+    return (text, None) if found is None else (text[: found.start()], int(found[1]))
+
+
 def raw_output_of(name: str, outcome: ToolOutcome) -> Json:
     """The outcome as programs read it, of tools that Pigeon does not know; none for its own, which are shown."""
     if name in KINDS or isinstance(outcome.details, Absent):
@@ -200,8 +211,12 @@ def _title(name: str, args: dict[str, Json]) -> str:
         title = f"{'Search for' if name == 'grep' else 'Find'} {pattern}{f' in {path}' if path else ''}"
     elif name == "todo":
         title = "Update the plan"
+    elif name == "tool_search":
+        title = f"Look for tools: {args.get('query')}"
     else:
-        title = name
+        # The names of tools of servers say whose they are: mcp__SERVER__TOOL.
+        server, _, tool = name.removeprefix("mcp__").partition("__")
+        title = f"{tool} ({server})" if name.startswith("mcp__") and tool else name
     return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
 
 

@@ -52,7 +52,7 @@ class EditionOne(Edition):
                     "status": {},
                     "systemPrompt": {"mode": {"override": {}}},
                 },
-                "auth": {"logout": {}},
+                "auth": {"logout": {}, "status": {}},
             },
             "authMethods": [
                 {"id": method.id, "name": method.name, "description": method.description}

@@ -18,6 +18,7 @@ from pigeon.acp.editions.edition import (
     Update,
     option_members,
     update_of,
+    usage_member,
 )
 from pigeon.acp.editions.tool_views import DiffPiece, TerminalPiece, ToolPiece, ToolView
 from pigeon.acp.editions.version_1 import CHUNKS, compaction_update, locations_of, plan_entry
@@ -50,6 +51,7 @@ class EditionTwo(Edition):
                     "status": {},
                     "systemPrompt": {"mode": {"override": {}}},
                 },
+                "auth": {"status": {}},
             },
             "authMethods": [
                 {"methodId": method.id, "name": method.name, "description": method.description}
@@ -112,7 +114,8 @@ class EditionTwo(Edition):
         updates: list[Update] = []
         if command is not None:
             terminal = {"type": "terminal", "terminalId": call_id}
-            updates.append(update_of("terminal_update", terminalId=call_id, command=command, cwd=cwd))
+            made = update_of("terminal_update", terminalId=call_id, command=command, cwd=cwd)
+            updates.append({**made, "capabilities": {"cancel": {}}})
             updates.append(update_of("tool_call_update", toolCallId=call_id, content=[terminal]))
         if text.startswith(before):
             if len(text) > len(before):
@@ -125,7 +128,7 @@ class EditionTwo(Edition):
     def command_ended(self, call_id: str, code: int | None) -> list[Update]:
         """A terminal that has ended says so itself."""
         status: dict[str, Json] = {} if code is None else {"exitCode": code}
-        return [update_of("terminal_update", terminalId=call_id, exitStatus=status)]
+        return [{**update_of("terminal_update", terminalId=call_id, exitStatus=status), "capabilities": None}]
 
     def plan(self, tasks: Sequence[PlanTask]) -> list[Update]:
         """One plan."""
@@ -144,9 +147,10 @@ class EditionTwo(Edition):
         """With the reason, if something ended."""
         if end is None:
             return [update_of("state_update", state="idle")]
+        usage = usage_member(end.usage)
         if end.error is not None:
-            return [update_of("state_update", state="idle", stopReason="error", error=end.error.record())]
-        return [update_of("state_update", state="idle", stopReason=end.stop)]
+            return [update_of("state_update", state="idle", stopReason="error", error=end.error.record(), **usage)]
+        return [update_of("state_update", state="idle", stopReason=end.stop, **usage)]
 
     def notice(self, severity: str, title: str) -> list[Update]:
         """Every client may get one."""
