@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.batch_setup import InstantEngine, Watching, filled_folder, put_finished, result_of, results_in
-from pigeon.batches.batch_folder import BatchFolder
+from pigeon.batches.batch_folder import BatchFolder, BatchRecord
 from pigeon.batches.driver import MOST_ATTEMPTS, Driver
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import FatalTask
@@ -169,3 +169,16 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / hash_of(SPECS[0]) / "result.json").write_text(json.dumps({"id": 7}))
     with pytest.raises(StartupError, match=hash_of(SPECS[0])):
         await driven(folder, result_of)
+
+
+async def test_a_driver_that_was_killed_before_it_took_its_tasks_is_gone_on_from(tmp_path: Path) -> None:
+    folder = BatchFolder(str(tmp_path))
+    folder.put_tasks(SPECS)
+    folder.put_record(BatchRecord(id="a-batch"))
+    with pytest.raises(StartupError, match=r"tasks\.jsonl cannot be read"):
+        list(folder.tasks())
+    folder.take_left_tasks()
+    assert [spec.id for spec in folder.tasks()] == [spec.id for spec in SPECS]
+    folder.put_tasks(SPECS[:1])
+    folder.take_left_tasks()
+    assert len(list(folder.tasks())) == len(SPECS), "tasks that were read later and never taken do not count"

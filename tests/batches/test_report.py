@@ -14,7 +14,7 @@ from fakes.batch_setup import filled_folder, put_finished, result_of
 from fakes.browser import Browser, BrowserPage, chromium_path
 from pigeon.batches.batch_folder import BatchFolder
 from pigeon.batches.records import TaskSpec
-from pigeon.batches.report.statistics import Sample, flips_by_chance, rate
+from pigeon.batches.report.statistics import Sample, flips_by_chance, paired_difference, rate
 from pigeon.batches.report.writing import write_comparison, write_report
 
 ATTACK = "=1+1<script>alert(1)</script>\"'&$x^2$"
@@ -69,6 +69,22 @@ def test_a_mean_has_the_interval_of_student() -> None:
     assert found.high - found.value == pytest.approx(2.365 * 2.138 / 8**0.5, rel=1e-3)
 
 
+def test_beyond_its_table_the_quantile_of_student_is_still_his() -> None:
+    sample = Sample()
+    for value in range(41):
+        sample.add(float(value))
+    # 40 degrees of freedom: t is 2.0211, and not the 1.96 of the normal distribution.
+    assert sample.estimate.high - 20 == pytest.approx(2.0211 * (143.5 / 41) ** 0.5, rel=1e-4)
+
+
+def test_the_difference_of_two_shares_of_the_same_tasks_has_the_interval_of_newcombe() -> None:
+    published = paired_difference(36, 12, 2, 0)
+    assert (published.value, published.low, published.high) == pytest.approx((0.2, 0.0569, 0.3404), abs=1e-4)
+    unchanged = paired_difference(10, 0, 0, 0)
+    assert (unchanged.low, unchanged.high) == pytest.approx((-0.2775, 0.2775), abs=1e-4)
+    assert not unchanged.is_clear
+
+
 @pytest.mark.parametrize(("better", "worse", "chance"), [(0, 0, 1.0), (5, 5, 1.0), (10, 0, 2 / 1024), (6, 1, 0.125)])
 def test_flips_are_held_against_chance(better: int, worse: int, chance: float) -> None:
     assert flips_by_chance(better, worse) == pytest.approx(chance)
@@ -87,6 +103,7 @@ def test_tables_have_every_task_and_no_formula(batches: tuple[BatchFolder, Batch
     assert table.num_rows == 30
     assert table.column("group")[1].as_py() == ATTACK
     assert table.column("turns")[1].as_py() == 4
+    assert str(table.schema.field("began").type) == "timestamp[ms, tz=UTC]"
 
 
 def test_the_page_names_what_is_missing_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,13 +138,39 @@ def test_pages_have_no_script_and_no_style_but_their_sheet(batches: tuple[BatchF
 
 def test_the_comparison_names_the_tasks_that_flipped(batches: tuple[BatchFolder, BatchFolder]) -> None:
     page = (Path(batches[0].path).parent / "comparison.html").read_text()
-    better = page[page.index("Better:") : page.index("Worse:")]
+    better = page[page.index("Better:") :]
     assert re.findall(r"task-\d+", better) == [f"task-{number}" for number in range(30) if 5 <= number % 10 < 8]
-    assert "None." in page[page.index("Worse:") :]
+    assert "None." in page[page.index("Worse:") : page.index("Better:")]
     assert "+30.0 points" in page
     assert "9 up, 0 down" in page
     assert "p = 0.004" in page
     assert 'href="before/' in page
+
+
+def test_what_is_compared_is_only_what_both_batches_have(tmp_path: Path) -> None:
+    many = [TaskSpec(id=f"t{number}", prompt="p") for number in range(10)]
+    first, second = filled_folder(tmp_path / "a", many, title="A"), filled_folder(tmp_path / "b", many[5:], title="B")
+    for number, spec in enumerate(many):
+        # Without a pair all fail, with a pair all succeed, in both.
+        put_finished(first, spec, result_of(spec, status="done" if number >= 5 else "failed"))
+        if number >= 5:
+            put_finished(second, spec, result_of(spec))
+    write_comparison(first, second, str(tmp_path / "c.html"))
+    page = (tmp_path / "c.html").read_text()
+    assert page.count("<b>100%</b>") == 2
+    assert "+0.0 points" in page
+    assert "5 tasks only in A, and not counted here" in page
+    write_comparison(filled_folder(tmp_path / "n", [TaskSpec(id="x", prompt="p")]), second, str(tmp_path / "n.html"))
+    assert "nothing to compare" in (tmp_path / "n.html").read_text()
+
+
+def test_tasks_that_are_not_done_stand_first_with_the_reason(batches: tuple[BatchFolder, BatchFolder]) -> None:
+    page = Path(batches[0].path, "report.html").read_text()
+    bad, good = page[page.index("not done (15)") :].split("Tasks that are done (15)")
+    numbers = [int(number) for number in re.findall(r">task-(\d+)<", bad)]
+    assert numbers == [number for number in range(30) if number % 10 >= 5]
+    assert bad.count("<small>The check ended with") == 15
+    assert "<small>" not in good[: good.index("</table>")]
 
 
 @pytest.mark.skipif(chromium_path() is None, reason="there is no browser")

@@ -206,12 +206,21 @@ class BatchFolder:
         """Write specs to a file beside the tasks; they count once `NewTasks.take` is called."""
         return NewTasks(self._file(TASKS_FILE), specs)
 
+    def take_left_tasks(self) -> None:
+        """Take the first tasks of a batch whose driver was killed before it could do so; they were whole by then."""
+        if not os.path.exists(self._file(TASKS_FILE)):
+            with suppress(FileNotFoundError):
+                os.replace(self._file(f"{TASKS_FILE}.new"), self._file(TASKS_FILE))
+
     def tasks(self) -> Iterator[TaskSpec]:
-        """The specs, in order."""
-        decoder = msgspec.json.Decoder(TaskSpec)
-        with open(self._file(TASKS_FILE), "rb") as file:
-            for line in file:
-                yield decoder.decode(line)
+        """The specs, in order; raises `StartupError` if they cannot be read."""
+        decoder, path = msgspec.json.Decoder(TaskSpec), self._file(TASKS_FILE)
+        try:
+            with open(path, "rb") as file:
+                for line in file:
+                    yield decoder.decode(line)
+        except (OSError, msgspec.MsgspecError) as error:
+            raise StartupError(f"{path} cannot be read: {error}") from None
 
     def is_finished(self, spec: TaskSpec) -> bool:
         """Whether a task has its result."""

@@ -135,7 +135,13 @@ class Driver:
             if self._pending:
                 await asyncio.wait(self._pending)
             engine.kill()
-            await asyncio.to_thread(self._folder.write_results, lambda spec, result: None)
+            await asyncio.to_thread(self._tidy)
+
+    def _tidy(self) -> None:
+        """Put the results in order; when all is done, attempts that a lost machine has left are of no use."""
+        self._folder.write_results(lambda spec, result: None)
+        if not self.outcome.left:
+            self._folder.clean()
 
     def _take_stock(self, retry_failed: bool) -> None:
         """Tidy up behind an earlier driver, and count what it has finished; runs in a thread."""

@@ -17,7 +17,7 @@ from msgspec import Struct, field, structs
 from pigeon.agent.output_schema import OutputSchema
 from pigeon.app.build import build
 from pigeon.app.environment import Environment
-from pigeon.batches.batch_folder import BatchFolder, BatchRecord, TaskChanges
+from pigeon.batches.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
 from pigeon.batches.records import TaskSpec, Workspace
 from pigeon.batches.shared_limits import Rate
 from pigeon.batches.task_files import BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource, is_path
@@ -83,18 +83,26 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
     if not folder.exists:
         folder.check_empty()
     before = folder.record() if folder.exists else None
-    changes = None if request.tasks is None else _take_tasks(request, folder, environment, before)
+    if before is not None:
+        folder.take_left_tasks()
+    written = None if request.tasks is None else _written_tasks(request, folder, environment, before)
     record = before or BatchRecord(id=environment.ids.session_id(now_ms()), began=now_ms())
     given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
     given |= {"keep": request.keep, "engine": request.engine}
     record = structs.replace(record, **{name: value for name, value in given.items() if value is not None})
+    # In this order: a folder with tasks and without a record would be of no known kind if it is killed here.
     folder.put_record(record)
+    if written is None:
+        return Prepared(record, None)
+    changes = None if before is None else written.compared()
+    written.take()
     return Prepared(record, changes)
 
 
-def _take_tasks(
+def _written_tasks(
     request: BatchRequest, folder: BatchFolder, environment: Environment, before: BatchRecord | None
-) -> TaskChanges | None:
+) -> NewTasks:
+    """The tasks, checked and on the disk, beside those that there are."""
     source = request.tasks if isinstance(request.tasks, str) else "tasks"
     with PlaceCheck(request, environment) as check:
         reader = TaskReader(request.defaults, environment.absolute, check.problems)
@@ -120,8 +128,7 @@ def _take_tasks(
     except BaseException:
         written.drop()
         raise
-    written.take()
-    return changes
+    return written
 
 
 class PlaceCheck:

@@ -231,7 +231,7 @@ class LiveProgress:
 
 def counted(tasks: int) -> str:
     """`1 task`, `2 tasks`."""
-    return f"{tasks} task{'' if tasks == 1 else 's'}"
+    return f"{tasks:,} task{'' if tasks == 1 else 's'}"
 
 
 def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:

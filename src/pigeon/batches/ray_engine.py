@@ -15,6 +15,7 @@ import io
 import os
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -45,6 +46,10 @@ LOST_RETRIES = 20
 HANDED_OVER = 2
 ASK_SECONDS = 5.0
 LOOK_SECONDS = 1.0
+# An actor that does not answer for so long is out of reach. Ray itself waits for ever where a new cluster has taken the
+# place of the one that was joined.
+SILENCE_SECONDS = 60.0
+LEAVE_SECONDS = 10.0
 
 
 class RayPlace(Struct, frozen=True, kw_only=True):
@@ -151,7 +156,8 @@ class RayEngine:
         self._ray: Any = None
         self._actor: Any = None
         self._remote: Any = None
-        self._running: dict[str, Any] = {}
+        self._running: dict[str, tuple[Any, Future[TaskResult | None]]] = {}
+        self._is_lost = False
         self._slots = 0
         self._asked = 0.0
         self._looking: asyncio.Task[None] | None = None
@@ -209,19 +215,23 @@ class RayEngine:
         future: Future[TaskResult | None] = Future()
         future.set_running_or_notify_cancel()
         request = codec.encode(TaskRequest(spec=spec, place=self._place))
+        if self._is_lost:
+            future.set_exception(FatalTask("Ray is out of reach"))
+            return future
         try:
             reference = self._remote.remote(request, self._cluster.variables, self._actor)
         except Exception as error:
             future.set_exception(FatalTask(f"Ray takes no task any more: {error}"))
             return future
-        self._running[spec.id] = reference
+        self._running[spec.id] = reference, future
         remote: Future[bytes] = reference.future()
         remote.add_done_callback(lambda done: self._take(spec, done, future))
         return future
 
     def _take(self, spec: TaskSpec, done: Future[bytes], future: Future[TaskResult | None]) -> None:
         """What a worker has sent; called in a thread of Ray."""
-        self._running.pop(spec.id, None)
+        if self._running.pop(spec.id, None) is None:
+            return
         try:
             future.set_result(self._outcome(done))
         except Exception as error:
@@ -250,43 +260,62 @@ class RayEngine:
         return outcome.result
 
     async def _look(self) -> None:
-        """See now and then what was spent."""
-        while True:
+        """See now and then what was spent, and whether the cluster is still there."""
+        while not self._is_lost:
             await asyncio.sleep(LOOK_SECONDS)
-            with suppress(self._ray.exceptions.RayError):
-                self._spent, is_all = await self._actor.spent.remote(self._spent)
+            answer = await self._answer_of("spent", self._spent)
+            if answer is not None:
+                self._spent, is_all = answer
                 if is_all:
                     self._exhausted()
 
-    async def reserve(self, task: str, share: float) -> bool:
-        """Keep money for a task."""
+    async def _answer_of(self, method: str, *arguments: object) -> Any:
+        """What the actor answers; none if it cannot."""
+        if self._is_lost:
+            return None
+
+        async def answer() -> Any:
+            return await getattr(self._actor, method).remote(*arguments)
+
         try:
-            return bool(await self._actor.reserve.remote(task, share))
+            return await asyncio.wait_for(answer(), SILENCE_SECONDS)
+        except TimeoutError:
+            self._lose()
         except self._ray.exceptions.RayError:
             # Ray has died here: the task that is submitted next finds out, and ends the batch in order.
-            return True
+            pass
+        return None
+
+    def _lose(self) -> None:
+        """The cluster is out of reach: nothing will come of what was handed over."""
+        self._is_lost = True
+        for id in list(self._running):
+            _, future = self._running.pop(id)
+            future.set_exception(FatalTask(f"Ray has not answered for {SILENCE_SECONDS:g} s"))
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task."""
+        kept = await self._answer_of("reserve", task, share)
+        return True if kept is None else bool(kept)
 
     async def release(self, task: str) -> float:
         """A task has ended."""
-        with suppress(self._ray.exceptions.RayError):
-            return float(await self._actor.release.remote(task))
-        return 0.0
+        return float(await self._answer_of("release", task) or 0.0)
 
     async def spent(self) -> float:
         """What all tasks have cost so far."""
-        with suppress(self._ray.exceptions.RayError):
-            self._spent, _ = await self._actor.spent.remote(self._spent)
+        answer = await self._answer_of("spent", self._spent)
+        if answer is not None:
+            self._spent, _ = answer
         return self._spent
 
     async def pauses(self) -> dict[str, float]:
         """The providers that refuse."""
-        with suppress(self._ray.exceptions.RayError):
-            return dict(await self._actor.pauses.remote())
-        return {}
+        return dict(await self._answer_of("pauses") or {})
 
     async def stop(self, reason: str) -> None:
         """End all tasks that are under way, with the workers that run them."""
-        for reference in list(self._running.values()):
+        for reference, _ in list(self._running.values()):
             self._ray.cancel(reference, force=True)
 
     def kill(self) -> None:
@@ -294,10 +323,12 @@ class RayEngine:
         if self._looking is not None:
             self._looking.cancel()
         if self._ray is not None and self._ray.is_initialized():
-            for reference in list(self._running.values()):
+            for reference, _ in list(self._running.values()):
                 with suppress(Exception):
                     self._ray.cancel(reference, force=True)
-            self._ray.shutdown()
+            leaving = threading.Thread(target=self._ray.shutdown, daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_SECONDS if self._is_lost else None)
 
 
 # What runs in workers.

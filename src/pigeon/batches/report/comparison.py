@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
+from pigeon.batches.progress import counted
 from pigeon.batches.records import TaskResult
 from pigeon.batches.report.measured import MEASURES, BatchFigures, GroupFigures
 from pigeon.batches.report.page import (
     FORMS,
     ID,
-    LEFT,
-    WHY,
+    NAME,
     BatchView,
     PageParts,
     percent_range,
@@ -26,10 +26,19 @@ from pigeon.batches.report.page import (
     status_html,
     table_html,
     tiles,
+    why_html,
 )
-from pigeon.batches.report.statistics import Estimate, Sample, flips_by_chance
+from pigeon.batches.report.statistics import Estimate, Sample, flips_by_chance, paired_difference
 from pigeon.export.escaping import escaped
 
+NO_PAIRS = (
+    '<p class="note">No task has ended in both batches under the same id, so there is nothing to compare. Give tasks '
+    "ids, or leave all of a task but the model to <code>--model</code>.</p>\n"
+)
+HOW = (
+    "Bars are 95 % intervals: of each share, and of the change of the mean, task by task. In the cost of each task a "
+    "point below the line became cheaper."
+)
 MOST_FLIPS = 1000
 MOST_PAIRS = 5000
 
@@ -42,26 +51,36 @@ class Compared(Struct, kw_only=True):
     only_second: int = 0
     better: list[tuple[TaskResult, TaskResult]] = field(default_factory=list)
     worse: list[tuple[TaskResult, TaskResult]] = field(default_factory=list)
-    success: Sample = field(default_factory=Sample)
+    both: int = 0
+    figures: tuple[BatchFigures, BatchFigures] = field(default_factory=lambda: (BatchFigures(), BatchFigures()))
     changes: dict[str, Sample] = field(default_factory=lambda: {name: Sample() for name in MEASURES})
-    first: dict[str, Sample] = field(default_factory=lambda: {name: Sample() for name in MEASURES})
-    second: dict[str, Sample] = field(default_factory=lambda: {name: Sample() for name in MEASURES})
     costs: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, one: TaskResult, other: TaskResult) -> None:
         """A task of both."""
         self.pairs += 1
         was, now = one.status == "done", other.status == "done"
-        self.success.add(float(now) - float(was))
+        self.both += was and now
         if was != now:
             flips = self.better if now else self.worse
             flips.append((_without_texts(one), _without_texts(other)))
+        for figures, result in zip(self.figures, (one, other), strict=True):
+            figures.add(result)
         for name, (measure, _) in MEASURES.items():
-            self.first[name].add(measure(one))
-            self.second[name].add(measure(other))
             self.changes[name].add(measure(other) - measure(one))
         if len(self.costs) < MOST_PAIRS:
             self.costs.append((one.cost, other.cost))
+
+    @property
+    def change(self) -> Estimate:
+        """The difference of success."""
+        better, worse = len(self.better), len(self.worse)
+        return paired_difference(self.both, better, worse, self.pairs - self.both - better - worse)
+
+    def means(self, name: str) -> tuple[float, float]:
+        """What a task took in each batch, on average."""
+        first, second = self.figures
+        return first.everything.samples[name].mean, second.everything.samples[name].mean
 
 
 def _without_texts(one: TaskResult) -> TaskResult:
@@ -86,31 +105,34 @@ def compared(first: Iterator[TaskResult], find: Callable[[str], TaskResult | Non
 def comparison_page(batches: tuple[BatchView, BatchView], folders: tuple[str, str], found: Compared) -> Iterator[str]:
     """The page, in pieces; `folders` are the ways from it to the folders of the batches."""
     parts = PageParts()
-    first, second = batches
-    names = _names(first, second)
+    names = _names(*batches)
     alone = [
-        f"{count:,} tasks are only in {escaped(name)}"
+        f"{counted(count)} only in {escaped(name)}, and not counted here"
         for count, name in ((found.only_first, names[0]), (found.only_second, names[1]))
         if count
     ]
-    below = " · ".join([f"{found.pairs:,} tasks of both, paired by their ids", *alone])
-    pieces = [tiles(_tiles(names, batches, found))]
+    below = " · ".join([f"{counted(found.pairs)} of both, paired by their ids", *alone])
+    pieces = [tiles(_tiles(names, found)) if found.pairs else NO_PAIRS]
+    if found.pairs:
+        pieces.append(_measures(names, found))
     if parts.plotter is not None and found.pairs:
         plotter = parts.plotter
-        drawn = [plotter.side_by_side("Success by group", _by_group(names, first.figures, second.figures))]
+        drawn = [plotter.side_by_side("Success by group", _by_group(names, *found.figures))]
         changes = [
             (name, one) for name, one in ((name, _relative(found, name)) for name in MEASURES) if one is not None
         ]
         if changes:
-            drawn.append(plotter.differences(f"Change from {names[0]} to {names[1]}", changes))
+            drawn.append(plotter.differences("Change of the mean", changes))
         if any(one or other for one, other in found.costs):
             drawn.append(plotter.pairs("Cost of each task", "US dollars", names, found.costs))
-        pieces.append(plots_html("Figures", drawn))
-    pieces.append(_measures(names, batches, found))
-    ways = tuple(f"{quote(one)}/" if one else "" for one in folders)
-    pieces.append(_flips("Better: not done before, done now", names, ways, found.better))
-    pieces.append(_flips("Worse: done before, not done now", names, ways, found.worse))
-    return parts.page(f"{names[0]} and {names[1]}", below, pieces, ())
+        pieces.append(plots_html("Figures", drawn, HOW))
+    if found.pairs:
+        ways = tuple(f"{quote(one)}/" if one else "" for one in folders)
+        pieces.append('<div id="tasks">\n')
+        pieces.append(_flips("Worse: done before, not done now", names, ways, found.worse))
+        pieces.append(_flips("Better: not done before, done now", names, ways, found.better))
+        pieces.append("</div>\n")
+    return parts.page(f"{names[0]} → {names[1]}", below, pieces, ())
 
 
 def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
@@ -119,21 +141,24 @@ def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
     return (f"{one} (1)", f"{other} (2)") if one == other else (one, other)
 
 
-def _tiles(names: tuple[str, str], batches: tuple[BatchView, BatchView], found: Compared) -> list[tuple[str, str]]:
+def _tiles(names: tuple[str, str], found: Compared) -> list[tuple[str, str]]:
     shown = [
         (
-            f"{batch.figures.everything.success.value:.0%}",
-            f"{escaped(name)}: success, {percent_range(batch.figures.everything.success)}",
+            f"{figures.everything.success.value:.0%}",
+            f"success of {escaped(name)}, {percent_range(figures.everything.success)}",
         )
-        for name, batch in zip(names, batches, strict=True)
+        for name, figures in zip(names, found.figures, strict=True)
     ]
-    change = found.success.estimate
+    change = found.change
     chance = flips_by_chance(len(found.better), len(found.worse))
     verdict = "more than chance explains" if chance < 0.05 else "may well be chance"
     shown_chance = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"
     return [
         *shown,
-        (f"{100 * change.value:+.1f} points", f"difference, {100 * change.low:+.1f} to {100 * change.high:+.1f}"),
+        (
+            f"{100 * change.value:+.1f} points",
+            f"difference of success, {100 * change.low:+.1f} to {100 * change.high:+.1f}",
+        ),
         (f"{len(found.better)} up, {len(found.worse)} down", f"tasks that flipped; {shown_chance}: {verdict}"),
     ]
 
@@ -152,24 +177,24 @@ def _by_group(
 
 def _relative(found: Compared, name: str) -> Estimate | None:
     """The change of a measure as a share of what it was; none if it was nothing."""
-    before, change = found.first[name].mean, found.changes[name].estimate
+    before, change = found.means(name)[0], found.changes[name].estimate
     if not before:
         return None
     return Estimate(change.value / before, change.low / before, change.high / before, change.count)
 
 
-def _measures(names: tuple[str, str], batches: tuple[BatchView, BatchView], found: Compared) -> str:
-    heads = ["a task, on average", *map(escaped, names), "difference", "95 % of it", "clear?"]
+def _measures(names: tuple[str, str], found: Compared) -> str:
+    heads = ["mean per task", *map(escaped, names), "difference", "95 % interval", "more than chance?"]
 
     def rows() -> Iterator[str]:
         for name in MEASURES:
             change, form = found.changes[name].estimate, FORMS[name]
             signed = form.replace("${:", "{:").replace("{:", "{:+")
+            before, after = (form.format(mean) for mean in found.means(name))
+            verdict = "one task tells nothing" if change.count < 2 else "yes" if change.is_clear else "no"
             yield (
-                f"<tr><th scope=row>{name}</th><td>{form.format(found.first[name].mean)}</td>"
-                f"<td>{form.format(found.second[name].mean)}</td><td>{signed.format(change.value)}</td>"
-                f"<td>{signed.format(change.low)} to {signed.format(change.high)}</td>"
-                f"<td>{'yes' if change.is_clear else 'no'}</td></tr>\n"
+                f"<tr><th scope=row>{name}</th><td>{before}</td><td>{after}</td><td>{signed.format(change.value)}</td>"
+                f"<td>{signed.format(change.low)} to {signed.format(change.high)}</td><td>{verdict}</td></tr>\n"
             )
 
     return "<h2>What tasks take</h2>\n" + "".join(table_html(heads, rows()))
@@ -180,16 +205,19 @@ def _flips(
 ) -> str:
     if not flips:
         return f"<h2>{title}</h2>\n<p>None.</p>\n"
-    heads = ["task", "group", *(f"{escaped(name)}" for name in names), "conversations", "why it was not done"]
+    heads = ["task", "group", *(f"{escaped(name)}" for name in names)]
 
     def rows() -> Iterator[str]:
         for one, other in flips[:MOST_FLIPS]:
-            links = f"{session_link(one, 'before', ways[0])} · {session_link(other, 'now', ways[1])}"
-            why = escaped(" ".join((one.error or other.error or "").split())[:300])
+            links = "".join(
+                f"<td>{status_html(result)} {session_link(result, 'conversation', way)}</td>"
+                for result, way in zip((one, other), ways, strict=True)
+            )
+            bad = one if one.status != "done" else other
             yield (
-                f"<tr><th scope=row{ID}>{escaped(one.id)}</th><td{LEFT}>{escaped(other.group or '')}</td>"
-                f"<td>{status_html(one)}</td><td>{status_html(other)}</td><td>{links}</td><td{WHY}>{why}</td></tr>\n"
+                f"<tr><th scope=row{ID}>{escaped(one.id)}{why_html(bad)}</th>"
+                f"<td{NAME}>{escaped(other.group or '')}</td>{links}</tr>\n"
             )
 
     more = f"<p><small>{len(flips) - MOST_FLIPS:,} more are not shown.</small></p>\n" if len(flips) > MOST_FLIPS else ""
-    return f'<h2 id="tasks">{title} ({len(flips):,})</h2>\n' + "".join(table_html(heads, rows())) + more
+    return f"<h2>{title} ({len(flips):,})</h2>\n" + "".join(table_html(heads, rows())) + more

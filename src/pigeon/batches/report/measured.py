@@ -16,7 +16,7 @@ MEASURES: dict[str, tuple[Measure, str]] = {
     "cost": (lambda one: one.cost, "US dollars"),
     "tokens": (lambda one: float(one.usage.total_tokens), "tokens"),
     "time": (lambda one: one.seconds, "seconds"),
-    "turns": (lambda one: float(one.turns), "answers of the model"),
+    "turns": (lambda one: float(one.turns), "turns"),
     "tool calls": (lambda one: float(sum(one.tools.values())), "calls"),
 }
 NO_GROUP = "(no group)"

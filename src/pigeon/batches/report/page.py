@@ -8,7 +8,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 
 from msgspec import Struct
 
@@ -51,10 +53,18 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-n
 th, td { text-align: right; padding: .38rem .7rem; border-bottom: 1px solid var(--line); white-space: nowrap; }
 tr:last-child > * { border-bottom: 0; }
 th:first-child, td:first-child, .left { text-align: left; }
-thead th { background: var(--side); font-weight: 600; position: sticky; top: 0; }
+thead th { background: var(--side); font-weight: 600; position: sticky; top: 0; white-space: normal;
+  vertical-align: bottom; min-width: 4.5rem; }
 tbody th { font-weight: 500; }
+td small { display: block; }
 .why { white-space: normal; min-width: 16rem; max-width: 34rem; text-align: left; overflow-wrap: anywhere; }
-.id { min-width: 10rem; max-width: 22rem; white-space: normal; overflow-wrap: anywhere; }
+.id { min-width: 15rem; max-width: 34rem; white-space: normal; overflow-wrap: anywhere; }
+.id small { display: block; font-weight: 400; }
+.name { max-width: 16rem; overflow: hidden; text-overflow: ellipsis; }
+.keys { display: flex; flex-wrap: wrap; gap: .1rem 1.1rem; font-size: .88rem; margin: 0 0 .3rem; padding: 0;
+  list-style: none; overflow-wrap: anywhere; }
+.key1::before, .key2::before { content: "\\25CF\\a0"; color: var(--plot1); } .key2::before { color: var(--plot2); }
+.how { color: var(--dim); font-size: .88rem; margin: -.3rem 0 .7rem; }
 small { color: var(--dim); }
 .status { border-radius: 5px; padding: .05rem .45rem; font-weight: 600; font-size: .84rem;
   border: 1px solid currentColor; }
@@ -67,10 +77,15 @@ small { color: var(--dim); }
 @media print { thead th { position: static; } figure, .wide { break-inside: avoid; } }
 """
 LEFT = ' class="left"'
+NAME = ' class="left name"'
 ID = ' class="id"'
 WHY = ' class="why"'
 # Columns of words; the others have figures.
-WORDS = ("model", "group", "why", "reason", "why it was not done")
+WORDS = ("model", "group", "reason")
+BOXES = (
+    "Points with bars are shares with their 95 % intervals. Boxes hold the middle half of the tasks, with a line at "
+    "the median; bars reach from the 5th to the 95th percentile, and dots are single tasks beyond."
+)
 
 
 class BatchView(Struct, frozen=True, kw_only=True):
@@ -111,23 +126,23 @@ class PageParts:
         yield from parts
         yield from rest
         yield "</main>\n<footer>Made by pigeon batch. Ranges are 95 % confidence intervals: Wilson's for shares, "
-        yield "Student's for means.</footer>\n</body></html>\n"
+        yield "Student's for means, Newcombe's for differences of shares.</footer>\n</body></html>\n"
 
 
-def report_page(batch: BatchView, results: Iterable[TaskResult]) -> Iterator[str]:
-    """The page about a batch, in pieces."""
+def report_page(batch: BatchView, results: Callable[[], Iterable[TaskResult]]) -> Iterator[str]:
+    """The page about a batch, in pieces; `results` gives all of them, each time it is called."""
     parts, figures = PageParts(), batch.figures
     day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(batch.began / 1000))
     below = f"Begun {day} · {figures.everything.count:,} of {batch.total:,} tasks have ended"
     pieces = [tiles(_tiles(batch))]
-    if parts.plotter is not None and figures.everything.count:
-        pieces.append(plots_html("Figures", list(_plots(parts.plotter, figures))))
+    if figures.reasons:
+        pieces.append(_reasons(figures.reasons))
     pieces.append(_groups_table("By model", figures.by_model))
     if len(figures.by_group) > 1:
         pieces.append(_groups_table("By group", figures.by_group))
-    if figures.reasons:
-        pieces.append(_reasons(figures.reasons))
-    return parts.page(batch.title or "A batch of tasks", below, pieces, _task_rows(results, figures.everything.count))
+    if parts.plotter is not None and figures.everything.count:
+        pieces.append(plots_html("Figures", list(_plots(parts.plotter, figures)), BOXES))
+    return parts.page(batch.title or "A batch of tasks", below, pieces, _task_tables(results, figures))
 
 
 def tiles(shown: Sequence[tuple[str, str]]) -> str:
@@ -143,14 +158,15 @@ def _tiles(batch: BatchView) -> list[tuple[str, str]]:
     bad = ", ".join(
         f"{figures.by_status[one]} {one}" for one in ("failed", "limit", "error") if figures.by_status.get(one)
     )
+    per_done = f"; ${samples['cost'].total / every.done:,.4f} for each task that is done" if every.done else ""
     wasted = f"; ${batch.wasted:,.4f} more for attempts that were cut off" if batch.wasted else ""
     return [
         (f"{every.done:,} of {every.count:,}", f"done{f'; {bad}' if bad else ''}"),
         (f"{success.value:.0%}" if every.count else "none yet", f"success, {percent_range(success)}"),
-        (f"${samples['cost'].total:,.2f}", f"cost{wasted}"),
+        (f"${samples['cost'].total:,.2f}", f"cost{per_done}{wasted}"),
         (f"{samples['tokens'].total:,.0f}", "tokens"),
         (duration_text(samples["time"].total), "time of all tasks together"),
-        (f"{samples['turns'].mean:,.1f}", "turns a task"),
+        (f"{samples['turns'].mean:,.1f}", "mean turns per task"),
     ]
 
 
@@ -171,14 +187,20 @@ def _plots(plotter: Plotter, figures: BatchFigures) -> Iterator[Plot]:
         yield plotter.counts("Tools", "calls", figures.tools)
 
 
-def plots_html(title: str, plots: Sequence[Plot]) -> str:
-    """Plots side by side, each with what it shows in words."""
+def plots_html(title: str, plots: Sequence[Plot], how: str) -> str:
+    """Plots side by side, each with what it shows in words; `how` says how they are read."""
     shown = "".join(
-        f"<figure><figcaption>{escaped(one.title)}</figcaption>"
+        f"<figure><figcaption>{escaped(one.title)}</figcaption>{_keys(one.keys)}"
         f'<div role="img" aria-label="{escaped(one.title)}. {escaped(one.words)}">{one.svg}</div></figure>\n'
         for one in plots
     )
-    return f"<h2>{escaped(title)}</h2>\n<div class=plots>{shown}</div>\n"
+    return f"<h2>{escaped(title)}</h2>\n<p class=how>{escaped(how)}</p>\n<div class=plots>{shown}</div>\n"
+
+
+def _keys(names: Sequence[str]) -> str:
+    """Which colour is which, where there is more than one."""
+    keys = "".join(f"<li class=key{number}>{escaped(name)}</li>" for number, name in enumerate(names, 1))
+    return f"<ul class=keys>{keys}</ul>" if keys else ""
 
 
 def table_html(heads: Sequence[str], rows: Iterable[str]) -> Iterator[str]:
@@ -212,31 +234,56 @@ def _reasons(reasons: Mapping[str, int]) -> str:
     return "<h2>Why tasks are not done</h2>\n" + "".join(table_html(["tasks", "reason"], rows)) + note
 
 
-def _task_rows(results: Iterable[TaskResult], count: int) -> Iterator[str]:
-    yield '<h2 id="tasks">Tasks</h2>\n'
-    if count > MOST_ROWS:
-        yield f"<p><small>The first {MOST_ROWS:,} of {count:,}; results.csv has all.</small></p>\n"
-    heads = ["task", "status", "model", "group", *MEASURES, "check", "why"]
+def _task_tables(results: Callable[[], Iterable[TaskResult]], figures: BatchFigures) -> Iterator[str]:
+    """All tasks, first those that a person has to look at; of very many the first of each."""
+    yield '<div id="tasks">\n'
+    is_done = figures.everything.done
+    for title, count, wanted in (
+        ("Tasks that are not done", figures.everything.count - is_done, False),
+        ("Tasks that are done", is_done, True),
+    ):
+        if not count:
+            continue
+        yield f"<h2>{title} ({count:,})</h2>\n"
+        if count > MOST_ROWS:
+            yield f"<p><small>The first {MOST_ROWS:,} of {count:,}; results.csv has all.</small></p>\n"
+        shown = islice((one for one in results() if (one.status == "done") == wanted), MOST_ROWS)
+        columns = _columns(figures, wanted)
+        yield from table_html(["task", *columns], (_task_row(one, columns.values()) for one in shown))
+    yield "</div>\n"
 
-    def rows() -> Iterator[str]:
-        for number, one in enumerate(results):
-            if number >= MOST_ROWS:
-                break
-            yield _task_row(one)
 
-    yield from table_html(heads, rows())
+def _columns(figures: BatchFigures, is_done: bool) -> dict[str, Callable[[TaskResult], str]]:
+    """The columns behind the name of a task: only those that tell tasks apart."""
+    columns: dict[str, Callable[[TaskResult], str]] = {}
+    if not is_done:
+        columns["status"] = lambda one: f"<td>{status_html(one)}</td>"
+    if len(figures.by_model) > 1:
+        columns["model"] = lambda one: _name_cell(one.model)
+    if len(figures.by_group) > 1:
+        columns["group"] = lambda one: _name_cell(one.group)
+    for name in MEASURES:
+        columns[name] = partial(_measure_cell, name)
+    return columns
 
 
-def _task_row(one: TaskResult) -> str:
-    measured = "".join(
-        f"<td>{FORMS[name].replace('.1f', '.0f').format(measure(one))}</td>" for name, (measure, _) in MEASURES.items()
-    )
-    check = "" if one.check is None else "passed" if one.check.passed else "failed"
-    why = escaped(" ".join((one.error or "").split())[:300])
-    return (
-        f"<tr><th scope=row{ID}>{session_link(one, one.id)}</th><td>{status_html(one)}</td>"
-        f"<td{LEFT}>{escaped(one.model or '')}</td><td{LEFT}>{escaped(one.group or '')}</td>{measured}"
-        f"<td>{check}</td><td{WHY}>{why}</td></tr>\n"
+def _name_cell(name: str | None) -> str:
+    return f'<td{NAME} title="{escaped(name or "")}">{escaped(name or "")}</td>'
+
+
+def _measure_cell(name: str, one: TaskResult) -> str:
+    return f"<td>{FORMS[name].replace('.1f', '.0f').format(MEASURES[name][0](one))}</td>"
+
+
+def _task_row(one: TaskResult, columns: Iterable[Callable[[TaskResult], str]]) -> str:
+    cells = "".join(column(one) for column in columns)
+    return f"<tr><th scope=row{ID}>{session_link(one, one.id)}{why_html(one)}</th>{cells}</tr>\n"
+
+
+def why_html(one: TaskResult) -> str:
+    """Why a task is not done, below its name; nothing if it is."""
+    return f"<small>{escaped(' '.join((one.error or 'no reason was given').split())[:300])}</small>" * (
+        one.status != "done"
     )
 
 

@@ -8,8 +8,11 @@ the page's own, which differ by day and by night. Words stay words, so that they
 from __future__ import annotations
 
 import io
+import logging
 import re
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -25,17 +28,18 @@ VARIABLES = {TEXT: "--text", LINE: "--line", DIM: "--dim"} | {
     colour: f"--plot{number}" for number, colour in enumerate(SERIES, 1)
 }
 MOST_ROWS = 12
-LONGEST_LABEL = 28
+LONGEST_LABEL = 26
 _STYLE = re.compile(r' style="([^"]*)"')
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
 
 class Plot(Struct, frozen=True):
-    """A plot: what it is called, what it shows in words, and its SVG."""
+    """A plot: what it is called, what it shows in words, its SVG, and what its colours are, in their order."""
 
     title: str
     words: str
     svg: str
+    keys: tuple[str, ...] = ()
 
 
 class Plotter:
@@ -44,6 +48,7 @@ class Plotter:
     def __init__(self) -> None:
         import matplotlib
         import matplotlib.figure
+        import matplotlib.ticker
 
         self._matplotlib = matplotlib
         self._classes: dict[str, str] = {}
@@ -83,7 +88,7 @@ class Plotter:
     ) -> Plot:
         names = list(dict.fromkeys(name for rows in batches.values() for name, _ in rows))
         figure, axes = self._figure(5.4, 0.75 + 0.34 * len(names) * max(1, len(batches)) ** 0.7)
-        for number, (batch, rows) in enumerate(batches.items()):
+        for number, rows in enumerate(batches.values()):
             shift = (number - (len(batches) - 1) / 2) * 0.3
             places = [names.index(name) + shift for name, _ in rows]
             values = [100 * one.value for _, one in rows]
@@ -100,7 +105,6 @@ class Plotter:
                 markersize=6,
                 capsize=3,
                 linewidth=2,
-                label=batch,
             )
         axes.set_yticks(range(len(names)), [_short(name) for name in names])
         axes.set_ylim(len(names) - 0.5, -0.5)
@@ -109,15 +113,7 @@ class Plotter:
         else:
             axes.axvline(0, color=DIM, linewidth=1)
         axes.set_xlabel(label if most is None else f"{label}, in %")
-        if len(batches) > 1:
-            axes.legend(
-                loc="upper center",
-                bbox_to_anchor=(0.5, 1.0 + 0.6 / max(1.0, len(names))),
-                ncols=2,
-                frameon=False,
-                labelcolor=TEXT,
-            )
-        return self._drawn(figure, title, words)
+        return self._drawn(figure, title, words, tuple(batches) if len(batches) > 1 else ())
 
     def spread(self, title: str, unit: str, groups: Mapping[str, Sequence[float]]) -> Plot:
         """How a measure spreads over tasks: the middle half as a box, the rest as lines, single tasks as points."""
@@ -142,7 +138,7 @@ class Plotter:
         axes.set_yticks(range(1, len(shown) + 1), [_short(name) for name, _ in shown])
         axes.invert_yaxis()
         axes.set_xlim(left=0)
-        axes.set_xlabel(f"{unit} a task")
+        axes.set_xlabel(f"{unit} per task")
         return self._drawn(figure, title, words)
 
     def counts(self, title: str, label: str, counted: Mapping[str, float]) -> Plot:
@@ -181,17 +177,31 @@ class Plotter:
         axes.yaxis.label.set_color(DIM)
         axes.xaxis.grid(visible=True, color=LINE, linewidth=0.8)
         axes.set_axisbelow(True)
+        axes.xaxis.set_major_locator(self._matplotlib.ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+        axes.xaxis.set_major_formatter(self._matplotlib.ticker.FuncFormatter(_number))
         axes.patch.set_visible(False)
         figure.patch.set_visible(False)
         return figure, axes
 
-    def _drawn(self, figure: Any, title: str, words: str) -> Plot:
+    def _drawn(self, figure: Any, title: str, words: str, keys: tuple[str, ...] = ()) -> Plot:
         self._count += 1
         written = io.StringIO()
         settings = {"svg.fonttype": "none", "svg.hashsalt": "pigeon"}
-        with self._matplotlib.rc_context(settings):
+        # Words are drawn by the browser, with its fonts: what those of matplotlib lack is no matter.
+        with self._matplotlib.rc_context(settings), warnings.catch_warnings(), self._quiet():
+            warnings.simplefilter("ignore")
             figure.savefig(written, format="svg", metadata={"Date": None})
-        return Plot(title, words, self._for_page(written.getvalue()))
+        return Plot(title, words, self._for_page(written.getvalue()), keys)
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        logger = logging.getLogger("matplotlib")
+        before = logger.level
+        logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
 
     def _for_page(self, text: str) -> str:
         """The drawing alone, with classes for styles and with names that no other drawing of the page has."""
@@ -222,6 +232,15 @@ def _largest_values(groups: Mapping[str, Sequence[float]]) -> list[tuple[str, Se
 
 def _short(name: str) -> str:
     """A label that fits: of a long one its last part, or its end. `$` would begin a formula."""
+    name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
     last = name.rpartition("/")[2] if len(name) > LONGEST_LABEL else name
     text = last if len(last) <= LONGEST_LABEL else f"…{last[-LONGEST_LABEL + 1 :]}"
     return text.replace("$", r"\$")
+
+
+def _number(value: float, _: object) -> str:
+    """A figure of an axis: `0.05`, `1,200`, `150k`, `2.5M`."""
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * unit or (abs(value) >= unit > 1e3):
+            return f"{value / unit:g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

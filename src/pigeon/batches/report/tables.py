@@ -42,7 +42,7 @@ COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {
     "output": ("string", lambda one: None if one.output is None else codec.encode(one.output).decode()),
     "text": ("string", lambda one: one.text),
     "commit": ("string", lambda one: one.commit),
-    "began": ("int64", lambda one: one.began),
+    "began": ("time", lambda one: one.began),
     "folder": ("string", lambda one: one.folder),
     "session": ("string", lambda one: one.session),
 }
@@ -83,6 +83,7 @@ def write_parquet(folder: str, results: Iterable[TaskResult]) -> None:
     import pyarrow.parquet
 
     kinds = {"string": pyarrow.string(), "double": pyarrow.float64(), "int64": pyarrow.int64(), "bool": pyarrow.bool_()}
+    kinds["time"] = pyarrow.timestamp("ms", tz="UTC")
     schema = pyarrow.schema([(name, kinds[kind]) for name, (kind, _) in COLUMNS.items()])
     path = os.path.join(folder, PARQUET_FILE)
     half = os.path.join(folder, f".{PARQUET_FILE}.tmp")

@@ -33,7 +33,7 @@ def write_report(folder: BatchFolder) -> list[str]:
         write_parquet(folder.path, results_of(folder))
     except ImportError as error:
         missing.append(f"{NO_EXTRA} ({error.name} is missing): {install_command('matplotlib', 'pyarrow')}")
-    pieces = report_page(view_of(folder), results_of(folder))
+    pieces = report_page(view_of(folder), lambda: results_of(folder))
     put_file(os.path.join(folder.path, REPORT_FILE), _encoded(pieces), 0o644)
     return missing
 
