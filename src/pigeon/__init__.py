@@ -105,6 +105,8 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import TrustChange as TrustChange
     from pigeon.wire.answers import TrustState as TrustState
     from pigeon.wire.answers import Welcome as Welcome
+    from pigeon.wire.commands.mcp import McpCompletion as McpCompletion
+    from pigeon.wire.commands.mcp import McpCompletions as McpCompletions
     from pigeon.wire.commands.mcp import McpResource as McpResource
     from pigeon.wire.commands.mcp import McpResources as McpResources
     from pigeon.wire.commands.mcp import McpServers as McpServers
@@ -261,7 +263,7 @@ _HOMES = {
         "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
         "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
     ),
-    "pigeon.wire.commands.mcp": "McpResource McpResources McpServerState McpServers",
+    "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
     "pigeon.wire.commands.services": "HostServicesState",
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
     "pigeon.wire.dialogs": (

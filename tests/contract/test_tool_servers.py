@@ -39,6 +39,20 @@ def test_what_is_no_set_of_servers_is_refused_by_its_field(start: Start) -> None
     assert host.ask("get_mcp_resources") == {"resources": []}
 
 
+@proves("mcp.complete")
+def test_what_a_message_may_name_of_servers_is_completed(start: Start) -> None:
+    host = start()
+    assert host.ask("complete_mcp", text="see @") == {"replaces": "", "completions": []}
+    assert "text" in host.refused("complete_mcp")
+    host.ask("hello", features=["mcp"])
+    host.ask("set_mcp_servers", servers={"one": scripted_server()})
+    host.wait(lambda record: record.get("server", {}).get("status") == "connected")
+    found = host.ask("complete_mcp", text="see @one:note://o")
+    assert (found["replaces"], [one["text"] for one in found["completions"]]) == ("one:note://o", ["one:note://one"])
+    found = host.ask("complete_mcp", text="/mcp__one__poem pi")
+    assert (found["replaces"], [one["text"] for one in found["completions"]]) == ("pi", ["pigeons"])
+
+
 @proves("mcp.unasked")
 def test_a_host_that_does_not_ask_hears_of_failures_as_notices_only(start: Start) -> None:
     host = start()

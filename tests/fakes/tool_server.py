@@ -97,7 +97,7 @@ class ToolServer:
             threading.Thread(target=self.flood, daemon=True).start()
         return {
             "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}},
+            "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "completions": {}},
             "serverInfo": {"name": "scripted", "version": "1.0"},
             "instructions": "Be kind.",
         }
@@ -149,6 +149,15 @@ class ToolServer:
         text = f"Write a poem about {given.get('topic')} ({given.get('tone', 'plain')})"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
+    def completion_complete(self, id: Any, params: dict[str, Any]) -> Any:
+        if self.mode == "never_answers_calls":
+            return None
+        argument = params["argument"]
+        offered = {"topic": ["pigeons", "the sea"], "tone": ["merry", "sad"], "name": ["one", "two"]}[argument["name"]]
+        context = (params.get("context") or {}).get("arguments", {})
+        known = [f"{one}-about-{context['topic']}" if "topic" in context else one for one in offered]
+        return {"completion": {"values": [one for one in known if one.startswith(argument["value"])]}}
+
     def resources_list(self, id: Any, params: dict[str, Any]) -> Any:
         return {"resources": [{"uri": "note://one", "name": "One", "mimeType": "text/plain"}]}
 
@@ -159,7 +168,8 @@ class ToolServer:
         if params["uri"] == "note://none":
             send({"id": id, "error": {"code": -32002, "message": "there is no such note"}})
             return None
-        return {"contents": [{"uri": params["uri"], "text": f"the text of {params['uri']}"}]}
+        long = " with many words" * 20_000 if params["uri"] == "note://long" else ""
+        return {"contents": [{"uri": params["uri"], "text": f"the text of {params['uri']}{long}"}]}
 
     def tools_call(self, id: Any, params: dict[str, Any]) -> Any:
         if self.mode == "never_answers_calls":

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fakes.mcp_agents import scripted_server
 from fakes.pty_chat import (
     CTRL_D,
     CTRL_G,
@@ -314,3 +315,22 @@ def test_extensions_of_a_folder_are_there_as_soon_as_it_is_trusted(tmp_path: Pat
         chat.gone("widget-shown")
         chat.has_input("text of the editor")
         look.fits(chat)
+
+
+def test_prompts_and_resources_of_tool_servers_are_completed_and_sent(tmp_path: Path) -> None:
+    agent_dir = tmp_path / "agent"
+    agent_dir.mkdir()
+    (agent_dir / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": scripted_server()}}))
+    with PtyChat(tmp_path, scripted(tmp_path), 100, env={"PIGEON_CODING_AGENT_DIR": str(agent_dir)}) as chat:
+        chat.footer("scripted")
+        chat.type("/mcp__notes__poem pigeons", ENTER)
+        chat.until("You said: Write a poem about pigeons (plain)")
+        chat.type("/mcp", TAB)
+        chat.has_input("/mcp__notes__poem")
+        chat.type(" pi", TAB)
+        chat.has_input("/mcp__notes__poem pigeons")
+        chat.empty()
+        chat.type("see @notes:note://o", TAB)
+        chat.has_input("see @notes:note://one")
+        chat.type(ENTER)
+        chat.until("You said: see @notes:note://one")

@@ -11,7 +11,7 @@ from pigeon.session.dependencies import ServerContent
 from pigeon.session.toolset import Toolset
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.base import Json
-from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
+from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, McpServerState
 from pigeon.wire.errors import Refusal
 
 if TYPE_CHECKING:
@@ -100,6 +100,15 @@ class ToolServerSetup:
         """What a message asks of them."""
         self._load_waiting()
         return NOTHING if self._control is None else self._control.content.content_of(text)
+
+    async def completions(self, text: str) -> McpCompletions:
+        """What could stand at the end of a message."""
+        self._load_waiting()
+        if self._control is None:
+            return McpCompletions(replaces="", completions=[])
+        if self._began:
+            self._control.begin()
+        return await self._control.completion.completions(text)
 
     def _load_waiting(self) -> None:
         if self._waiting:

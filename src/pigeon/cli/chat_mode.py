@@ -34,10 +34,12 @@ from pigeon.terminal.transcript import ChatTranscript
 from pigeon.terminal.view import View
 from pigeon.terminal.widgets import Widgets
 from pigeon.transport import exit_codes
-from pigeon.wire.errors import StartupError, UsageError, printable
+from pigeon.wire.base import or_else
+from pigeon.wire.errors import PigeonError, StartupError, UsageError, printable
 
 if TYPE_CHECKING:
     from pigeon.sdk.remote.client import Client
+    from pigeon.terminal.screen.completion import ServerOffer
 
 HISTORY_FILE = "chat-history"
 KEY_OPTIONS = ("--api-key", "--api-key-file")
@@ -46,6 +48,8 @@ RESUME_OPTIONS = ("--resume", "-r")
 SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
 TRUST_OPTIONS = ("--approve", "-a", "--no-approve", "-na")
 MOST_ERROR_LINES = 200
+# What tool servers have for a word comes while a person types.
+OFFER_SECONDS = 3.0
 TOGETHER_SECONDS = 0.1
 SWITCH_SECONDS = 0.0005
 FIRST_WIDTH = 80
@@ -242,6 +246,22 @@ class _ChatProgram:
         )
         await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
 
+    async def _offered_by_servers(self, text: str) -> list[ServerOffer]:
+        """What tool servers have for the end of a text; nothing while there is no agent, or one that knows none."""
+        from pigeon.terminal.screen.completion import ServerOffer
+
+        if self._client is None:
+            return []
+        try:
+            async with asyncio.timeout(OFFER_SECONDS):
+                found = await self._client.complete_mcp(text)
+        except (PigeonError, TimeoutError):
+            return []
+        return [
+            ServerOffer(found.replaces, one.text, or_else(one.label, ""), or_else(one.description, ""))
+            for one in found.completions
+        ]
+
     def _code_of(self, drawing: asyncio.Future[None]) -> int:
         """A terminal that is gone is a hang-up, also where that is noticed before its signal comes."""
         error = drawing.exception()
@@ -272,7 +292,7 @@ class _ChatProgram:
             painter=Painter(colours, ascii_only=not unicode),
             now=time.monotonic,
             inputs=self._inputs,
-            completer=ChatCompleter(self._names, files, self._arguments),
+            completer=ChatCompleter(self._names, files, self._arguments, self._offered_by_servers),
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from pigeon.mcp.connector.main import NOT_INSTALLED
+from pigeon.mcp.message_completion import MessageCompletion
 from pigeon.mcp.named_content import NamedContent
 from pigeon.mcp.offered_tools import OfferedTools
 from pigeon.mcp.questions import Questions
@@ -86,7 +87,8 @@ class ServerControl:
         self._stopping: set[asyncio.Task[None]] = set()
         self._reported: set[str] = set()
         self._connector: Connector | None = None
-        self.content = NamedContent(lambda: self._servers)
+        self.content = NamedContent(lambda: self._servers, parts.workplace)
+        self.completion = MessageCompletion(lambda: self._servers)
         self._began = False
         self._beginning: asyncio.TimerHandle | None = None
         self._turns = asyncio.Semaphore(MOST_STARTING)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from pigeon.mcp.server import Record, ToolServer
-from pigeon.mcp.server_tool import content_blocks
-from pigeon.mcp.tool_names import PREFIX, distinct_names
+from pigeon.mcp.server_tool import WorkplaceNow, outcome_of
+from pigeon.mcp.tool_names import PREFIX, distinct_names, full_name
 from pigeon.session.dependencies import ServerContent
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.commands.mcp import McpResource
@@ -16,14 +16,17 @@ from pigeon.wire.content import TextContent, UserBlock
 from pigeon.wire.errors import Refusal, ToolFailed
 
 MOST_MENTIONS = 20
+# What may stand behind a mention and does not belong to it.
+_SENTENCE = ".,;:!?)]}'\""
 _MENTION = r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)"
 
 
 class NamedContent:
     """Reads it when a message is sent. `servers` are all that there are, by name."""
 
-    def __init__(self, servers: Callable[[], Mapping[str, ToolServer]]) -> None:
+    def __init__(self, servers: Callable[[], Mapping[str, ToolServer]], workplace: WorkplaceNow) -> None:
         self._servers = servers
+        self._workplace = workplace
 
     def resources(self) -> list[McpResource]:
         """What they offer to be read."""
@@ -32,8 +35,8 @@ class NamedContent:
     def commands(self) -> list[SlashCommand]:
         """Their prompts, as slash commands."""
         return [
-            SlashCommand(name=name, description=_about(prompt), source="prompt")
-            for name, (_, prompt) in self._prompts().items()
+            SlashCommand(name=name, description=prompt_help(prompt), source="prompt")
+            for name, (_, prompt) in prompts_of(self._servers().values()).items()
         ]
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
@@ -41,38 +44,54 @@ class NamedContent:
         if not self._servers():
             return ServerContent()
         if text.startswith(f"/{PREFIX}"):
-            found = self._prompts().get(text[1:].split(None, 1)[0])
-            if found is not None:
-                return self._prompted(*found, text)
-        mentions = [
-            (self._servers()[name], uri)
-            for name, uri in dict.fromkeys(re.findall(_MENTION, text))
-            if name in self._servers() and self._may_read(self._servers()[name], uri)
-        ]
-        return self._mentioned(mentions[:MOST_MENTIONS]) if mentions else ServerContent()
+            command = text[1:].split(None, 1)[0]
+            asked = self._server_of(command)
+            if asked is None:
+                names = ", ".join(self._servers())
+                raise Refusal(f"No tool server has the prompt /{command} (configured: {names})")
+            return self._prompted(asked, text)
+        mentions: dict[tuple[str, str], ToolServer] = {}
+        for name, named in re.findall(_MENTION, text):
+            server = self._servers().get(name)
+            uri = None if server is None else _uri(server, named)
+            if server is not None and uri is not None:
+                mentions[name, uri] = server
+        found = [(server, uri) for (_, uri), server in mentions.items()]
+        return self._mentioned(found[:MOST_MENTIONS]) if found else ServerContent()
 
-    def _prompts(self) -> dict[str, tuple[ToolServer, Record]]:
-        found: dict[str, tuple[ToolServer, Record]] = {}
-        for server in self._servers().values():
-            names = distinct_names(server.config.name, [prompt["name"] for prompt in server.prompts])
-            for prompt in server.prompts:
-                if prompt["name"] in names:
-                    found.setdefault(names[prompt["name"]], (server, prompt))
-        return found
+    def _server_of(self, command: str) -> ToolServer | None:
+        """Whose prompt a command may be, also where its prompts are not known yet."""
+        found = prompts_of(self._servers().values()).get(command)
+        if found is not None:
+            return found[0]
+        fitting = [one for one in self._servers().values() if command.startswith(full_name(one.config.name, ""))]
+        return max(fitting, key=lambda one: len(one.config.name), default=None)
 
-    async def _prompted(self, server: ToolServer, prompt: Record, text: str) -> ServerContent:
-        request = {"name": prompt["name"], "arguments": _prompt_arguments(prompt, text)}
+    async def _prompted(self, server: ToolServer, text: str) -> ServerContent:
+        command = text[1:].split(None, 1)[0]
         try:
-            answer = await server.ask("prompt", request)
+            await server.connected()
+            prompts = {name: prompt for name, (_, prompt) in prompts_of([server]).items()}
+            if command not in prompts:
+                known = ", ".join(f"/{name}" for name in prompts) or "it has none"
+                raise Refusal(f"The tool server {server.config.name} has no prompt /{command} (known: {known})")
+            prompt = prompts[command]
+            request = {"name": prompt["name"], "arguments": _prompt_arguments(prompt, text)}
+            blocks = self._blocks(await server.ask("prompt", request), command)
         except ToolFailed as error:
             raise Refusal(str(error)) from None
-        blocks = content_blocks(answer["content"])
         texts = [block.text for block in blocks if isinstance(block, TextContent)]
         images = tuple(block for block in blocks if not isinstance(block, TextContent))
         return ServerContent("\n\n".join(texts), images)
 
-    def _may_read(self, server: ToolServer, uri: str) -> bool:
-        return ":" in uri or any(one["uri"] == uri for one in server.resources)
+    def _blocks(self, answer: Record, name: str) -> list[UserBlock]:
+        """What was answered, cut like a result of a tool, and without keys."""
+        place = self._workplace()
+        mask = place.mask
+        blocks = outcome_of({"content": answer["content"], "structured": None}, place, name).content
+        if mask is None:
+            return list(blocks)
+        return [TextContent(text=mask.mask_text(one.text)) if isinstance(one, TextContent) else one for one in blocks]
 
     async def _mentioned(self, mentions: list[tuple[ToolServer, str]]) -> ServerContent:
         blocks: list[UserBlock] = []
@@ -82,11 +101,32 @@ class NamedContent:
             except ToolFailed as error:
                 raise Refusal(f"@{server.config.name}:{uri} cannot be read: {error}") from None
             blocks.append(TextContent(text=f"Content of @{server.config.name}:{uri}:"))
-            blocks += content_blocks(answer["content"])
+            blocks += self._blocks(answer, f"{PREFIX}{server.config.name}__resource")
         return ServerContent(None, tuple(blocks))
 
 
-def _about(prompt: Record) -> str:
+def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, Record]]:
+    """All prompts by the names of their commands."""
+    found: dict[str, tuple[ToolServer, Record]] = {}
+    for server in servers:
+        names = distinct_names(server.config.name, [prompt["name"] for prompt in server.prompts])
+        for prompt in server.prompts:
+            if prompt["name"] in names:
+                found.setdefault(names[prompt["name"]], (server, prompt))
+    return found
+
+
+def _uri(server: ToolServer, named: str) -> str | None:
+    """What is meant, without the signs that end a sentence; none if it is no address."""
+    known = {one["uri"] for one in server.resources}
+    bare = named.rstrip(_SENTENCE)
+    if named in known:
+        return named
+    return bare if bare in known or ":" in bare else None
+
+
+def prompt_help(prompt: Record) -> str:
+    """What it does, and what it takes."""
     arguments = " ".join(f"<{one['name']}>" if one["required"] else f"[{one['name']}]" for one in prompt["arguments"])
     return f"{prompt['description']} {arguments}".strip()
 
@@ -115,5 +155,5 @@ def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
                 plain = []
     missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in given]
     if missing:
-        raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {_about(prompt)})")
+        raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {prompt_help(prompt)})")
     return given

@@ -186,7 +186,23 @@ class ToolServer:
             for one in self.resources
         ]
 
+    @property
+    def completes(self) -> bool:
+        """Whether it can be asked what a value may be."""
+        return "completions" in self._info.get("offers", ())
+
     # Calls
+
+    async def connected(
+        self, may_ask: bool = False, wait: Callable[[Awaitable[Any]], Awaitable[Any]] | None = None
+    ) -> None:
+        """Wait until it is connected; raises `ToolFailed` if it cannot be."""
+        if self.status != "connected":
+            self.start(may_ask=may_ask)
+            while self.status == "connecting":
+                await (wait or _plain_wait)(self.settled())
+        if self.status != "connected":
+            raise ToolFailed(f"The tool server {self.config.name} is not connected: {self.error or self.status}")
 
     async def ask(
         self,
@@ -214,13 +230,10 @@ class ToolServer:
         wait: Callable[[Awaitable[Any]], Awaitable[Any]],
         progress: Callable[[str], Awaitable[None]] | None,
     ) -> Record:
-        if self.status != "connected":
-            self.start(may_ask=may_ask)
-            while self.status == "connecting":
-                await wait(self.settled())
+        await self.connected(may_ask, wait)
         connector = self._connector
-        if self.status != "connected" or connector is None:
-            raise ToolFailed(f"The tool server {self.config.name} is not connected: {self.error or self.status}")
+        if connector is None:
+            raise ToolFailed(f"The tool server {self.config.name} is not connected")
         heard: asyncio.Queue[Record] = asyncio.Queue()
         id, key = connector.next_number(), self._key
         record = {"do": what, "server": key, "seconds": self.config.call_seconds, **request}

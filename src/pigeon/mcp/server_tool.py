@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentSubject, Subject, ToolRun
 from pigeon.mcp.server import Record, ToolServer
@@ -73,6 +75,9 @@ def outcome_of(answer: Record, place: Workplace, tool: str) -> ToolOutcome:
     texts = [block["text"] for block in answer["content"] if block["type"] == "text"]
     whole = "\n".join(texts)
     shown = head_of(whole)
+    if shown.first_line_exceeds_limit:
+        # Many servers write all of their answer into one line: its beginning is better than nothing.
+        shown = replace(shown, text=whole.encode("utf-8", "replace")[: shown.limits.bytes].decode("utf-8", "ignore"))
     details: dict[str, Json] = {}
     if answer["structured"] is not None:
         details["structuredContent"] = answer["structured"]
@@ -111,8 +116,9 @@ def _kept(whole: str, shown: Shown, place: Workplace, tool: str) -> tuple[str, s
         file.close()
     where = f"Full output: {file.path}" if file is not None and file.complete else "The rest is lost"
     size = f" ({human_size(shown.limits.bytes)} limit)" if shown.truncated_by == "bytes" else ""
+    lines = f"lines 1-{shown.output_lines}" if shown.output_lines else "the beginning of line 1"
     return (
-        f"\n\n[Showing lines 1-{shown.output_lines} of {shown.total_lines}{size}. {where}]",
+        f"\n\n[Showing {lines} of {shown.total_lines}{size}. {where}]",
         None if file is None else file.path,
     )
 

@@ -52,7 +52,15 @@ from pigeon.wire.answers import (
     Welcome,
 )
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.commands import HostServicesState, HostTool, McpResources, McpServers, McpServerState, RenderedCall
+from pigeon.wire.commands import (
+    HostServicesState,
+    HostTool,
+    McpCompletions,
+    McpResources,
+    McpServers,
+    McpServerState,
+    RenderedCall,
+)
 from pigeon.wire.content import Attachment, ImageInput
 from pigeon.wire.model import Model
 from pigeon.wire.steering import Limits, TodoPhaseGiven
@@ -465,6 +473,15 @@ class SyncCommandMethods(ABC):
     def get_mcp_resources(self) -> McpResources:
         """What tool servers offer to be read. A message names one as `@server:uri`."""
         return cast("McpResources", self.send(commands.GetMcpResources()))
+
+    def complete_mcp(self, text: str) -> McpCompletions:
+        """What could stand at the end of a message that names something of a tool server.
+
+        `text` is the message up to the cursor. Behind `@` these are the things that can be read, as
+        `server:uri`; behind a slash the prompts of servers (`mcp__server__prompt`), and behind such a prompt
+        the values of its arguments. Servers that can are asked, for two seconds at most.
+        """
+        return cast("McpCompletions", self.send(commands.CompleteMcp(text=text)))
 
     def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
         """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always

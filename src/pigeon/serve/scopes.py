@@ -55,6 +55,7 @@ _READ = (
 # What belongs to a conversation with the agent, which asks before it does what needs to be asked.
 _TALK = (
     "prompt",
+    "complete_mcp",
     "steer",
     "follow_up",
     "abort_and_prompt",

@@ -39,7 +39,7 @@ from pigeon.wire.answers import (
 )
 from pigeon.wire.base import Absent, Json
 from pigeon.wire.commands import RenderHtml
-from pigeon.wire.commands.mcp import McpResource, McpServers, McpServerState
+from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, McpServerState
 from pigeon.wire.content import UserBlock
 from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.steering import Rule
@@ -153,6 +153,10 @@ class ToolServers(Protocol):
 
     def commands(self) -> list[SlashCommand]:
         """Their prompts, as slash commands."""
+        ...
+
+    async def completions(self, text: str) -> McpCompletions:
+        """What could stand at the end of a message, as far as servers know."""
         ...
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:

@@ -45,7 +45,9 @@ MOST_PAGES = 200
 LIST_PAUSE = 0.5
 PROGRESS_PAUSE = 0.1
 MOST_ROUNDS = 10
+MOST_VALUES = 100
 TOO_LARGE = f"the server has sent a message of more than {LARGEST_MESSAGE >> 20} MB, which was not read"
+_OFFERS = ("tools", "prompts", "resources", "completions")
 _NOT_FOUND = -32601
 _OTHER_VERSION = -32022
 _UNAUTHORIZED = (401, 403)
@@ -207,7 +209,7 @@ class ServerLink:
                 "version": info.version[:100] if info else "",
                 "protocol": session.protocol_version or "",
                 "instructions": (session.instructions or "")[:4000],
-                "offers": [kind for kind in ("tools", "prompts", "resources") if able and getattr(able, kind, None)],
+                "offers": [kind for kind in _OFFERS if able and getattr(able, kind, None) is not None],
             }
         )
 
@@ -316,6 +318,8 @@ class ServerLink:
                 elif what == "prompt":
                     got = await self._or_lost(session.get_prompt(request["name"], request["arguments"]))
                     record = prompt_record(got)
+                elif what == "complete":
+                    record = await self._or_lost(self._complete(session, request))
                 else:
                     record = read_record(await self._or_lost(session.read_resource(str(AnyUrl(request["uri"])))))
             self._tell({"event": "result", "id": id, **record})
@@ -376,6 +380,16 @@ class ServerLink:
             if not responses:
                 await asyncio.sleep(PROGRESS_PAUSE)
         raise LinkFailed(f"the server has asked for more than {MOST_ROUNDS} times in one call")
+
+    async def _complete(self, session: ClientSession, request: Record) -> Record:
+        given = request["ref"]
+        reference = (
+            types.PromptReference(name=given["name"])
+            if given["type"] == "ref/prompt"
+            else types.ResourceTemplateReference(uri=given["uri"])
+        )
+        found = await session.complete(reference, request["argument"], request["known"] or None)
+        return {"values": [value[:1000] for value in found.completion.values[:MOST_VALUES]]}
 
     async def _input(self, session: ClientSession, wanted: Any) -> Any:
         """What the server wants to know before it goes on."""

@@ -6,6 +6,7 @@ from pigeon.rpc.router import handles
 from pigeon.session.session import Session
 from pigeon.wire.answers import ToolNames
 from pigeon.wire.commands import (
+    CompleteMcp,
     ConnectMcpServer,
     ExtensionUiResponse,
     GetMcpResources,
@@ -17,7 +18,7 @@ from pigeon.wire.commands import (
     SetHostTools,
     SetMcpServers,
 )
-from pigeon.wire.commands.mcp import McpResources, McpServers, McpServerState
+from pigeon.wire.commands.mcp import McpCompletions, McpResources, McpServers, McpServerState
 from pigeon.wire.commands.services import HostServicesState
 
 
@@ -74,6 +75,12 @@ def set_mcp_servers(cmd: SetMcpServers, s: Session) -> McpServers:
 def connect_mcp_server(cmd: ConnectMcpServer, s: Session) -> McpServerState:
     """Raises a `Refusal` for a name that is not configured."""
     return s.tool_servers.connect(cmd.name)
+
+
+@handles(CompleteMcp)
+async def complete_mcp(cmd: CompleteMcp, s: Session) -> McpCompletions:
+    """Nothing where no server has to do with the text, or does not answer in time."""
+    return await s.tool_servers.completions(cmd.text)
 
 
 @handles(GetMcpResources)

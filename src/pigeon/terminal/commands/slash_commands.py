@@ -127,7 +127,8 @@ class SlashCommands:
         if name in self._of_agent or "/" in name or not name:
             return False
         await self.learn()
-        if name in self._of_agent:
+        # Prompts of tool servers may not be known yet: the agent waits for the server, or says that there is none.
+        if name in self._of_agent or name.startswith("mcp__"):
             return False
         near = difflib.get_close_matches(name, self._names, 1)
         meant = f"did you mean /{near[0]}?" if near else "/help lists those that exist."

@@ -1,4 +1,4 @@
-"""What Tab and typing offer: commands behind a slash, files behind an at sign.
+"""What Tab and typing offer: commands behind a slash, files behind an at sign, and what tool servers have for both.
 
 Files are looked for and compared in threads: a folder may have many, and its disk may be slow.
 """
@@ -10,7 +10,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -25,35 +26,63 @@ FIRST_SECONDS = 0.2
 OFFERED = 50
 # Commands that take the name of a file.
 OF_FILES = ("image", "export")
+# How the prompts of tool servers begin.
+OF_SERVERS = "/mcp__"
 _ARGUMENT = re.compile(r"/(\S+) +([^\s@]*)")
 _AT_WORD = re.compile(r"(?:^|\s)@(\"[^\"]*|[^\s\"]*)$")
+
+
+class ServerOffer(NamedTuple):
+    """What a tool server has for the end of a text: `text` in the place of `replaces`, shown as `label`."""
+
+    replaces: str
+    text: str
+    label: str
+    about: str
 
 
 class ChatCompleter(Completer):
     """Completes a command at the beginning, what stands behind it, and a file name behind `@` anywhere.
 
-    `names` are commands with their help, `arguments` what some of them may be given.
+    `names` are commands with their help, `arguments` what some of them may be given. `servers` says what tool servers
+    have for the end of a text.
     """
 
-    def __init__(self, names: Mapping[str, str], files: ProjectFiles, arguments: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self,
+        names: Mapping[str, str],
+        files: ProjectFiles,
+        arguments: Mapping[str, Sequence[str]],
+        servers: Callable[[str], Awaitable[Sequence[ServerOffer]]] | None = None,
+    ) -> None:
         self._names = names
         self._files = files
         self._arguments = arguments
+        self._servers = servers
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
         """What could stand at the cursor; the event loop goes on while it is looked for."""
-        if self.at_once(document):
+        before = document.text_before_cursor
+        if self._few(before):
             found = list(self.get_completions(document, complete_event))
         else:
             found = await asyncio.to_thread(lambda: list(self.get_completions(document, complete_event)))
         for one in found:
             yield one
+        if self._servers is not None and _may_name_server(before):
+            shown = {one.text.rstrip() for one in found}
+            for offer in await self._servers(before):
+                if offer.text not in shown:
+                    yield Completion(offer.text, -len(offer.replaces), offer.label or offer.text, offer.about[:80])
 
     def at_once(self, document: Document) -> bool:
         """Whether `get_completions` takes no time to speak of."""
         before = document.text_before_cursor
+        return self._few(before) and (self._servers is None or not _may_name_server(before))
+
+    def _few(self, before: str) -> bool:
         argument = _ARGUMENT.fullmatch(before)
         names_file = argument is not None and argument[1] in OF_FILES
         return self._files.few or not (names_file or _AT_WORD.search(before))
@@ -84,6 +113,12 @@ class ChatCompleter(Completer):
         for path in self._files.matching(wanted, OFFERED):
             text = f'"{path}"' if " " in path else path
             yield Completion(text, -len(typed), path)
+
+
+def _may_name_server(before: str) -> bool:
+    if before.startswith("/"):
+        return before.startswith("/m") and (before.startswith(OF_SERVERS) or OF_SERVERS.startswith(before))
+    return _AT_WORD.search(before) is not None
 
 
 class ProjectFiles:

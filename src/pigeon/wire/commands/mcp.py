@@ -62,6 +62,21 @@ class McpResources(Record, kw_only=True):
     resources: list[McpResource]
 
 
+class McpCompletion(Record, kw_only=True):
+    """One thing that could stand there: its `text`, and where that says too little, what to show instead."""
+
+    text: str
+    label: str | Absent = ABSENT
+    description: str | Absent = ABSENT
+
+
+class McpCompletions(Record, kw_only=True):
+    """Answer of `complete_mcp`. Each text takes the place of `replaces`, which the given text ends in."""
+
+    replaces: str
+    completions: list[McpCompletion]
+
+
 class GetMcpServers(Command, tag="get_mcp_servers", kw_only=True):
     """The tool servers that are configured, and the state of each."""
 
@@ -96,4 +111,17 @@ class GetMcpResources(Command, tag="get_mcp_resources", kw_only=True):
     answer = McpResources
 
 
-MCP: tuple[type[Command], ...] = (GetMcpServers, SetMcpServers, ConnectMcpServer, GetMcpResources)
+class CompleteMcp(Command, tag="complete_mcp", kw_only=True):
+    """What could stand at the end of a message that names something of a tool server.
+
+    `text` is the message up to the cursor. Behind `@` these are the things that can be read, as `server:uri`; behind a
+    slash the prompts of servers (`mcp__server__prompt`), and behind such a prompt the values of its arguments. Servers
+    that can are asked, for two seconds at most.
+    """
+
+    lane = "beside"
+    answer = McpCompletions
+    text: str
+
+
+MCP: tuple[type[Command], ...] = (GetMcpServers, SetMcpServers, ConnectMcpServer, GetMcpResources, CompleteMcp)

@@ -1,0 +1,148 @@
+"""What could stand at the end of a message that names something of a tool server: `@server:uri`, and the arguments of
+a prompt. The server itself is asked where it offers that (`completion/complete`), for a moment."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+
+from pigeon.mcp.named_content import prompt_help, prompts_of
+from pigeon.mcp.server import Record, ToolServer
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands.mcp import McpCompletion, McpCompletions
+from pigeon.wire.errors import ToolFailed
+
+MOST_OFFERED = 100
+# A person waits for it while typing.
+COMPLETE_SECONDS = 2.0
+_WORD = r"(?:^|\s)@([^\s\"]*)$"
+_VARIABLE = r"\{([+#]?)([A-Za-z0-9_.%]+)\}"
+
+
+class MessageCompletion:
+    """`servers` are all that there are, by name."""
+
+    def __init__(self, servers: Callable[[], Mapping[str, ToolServer]]) -> None:
+        self._servers = servers
+
+    async def completions(self, text: str) -> McpCompletions:
+        """What could stand at the end of a text; nothing where no server has to do with it."""
+        name = text[1:].split(None, 1)[0] if text.startswith("/") and text[1:].strip() else ""
+        found = prompts_of(self._servers().values()).get(name) if len(text) > len(name) + 1 else None
+        if found is not None:
+            return await self._arguments(*found, text[len(name) + 1 :].lstrip())
+        if text.startswith("/") and text == f"/{name}":
+            return McpCompletions(replaces=name, completions=self._commands(name))
+        word = re.search(_WORD, text)
+        if word is None:
+            return McpCompletions(replaces="", completions=[])
+        return McpCompletions(replaces=word[1], completions=await self._resources(word[1]))
+
+    def _commands(self, typed: str) -> list[McpCompletion]:
+        prompts = prompts_of(self._servers().values())
+        return [
+            McpCompletion(text=name, description=prompt_help(prompt))
+            for name, (_, prompt) in prompts.items()
+            if name.startswith(typed)
+        ][:MOST_OFFERED]
+
+    async def _resources(self, typed: str) -> list[McpCompletion]:
+        given, colon, uri = typed.partition(":")
+        if colon and given in self._servers():
+            servers = [self._servers()[given]]
+        else:
+            servers, uri = list(self._servers().values()), ""
+        wanted = typed.lower()
+        found: dict[str, McpCompletion] = {}
+        for server in servers:
+            if colon and uri:
+                for value in await self._filled(server, uri):
+                    found.setdefault(f"{given}:{value}", McpCompletion(text=f"{given}:{value}"))
+            for one in server.resources:
+                start = one["uri"].partition("{")[0] if one["template"] else one["uri"]
+                text = f"{server.config.name}:{start}"
+                if wanted in text.lower() or (wanted and wanted in one["name"].lower()):
+                    about = one["description"] or one["name"]
+                    label = f"{server.config.name}:{one['uri']}" if one["template"] else ABSENT
+                    key = f"{server.config.name}:{one['uri']}"
+                    found.setdefault(key, McpCompletion(text=text, label=label, description=about))
+        ranked = sorted(found.values(), key=lambda one: (not one.text.lower().startswith(wanted), one.text))
+        return [one for one in ranked if one.text != typed][:MOST_OFFERED]
+
+    async def _filled(self, server: ToolServer, uri: str) -> list[str]:
+        """The address with what the server offers for the part of a template that is being written."""
+        for one in server.resources:
+            part = template_part(one["uri"], uri) if one["template"] else None
+            if part is None:
+                continue
+            name, before, known = part
+            reference = {"type": "ref/resource", "uri": one["uri"]}
+            values = await self._asked(server, reference, name, known.pop(name), known)
+            if values:
+                return [before + value for value in values]
+        return []
+
+    async def _arguments(self, server: ToolServer, prompt: Record, rest: str) -> McpCompletions:
+        names = [one["name"] for one in prompt["arguments"]]
+        *before, typed = re.split(r"\s+", rest)
+        given: dict[str, str] = {}
+        plain: list[str] = []
+        for word in before:
+            name, equals, value = word.partition("=")
+            if equals and name in names:
+                given[name] = value
+            else:
+                plain.append(word)
+        left = [name for name in names if name not in given]
+        given |= dict(zip(left, plain, strict=False))
+        left = left[len(plain) :]
+        name, equals, value = typed.partition("=")
+        if not (equals and name in names):
+            name, value = (left[0] if left else "", typed)
+        if not name:
+            return McpCompletions(replaces=typed, completions=[])
+        reference = {"type": "ref/prompt", "name": prompt["name"]}
+        values = await self._asked(server, reference, name, value, given)
+        offered = [McpCompletion(text=shlex.quote(one) if re.search(r"[\s'\"\\]", one) else one) for one in values]
+        if value == typed:
+            offered += [McpCompletion(text=f"{one}=") for one in left if f"{one}=".startswith(typed)]
+        return McpCompletions(replaces=value, completions=offered[:MOST_OFFERED])
+
+    async def _asked(
+        self, server: ToolServer, reference: Record, name: str, value: str, known: Mapping[str, str]
+    ) -> list[str]:
+        if server.status != "connected" or not server.completes:
+            return []
+        request = {"ref": reference, "argument": {"name": name, "value": value}, "known": dict(known)}
+        try:
+            answer = await server.ask("complete", {**request, "seconds": COMPLETE_SECONDS})
+        except ToolFailed:
+            return []
+        return _shown(answer["values"])
+
+
+def template_part(template: str, uri: str) -> tuple[str, str, dict[str, str]] | None:
+    """Which variable of a template an address ends in: its name, the address before it, and all values so far.
+
+    Only `{name}` and `{+name}` are known; none if the address does not fit, or ends elsewhere. A value ends where the
+    text behind it stands for the first time.
+    """
+    pieces = re.split(_VARIABLE, template)
+    if any("{" in literal for literal in pieces[::3]) or not uri.startswith(pieces[0]):
+        return None
+    at, known = len(pieces[0]), dict[str, str]()
+    for sign, name, behind in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        end = uri.find(behind, at) if behind else -1
+        value = uri[at:] if end < 0 else uri[at:end]
+        if "/" in value and not sign:
+            return None
+        known[name] = value
+        if end < 0:
+            return name, uri[:at], known
+        at = end + len(behind)
+    return None
+
+
+def _shown(values: Iterable[object]) -> list[str]:
+    return [one for one in values if isinstance(one, str) and one and one.isprintable() and len(one) <= 1000]
