@@ -11,7 +11,7 @@ from pathlib import Path
 from fakes.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
-MOST = 1_400_000
+MOST = 1_420_000
 
 
 def packed_files() -> list[Path]:
