@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import Forked as Forked
     from pigeon.wire.answers import ForkMessage as ForkMessage
     from pigeon.wire.answers import ForkMessages as ForkMessages
+    from pigeon.wire.answers import FoundFiles as FoundFiles
     from pigeon.wire.answers import FoundText as FoundText
     from pigeon.wire.answers import FoundTexts as FoundTexts
     from pigeon.wire.answers import HostUriSchemes as HostUriSchemes
@@ -179,6 +180,7 @@ if TYPE_CHECKING:
     from pigeon.wire.events import PromptResult as PromptResult
     from pigeon.wire.events import QueueUpdate as QueueUpdate
     from pigeon.wire.events import Ready as Ready
+    from pigeon.wire.events import SelectionChanged as SelectionChanged
     from pigeon.wire.events import SessionInfoChanged as SessionInfoChanged
     from pigeon.wire.events import SessionSettled as SessionSettled
     from pigeon.wire.events import StreamEvent as StreamEvent
@@ -257,11 +259,12 @@ _HOMES = {
     "pigeon.wire.answers": (
         "Accepted BashResult BranchInfo Branches Cancelled ClearedQueue Commands Compacted ContextUsage "
         "CycledModel DumpedTool Entries EventFilter Exported FastMode ForkMessage ForkMessages Forked "
-        "FoundText FoundTexts HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations LastAssistantText "
-        "Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage ModelReadiness Models "
-        "Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState Service SessionAllowance "
-        "SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State SubagentSubscription "
-        "Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState Welcome "
+        "FoundFiles FoundText FoundTexts HostUriSchemes HtmlPage HtmlPiece InputLimits Integrations "
+        "LastAssistantText Level Levels LimitsState LocalOnly LoginProviders Messages MessagesPage "
+        "ModelReadiness Models Navigated OpenedSession Permissions QueueItem RenderedHtml SandboxState "
+        "Service SessionAllowance SessionRow SessionStats Sessions SlashCommand SourceInfo SourceRules State "
+        "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
+        "Welcome "
     ),
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
     "pigeon.wire.commands.services": "HostServicesState",
@@ -281,7 +284,7 @@ _HOMES = {
         "CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged HostCommandRun "
         "HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel McpServerChanged MessageEnd "
         "MessageStart MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready "
-        "SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
+        "SelectionChanged SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
         "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
         "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
         "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "

@@ -112,3 +112,34 @@ def test_texts_and_branches_are_found(start: Start, server: ModelServer) -> None
     assert [(branch["title"], branch["active"]) for branch in branches] == [("one Needle", True), ("two", False)]
     agent.ask("navigate_tree", entryId=branches[1]["leafId"])
     assert agent.ask("get_html")["leafId"] == left
+
+
+@proves("command.find_files", "find_files.match")
+def test_files_are_found_by_letters_of_their_names(start: Start, server: ModelServer) -> None:
+    agent = start()
+    work = agent.folders.work
+    (work / "src").mkdir()
+    for name in ("src/parser.py", "src/part one.py", "notes.txt", "parser.log"):
+        (work / name).write_text("")
+    (work / ".gitignore").write_text("*.log\n")
+    assert agent.ask("find_files", text="PARS")["paths"] == ["src/parser.py"]
+    assert agent.ask("find_files", text="prone")["paths"] == ["src/part one.py"]
+    assert "src/" in agent.ask("find_files")["paths"]
+    assert len(agent.ask("find_files", limit=1)["paths"]) == 1
+    assert agent.ask("find_files", text="nothing like it")["paths"] == []
+    assert "limit" in agent.refused("find_files", limit=0)
+
+
+@proves("selection.told")
+def test_a_host_that_wants_it_is_told_what_was_chosen(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    talk(agent, server, "one", "two")
+    agent.ask("set_model", provider="fake", modelId="fake-2")
+    assert agent.ask("hello", features=["selection"])["features"] == ["selection"]
+    agent.ask("set_model", provider="fake", modelId="fake-1")
+    told = agent.wait_event("selection_changed", by="set_model")
+    assert told["model"]["id"] == "fake-1"
+    first = agent.ask("get_fork_messages")["messages"][0]["entryId"]
+    leaf = agent.ask("navigate_tree", entryId=first)["leafId"]
+    told = agent.wait_event("selection_changed", by="navigate_tree")
+    assert told["leafId"] == leaf

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fakes.browser import Browser, BrowserPage, chromium_path
+from fakes.browser import NEEDS_BROWSER, Browser, BrowserPage
 from fakes.page_attacks import ATTACKS
 from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, SessionLines, rich_session
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import export_file
 
-pytestmark = pytest.mark.skipif(
-    chromium_path() is None, reason="there is no chromium here; .ci/run installs it where it can"
-)
+pytestmark = NEEDS_BROWSER
 DESK, PHONE = (1280, 900), (390, 844)
 
 

@@ -15,10 +15,17 @@ import subprocess
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 
 def chromium_path() -> str | None:
     """The browser, if there is one on this machine."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+NEEDS_BROWSER = pytest.mark.skipif(
+    chromium_path() is None, reason="there is no chromium here; .ci/run installs it where it can"
+)
 
 
 class Browser:
@@ -100,11 +107,23 @@ class Browser:
 
 
 class BrowserPage:
-    """A file or an address, opened at a size and in a colour scheme (`light` or `dark`)."""
+    """A file or an address, opened at a size and in a colour scheme (`light` or `dark`).
 
-    def __init__(self, browser: Browser, opened: Path | str, width: int, height: int, scheme: str = "light") -> None:
+    `context` is one of `Target.createBrowserContext`, which has cookies of its own.
+    """
+
+    def __init__(
+        self,
+        browser: Browser,
+        opened: Path | str,
+        width: int,
+        height: int,
+        scheme: str = "light",
+        context: str | None = None,
+    ) -> None:
         self._browser = browser
-        self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        apart = {} if context is None else {"browserContextId": context}
+        self._target = browser.call("Target.createTarget", url="about:blank", **apart)["targetId"]
         self._session = str(browser.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"])
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")

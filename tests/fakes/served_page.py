@@ -10,17 +10,20 @@ from typing import Any, Self
 
 from fakes.agent_folders import AgentFolders, Record, providers
 from fakes.browser import Browser, BrowserPage
-from fakes.model_server import ModelServer
+from fakes.model_server import Call, ModelServer
 from fakes.rpc_process import start_server
 
 DESK, PHONE = (1280, 900), (390, 844)
 ASKING = {"permissions": {"ask": ["edit", "write"]}}
+PARSER = "def parse(text):\n    parts = text.split(',')\n    return parts\n"
+EDIT = Call("edit", {"path": "parser.py", "edits": [{"oldText": "return parts", "newText": "return sorted(parts)"}]})
 # Keys as the browser names them: (key, code, number, text).
 KEYS = {
     "Enter": ("Enter", "Enter", 13, "\r"),
     "Tab": ("Tab", "Tab", 9, ""),
     "Escape": ("Escape", "Escape", 27, ""),
     "ArrowDown": ("ArrowDown", "ArrowDown", 40, ""),
+    "ArrowUp": ("ArrowUp", "ArrowUp", 38, ""),
 }
 ALT, SHIFT = 1, 8
 

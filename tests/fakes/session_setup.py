@@ -34,6 +34,7 @@ from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
 from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCommand, TrustChange, TrustState
@@ -200,6 +201,7 @@ class SessionSetup:
                 run_started=lambda: None,
                 tool_servers=ToolServerSetup("/nowhere", toolset, no_servers),
                 pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
+                files=ProjectFiles(lambda: transcript.journal.cwd, {}, "/"),
                 sandbox=lambda: ABSENT,
                 now=lambda: NOW,
                 report=self.repository.reports.append,

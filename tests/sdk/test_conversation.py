@@ -263,7 +263,7 @@ async def test_events_are_numbered_on_request_and_the_dialect_cannot_be_changed(
         welcome = await agent.hello(features=["deltas", "seq"])
         assert welcome.dialect == "pi-latest"
         # All clients of a served conversation share one form of events, with every feature.
-        more = {"mcp", "trust"} if conversations.kind == "websocket" else set()
+        more = {"mcp", "selection", "trust"} if conversations.kind == "websocket" else set()
         assert set(welcome.features) == {"attribution", "deltas", "permissions", "seq"} | more
         assert (await agent.run("what results need is asked for again")).run_id is not None
         events = [event for event in await events_of(agent, "hi") if isinstance(event, pigeon.AgentEnd)]

@@ -13,8 +13,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from fakes.processes import eventually
-from pigeon.terminal.screen import completion
-from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
+from pigeon.system import project_files
+from pigeon.system.project_files import ProjectFiles
+from pigeon.terminal.screen.completion import ChatCompleter
 
 NAMES = {"model": "choose the model", "compact": "make room", "skill:model-cards": "a skill"}
 
@@ -22,11 +23,13 @@ NAMES = {"model": "choose the model", "compact": "make room", "skill:model-cards
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look is waited for, however busy the machine is."""
-    monkeypatch.setattr(completion, "FIRST_SECONDS", 20.0)
+    monkeypatch.setattr(project_files, "FIRST_SECONDS", 20.0)
 
 
 def offered(folder: Path, text: str) -> list[str]:
-    completer = ChatCompleter(NAMES, ProjectFiles(str(folder), {}, str(folder)), {"model": ["demo/guide", "x/big"]})
+    completer = ChatCompleter(
+        NAMES, ProjectFiles(lambda: str(folder), {}, str(folder)), {"model": ["demo/guide", "x/big"]}
+    )
     return [one.text for one in completer.get_completions(Document(text), CompleteEvent())]
 
 
@@ -83,7 +86,7 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
     (tmp_path / "soon.txt").touch()
     disk = SlowDisk()
     monkeypatch.setattr(os, "scandir", disk.scandir)
-    monkeypatch.setattr(completion, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(project_files, "FIRST_SECONDS", 0.0)
     yield disk
     disk.may.set()
 
@@ -95,7 +98,7 @@ async def found_by(completer: ChatCompleter, text: str) -> list[str]:
 async def test_a_slow_disk_holds_up_neither_the_event_loop_nor_what_was_found_by_then(
     tmp_path: Path, disk: SlowDisk
 ) -> None:
-    completer = ChatCompleter(NAMES, ProjectFiles(str(tmp_path), {}, str(tmp_path)), {})
+    completer = ChatCompleter(NAMES, ProjectFiles(lambda: str(tmp_path), {}, str(tmp_path)), {})
     await found_by(completer, "@")
     assert eventually(lambda: disk.threads != set())
     while "soon.txt" not in (found := await found_by(completer, "@")):
@@ -108,17 +111,17 @@ async def test_a_slow_disk_holds_up_neither_the_event_loop_nor_what_was_found_by
 
 
 async def test_files_that_are_new_are_found_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    completer = ChatCompleter(NAMES, ProjectFiles(str(tmp_path), {}, str(tmp_path)), {})
+    completer = ChatCompleter(NAMES, ProjectFiles(lambda: str(tmp_path), {}, str(tmp_path)), {})
     assert await found_by(completer, "@new") == []
     (tmp_path / "new.txt").touch()
     assert await found_by(completer, "@new") == []
-    monkeypatch.setattr(completion, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(project_files, "FRESH_SECONDS", -1.0)
     while await found_by(completer, "@new") != ["new.txt"]:
         pass
 
 
 async def test_only_files_are_looked_for_in_a_thread(tmp_path: Path) -> None:
-    completer = ChatCompleter(NAMES, ProjectFiles(str(tmp_path), {}, str(tmp_path)), {})
+    completer = ChatCompleter(NAMES, ProjectFiles(lambda: str(tmp_path), {}, str(tmp_path)), {})
     at_once = {text: completer.at_once(Document(text)) for text in ("/mo", "/model x", "/image x", "see @x", "word")}
     assert at_once == {"/mo": True, "/model x": True, "/image x": False, "see @x": False, "word": True}
     await found_by(completer, "@")

@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
+from pigeon.system.project_files import ProjectFiles
+from pigeon.terminal.screen.completion import ChatCompleter
 from pigeon.terminal.screen.input_history import KEPT, LONGEST, InputHistory
 from pigeon.terminal.screen.input_line import PASTED_CHARACTERS, PAUSE_SECONDS, InputLine
 
@@ -17,7 +18,9 @@ NOWHERE = "/dev/null/history"
 
 
 def line() -> InputLine:
-    return InputLine(ChatCompleter({}, ProjectFiles(NOWHERE, {}, NOWHERE), {}), InputHistory(NOWHERE), lambda: 0.0)
+    return InputLine(
+        ChatCompleter({}, ProjectFiles(lambda: NOWHERE, {}, NOWHERE), {}), InputHistory(NOWHERE), lambda: 0.0
+    )
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.booleans())

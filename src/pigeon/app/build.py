@@ -51,6 +51,7 @@ from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
 from pigeon.system.paths import absolute
 from pigeon.system.process.start import ProcessOwner
+from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
@@ -322,6 +323,7 @@ class _Builder:
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
             pages=self._pages(),
+            files=ProjectFiles(lambda: transcript.journal.cwd, self._environment.variables, self._environment.home),
             tool_servers=self._servers,
             sandbox=self._sandbox.state,
             now=self._environment.now,

@@ -281,10 +281,11 @@ class _ChatProgram:
             plain = PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.stop)
             return plain
-        from pigeon.terminal.screen.completion import ChatCompleter, ProjectFiles
+        from pigeon.system.project_files import ProjectFiles
+        from pigeon.terminal.screen.completion import ChatCompleter
         from pigeon.terminal.screen.screen import Screen
 
-        files = ProjectFiles(self._facts.cwd, variables, self._environment.home)
+        files = ProjectFiles(lambda: self._facts.cwd, variables, self._environment.home)
         return Screen(
             transcript=self._transcript,
             facts=self._facts,

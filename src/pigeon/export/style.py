@@ -10,17 +10,23 @@ from __future__ import annotations
 import base64
 import hashlib
 
-COLOURS = """
-:root { color-scheme: light dark; --page: #fff; --side: #f6f7f9; --text: #1c2127; --dim: #5d6773; --line: #dfe3e8;
+_LIGHT = """color-scheme: light; --page: #fff; --side: #f6f7f9; --text: #1c2127; --dim: #5d6773; --line: #dfe3e8;
   --user: #eef4fd; --code: #f6f7f9; --link: #1a5fb4; --bad: #b3261e; --good: #1b7f3b; --mark: #8a5a00; --tag: #fff3d6;
   --add: #e4f6e8; --add-word: #abe3b8; --del: #fdebea; --del-word: #f8bfba;
   --k: #9a2393; --s: #20703a; --n: #0b5cad; --c: #616a74; --f: #3d4fc4; --t: #8a4b08; --b: #0b6e75; --d: #7a5a00;
-  --cached: #a9bfdd; --new: #2f6fc1; --out: #d98a1f; }
-@media screen and (prefers-color-scheme: dark) { :root { --page: #15181b; --side: #1b1f23; --text: #e3e6e9;
-  --dim: #9aa4af; --line: #32393f; --user: #1b2735; --code: #1d2226; --link: #8ab8ff; --bad: #ff8a80; --good: #6fd08c;
-  --mark: #ffcf70; --tag: #3a2f14; --add: #14301d; --add-word: #23603a; --del: #381b1b; --del-word: #7a2d2d;
+  --cached: #a9bfdd; --new: #2f6fc1; --out: #d98a1f;"""
+_DARK = """color-scheme: dark; --page: #15181b; --side: #1b1f23; --text: #e3e6e9; --dim: #9aa4af; --line: #32393f;
+  --user: #1b2735; --code: #1d2226; --link: #8ab8ff; --bad: #ff8a80; --good: #6fd08c; --mark: #ffcf70; --tag: #3a2f14;
+  --add: #14301d; --add-word: #23603a; --del: #381b1b; --del-word: #7a2d2d;
   --k: #d79bf0; --s: #8fd19e; --n: #8ab8ff; --c: #8b959f; --f: #a9b6ff; --t: #f0b27a; --b: #7fd3da; --d: #e0c170;
-  --cached: #3f5876; --new: #6ea3e8; --out: #e5a44b; } }
+  --cached: #3f5876; --new: #6ea3e8; --out: #e5a44b;"""
+# As the reader's system has it. A page with a script may choose by `data-theme` on its root.
+COLOURS = f"""
+:root {{ {_LIGHT} }}
+@media screen and (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {_DARK} }} }}
+"""
+_CHOSEN_DARK = f"""
+@media screen {{ :root[data-theme="dark"] {{ {_DARK} }} }}
 """
 
 _PAGE = """
@@ -245,7 +251,7 @@ def _terminal_rules() -> str:
 _ENTRIES = _TALK + _CARDS + _terminal_rules() + _TERMINAL_STYLES + _NARROW
 CSS = COLOURS + _PAGE + _LISTS + _SIDE + _ENTRIES + _SWITCHES
 # For entries on another page than ours.
-CONVERSATION_CSS = COLOURS + _LISTS + _ENTRIES
+CONVERSATION_CSS = COLOURS + _CHOSEN_DARK + _LISTS + _ENTRIES
 
 
 def style_hash() -> str:

@@ -56,6 +56,7 @@ from pigeon.wire.events import (
     PromptError,
     PromptResult,
     QueueUpdate,
+    SelectionChanged,
     SessionSettled,
     TrustRequired,
 )
@@ -213,6 +214,8 @@ class Relay:
             return [event] if "permissions" in self._features else []
         if isinstance(event, TrustRequired):
             return [event] if "trust" in self._features else []
+        if isinstance(event, SelectionChanged):
+            return [event] if "selection" in self._features else []
         if isinstance(event, AgentRestarted):
             return [event] if self._newest else []
         if isinstance(event, QueueUpdate):
@@ -290,6 +293,7 @@ class Relay:
             ("trust", "trust" in self._features),
             ("permissions", "permissions" in self._features),
             ("attribution", form.attributes),
+            ("selection", "selection" in self._features),
         ]
         return [feature for feature, on in known if on]
 

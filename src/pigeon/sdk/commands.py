@@ -21,6 +21,7 @@ from pigeon.wire.answers import (
     FastMode,
     Forked,
     ForkMessages,
+    FoundFiles,
     FoundTexts,
     HostUriSchemes,
     HtmlPage,
@@ -348,6 +349,15 @@ class CommandMethods(ABC):
         """The entries of the active branch that have a text in them, whatever its case, newest first."""
         return cast("FoundTexts", await self.send(commands.FindText(text=text, limit=limit)))
 
+    async def find_files(self, *, text: str = "", limit: int = 20) -> FoundFiles:
+        """Files and folders of the working directory whose paths have these letters in this order, the best match
+        first.
+
+        Paths are relative to that directory, and those of folders end with a slash. What git ignores is left
+        out. It is for completing names: in a large project those that were found by now are listed.
+        """
+        return cast("FoundFiles", await self.send(commands.FindFiles(text=text, limit=limit)))
+
     async def get_branches(self) -> Branches:
         """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
         return cast("Branches", await self.send(commands.GetBranches()))
@@ -361,7 +371,8 @@ class CommandMethods(ABC):
         """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
         `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
         when a question about permission has ended), `attribution` (`runId` on events and answers, ids of queued
-        messages), `mcp` (`mcp_server_changed` when the state of a tool server changes).
+        messages), `mcp` (`mcp_server_changed` when the state of a tool server changes), `selection`
+        (`selection_changed` when a command has chosen a model or another branch).
 
         What is not named stays as it is; features that are not known are left out of the answer.
         """

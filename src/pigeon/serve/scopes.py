@@ -54,6 +54,7 @@ _READ = (
 )
 # What belongs to a conversation with the agent, which asks before it does what needs to be asked.
 _TALK = (
+    "find_files",
     "prompt",
     "complete_mcp",
     "steer",

@@ -197,6 +197,14 @@ class SessionPages(Protocol):
         ...
 
 
+class SessionFiles(Protocol):
+    """The files of the working directory, for completing their names."""
+
+    def matching(self, wanted: str, most: int) -> list[str]:
+        """Paths that have the letters in this order, the best match first; may take a moment."""
+        ...
+
+
 class Dependencies(Struct, frozen=True, kw_only=True):
     """Everything from outside that a session needs."""
 
@@ -226,6 +234,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     run_started: Callable[[], None]  # called beside each run's first request, to warm up what tools will need
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     pages: SessionPages
+    files: SessionFiles
     tool_servers: ToolServers
     sandbox: Callable[[], SandboxState | Absent]  # what commands run in; nothing where no sandbox was asked for
     now: Callable[[], int]

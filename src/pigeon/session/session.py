@@ -14,7 +14,7 @@ from pigeon.session.host.host_tools import HostTools
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.switching import Reason, Switching
-from pigeon.wire.events import AvailableCommandsUpdate
+from pigeon.wire.events import AvailableCommandsUpdate, SelectionChanged
 from pigeon.wire.messages import Message
 
 
@@ -25,6 +25,7 @@ class Session:
         bus = dependencies.bus
         self.transcript = dependencies.transcript
         self._full_state = dependencies.settings.full_state
+        self._announces_selection = False
         self.reproducible = dependencies.settings.reproducible
         bus.record(self.transcript.record)
         self._move_to = dependencies.move_to
@@ -35,6 +36,7 @@ class Session:
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
         self.pages = dependencies.pages
+        self.files = dependencies.files
         self.tool_servers = dependencies.tool_servers
         self.sandbox = dependencies.sandbox
         self.dialogs = dependencies.dialogs
@@ -73,6 +75,21 @@ class Session:
         """Announce the slash commands to hosts that are told all."""
         if self._full_state:
             self.bus.post(AvailableCommandsUpdate(commands=self.prompting.available_commands()))
+
+    def announce_selection(self, on: bool) -> None:
+        """Whether the host is told what commands of others have chosen."""
+        self._announces_selection = on
+
+    @property
+    def announces_selection(self) -> bool:
+        """True while it is."""
+        return self._announces_selection
+
+    def tell_selection(self, by: str) -> None:
+        """Announce the model and the place in the session, after a command has chosen one."""
+        if self._announces_selection:
+            leaf = self.journal.leaf_id
+            self.bus.post(SelectionChanged(by=by, model=self.models.model, leaf_id=leaf))
 
     @property
     def journal(self) -> Journal:

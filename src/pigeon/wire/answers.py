@@ -11,7 +11,7 @@ from pigeon.wire.model import Model, Number, Usage
 from pigeon.wire.steering import LimitedUse, Limits, TodoPhase
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp"]
+Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection"]
 
 
 class InputLimits(Record, kw_only=True):
@@ -403,6 +403,12 @@ class FoundText(Record, kw_only=True):
     entry_id: str
     role: str
     text: str
+
+
+class FoundFiles(Record, kw_only=True):
+    """Paths of files and folders, the best match first."""
+
+    paths: list[str]
 
 
 class FoundTexts(Record, kw_only=True):

@@ -16,7 +16,7 @@ from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
 from pigeon.wire.entries import Entry
 from pigeon.wire.messages import AssistantMessage, Message, SystemMessage, ToolResultMessage
-from pigeon.wire.model import Usage
+from pigeon.wire.model import Model, Usage
 from pigeon.wire.steering import LimitReached, Rule, TodoTask
 
 CompactionReason = Literal["manual", "threshold", "overflow", "idle"]
@@ -506,6 +506,17 @@ class TrustRequired(Event, tag="trust_required", kw_only=True):
     waiting: list[str]
 
 
+class SelectionChanged(Event, tag="selection_changed", kw_only=True):
+    """A command has chosen a model, or another place in the session; only for hosts with the feature `selection`.
+
+    For hosts that share a conversation: `model` and `leafId` are what is chosen now, `by` is the command.
+    """
+
+    by: str
+    model: Model | None
+    leaf_id: str | None
+
+
 class McpServerChanged(Event, tag="mcp_server_changed", kw_only=True):
     """The state of a tool server has changed, or what it offers; only for hosts with the feature `mcp`.
 
@@ -536,7 +547,8 @@ ALL: tuple[type[Record], ...] = (
     CompactionStart, CompactionEnd, AutoCompactionStart, AutoCompactionEnd, AutoRetryStart, AutoRetryEnd,
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
-    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, McpServerChanged, ErrorEvent, Ready,
+    TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, SelectionChanged,
+    McpServerChanged, ErrorEvent, Ready,
     HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostCommandRun, HostServiceCancel, FileChanged,
     PermissionResolved,
 )  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pigeon.wire import codec
+from pigeon.wire.base import Json
 
 ANSWERED = (b'{"method":"select"', b'{"method":"confirm"', b'{"method":"input"', b'{"method":"editor"')
 _CANCEL = b'{"method":"cancel"'
@@ -24,7 +25,7 @@ class OpenWork:
 
     `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
     line of the message, tool call or question that is open, `message` that of the message, if there is one, and
-    `messages` how many were finished.
+    `messages` how many were finished. `queue` is the last line about the messages that wait.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class OpenWork:
         self.questions: dict[str, bytes] = {}
         self.message: int | None = None
         self.messages = 0
+        self.queue: bytes | None = None
         self._tools: dict[str, int] = {}
         self._asked: dict[str, int] = {}
 
@@ -47,6 +49,12 @@ class OpenWork:
         asked = (self._asked[id] for id in self.questions)
         begun = [*self._tools.values(), *asked, *(() if self.message is None else (self.message,))]
         return min(begun, default=None)
+
+    @property
+    def queued(self) -> list[Json]:
+        """The messages that wait, as `queue_update` lists them."""
+        items = [] if self.queue is None else _members(self.queue).get("items")
+        return items if isinstance(items, list) else []
 
     def take(self, line: bytes, number: int) -> None:
         """The next line, with its number."""
@@ -81,6 +89,10 @@ class OpenWork:
                 self._tools[str(_members(line).get("toolCallId"))] = number
             case "tool_execution_end":
                 self._tools.pop(str(_members(line).get("toolCallId")), None)
+            case "queue_update":
+                self.queue = line
+            case "agent_restarted":
+                self.queue = None
             case "host_tool_call":
                 self._ask(line, number)
             case "host_tool_cancel":
@@ -100,6 +112,8 @@ _ENDS = frozenset(
         "host_tool_call",
         "host_tool_cancel",
         "permission_resolved",
+        "queue_update",
+        "agent_restarted",
     )
 )
 

@@ -5,56 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fakes.browser import Browser, chromium_path
+from fakes.browser import NEEDS_BROWSER, Browser
 from fakes.installed_programs import npm_source
 from fakes.model_server import Call, Gate, ModelServer, Text, Thinking
-from fakes.served_page import ALT, ASKING, PHONE, ServedPigeon, Tab
+from fakes.served_page import ALT, EDIT, PARSER, PHONE, ServedPigeon, Tab
 
-pytestmark = pytest.mark.skipif(
-    chromium_path() is None, reason="there is no chromium here; .ci/run installs it where it can"
-)
+pytestmark = NEEDS_BROWSER
 AXE = "4.14.0"
-EDIT = Call("edit", {"path": "parser.py", "edits": [{"oldText": "return parts", "newText": "return sorted(parts)"}]})
-PARSER = "def parse(text):\n    parts = text.split(',')\n    return parts\n"
-
-
-@pytest.fixture(scope="module")
-def models() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory, models: ModelServer) -> Iterator[ServedPigeon]:
-    with ServedPigeon(tmp_path_factory.mktemp("served"), models, ASKING) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory, served: ServedPigeon) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("chromium")) as started:
-        stranger = Tab(started, served)
-        stranger.shows("You are not signed in")
-        stranger.shows("pigeon serve --link")
-        Tab(started, served, link=True).shows("Start a session")
-        yield started
-
-
-@pytest.fixture
-def tab(browser: Browser, served: ServedPigeon, models: ModelServer) -> Iterator[Tab]:
-    models.forget()
-    (served.folders.work / "parser.py").write_text(PARSER)
-    made = Tab(browser, served, served.new_session())
-    made.settled()
-    yield made
-    # A socket that is refused while the server is away is no fault of the page.
-    assert [one for one in made.complaints() if "ERR_CONNECTION" not in one] == []
-    made.close()
 
 
 def test_a_whole_conversation_with_thinking_tools_a_permission_and_its_diff(
@@ -197,7 +158,7 @@ def test_two_tabs_agree_and_a_question_is_answered_once(
     tab.shows("Allow once", ".permission")
     other = Tab(browser, served, session, PHONE, "dark")
     other.shows("return sorted(parts)", ".permission ins")
-    other.click(".permission [data-key='1']")
+    other.click(".permission:not(.fresh) [data-key='1']")
     tab.lacks(".permission")
     tab.settled()
     other.settled()

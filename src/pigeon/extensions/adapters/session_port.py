@@ -138,6 +138,7 @@ class ModelsPort:
 
     def __init__(self, session: Session, add_provider: AddProvider, remove_provider: RemoveProvider) -> None:
         self._models = session.models
+        self._tell_selection = session.tell_selection
         self._add_provider = add_provider
         self._remove_provider = remove_provider
 
@@ -153,6 +154,7 @@ class ModelsPort:
         """Choose a model; false when it cannot be used."""
         try:
             self._models.use(provider, model_id)
+            self._tell_selection("set_model")
         except Refusal:
             return False
         return True

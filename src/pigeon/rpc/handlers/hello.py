@@ -36,6 +36,7 @@ def hello(cmd: Hello, connection: HostConnection) -> Welcome:
     session.trust.announce("trust" in wanted)
     session.permissions.announce("permissions" in wanted)
     session.tool_servers.announce("mcp" in wanted)
+    session.announce_selection("selection" in wanted)
     limits = InputLimits(record_bytes=connection.record_cap, commands_in_flight=MOST_IN_FLIGHT)
     return Welcome(name=NAME, version=after.version, dialect=after.name, features=_in_force(connection), limits=limits)
 
@@ -54,4 +55,6 @@ def _in_force(connection: HostConnection) -> list[Feature]:
         features.append("attribution")
     if connection.session.tool_servers.announces:
         features.append("mcp")
+    if connection.session.announces_selection:
+        features.append("selection")
     return features

@@ -19,13 +19,18 @@ from pigeon.wire.model import Model
 @handles(SetModel)
 def set_model(cmd: SetModel, s: Session) -> Model:
     """In force from the next request on."""
-    return s.models.use(cmd.provider, cmd.model_id)
+    model = s.models.use(cmd.provider, cmd.model_id)
+    s.tell_selection("set_model")
+    return model
 
 
 @handles(CycleModel)
 def cycle_model(cmd: CycleModel, s: Session) -> answers.CycledModel | None:
     """Null when there is nothing to cycle."""
-    return s.models.cycle()
+    chosen = s.models.cycle()
+    if chosen is not None:
+        s.tell_selection("cycle_model")
+    return chosen
 
 
 @handles(GetAvailableModels)

@@ -1,7 +1,8 @@
-"""Handlers: prompts, queued messages, abort."""
+"""Handlers: prompts, the names of files in them, queued messages, abort."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 
 from msgspec.structs import replace
@@ -9,13 +10,14 @@ from msgspec.structs import replace
 from pigeon.rpc.router import handles
 from pigeon.session.prompting import HostMessage, wanted_answer
 from pigeon.session.session import Session
-from pigeon.wire.answers import Accepted, ClearedQueue, QueueItem
+from pigeon.wire.answers import Accepted, ClearedQueue, FoundFiles, QueueItem
 from pigeon.wire.base import Absent
 from pigeon.wire.commands import (
     Abort,
     AbortAndPrompt,
     ClearQueue,
     EditQueued,
+    FindFiles,
     FollowUp,
     PromoteQueued,
     Prompt,
@@ -109,3 +111,9 @@ def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessag
     from pigeon.session.client_messages import digest_of
 
     return replace(message, client_id=cmd.client_message_id, digest=digest_of(cmd))
+
+
+@handles(FindFiles)
+async def find_files(cmd: FindFiles, s: Session) -> FoundFiles:
+    """Nothing is read of them."""
+    return FoundFiles(paths=await asyncio.to_thread(s.files.matching, cmd.text.lower(), cmd.limit))

@@ -113,4 +113,11 @@ def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
     options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return s.engine.navigate(cmd.entry_id, options)
+    return _told(s.engine.navigate(cmd.entry_id, options), s)
+
+
+async def _told(navigating: Awaitable[answers.Navigated], s: Session) -> answers.Navigated:
+    navigated = await navigating
+    if not navigated.cancelled:
+        s.tell_selection("navigate_tree")
+    return navigated

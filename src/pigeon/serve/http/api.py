@@ -15,6 +15,7 @@ from pigeon import __version__
 from pigeon.serve.conversation import ConversationState
 from pigeon.serve.http.entrance import COOKIE, HttpRefusal
 from pigeon.serve.scopes import Scope
+from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 
 MOST_LISTED = 200
@@ -48,22 +49,25 @@ class ServedSession(ServedNow, kw_only=True):
 
 
 class ServedSessions(Record, kw_only=True):
-    """A page of sessions, newest first; `nextCursor` is absent on the last."""
+    """A page of sessions, newest first; `nextCursor` is absent on the last. `scope` is that of the token that asked."""
 
     sessions: list[ServedSession]
+    scope: Scope
     next_cursor: str | Absent = ABSENT
 
 
 class SessionDetails(ServedNow, kw_only=True):
     """One conversation: `seq` is the number of its last event, `openSeq` the one behind which what is open begins.
 
-    `askedAgo` has for how many seconds questions have been open, by their ids, as far as that is known.
+    `askedAgo` has for how many seconds questions have been open, by their ids, as far as that is known. `queue` has the
+    messages that wait, as the last `queue_update` listed them.
     """
 
     seq: int
     pid: int | None
     open_seq: int | None
     asked_ago: dict[str, float]
+    queue: list[QueueItem]
 
 
 class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):

@@ -193,7 +193,7 @@ class ServeApplication:
             fresh = (one for one in known.values() if one.record.id not in seen and _has_no_file(one))
             wanted = [one for one in fresh if cwd in (None, one.record.cwd) and query is None]
             listed[:0] = [{"id": one.record.id, "cwd": one.record.cwd, **_state(one)} for one in wanted]
-        answer: dict[str, Json] = {"sessions": listed}
+        answer: dict[str, Json] = {"sessions": listed, "scope": request.scope["token"].scope}
         if following is not None:
             answer["nextCursor"] = following
         return _json(answer)
@@ -385,7 +385,7 @@ def _has_no_file(one: ServedConversation) -> bool:
 def _described(one: ServedConversation) -> dict[str, Json]:
     open_seq = None if one.work.first is None else one.work.first - 1
     about = {"seq": one.log.number, "pid": one.pid, "openSeq": open_seq, "askedAgo": one.log.asked_ago}
-    return {"id": one.record.id, "cwd": one.record.cwd, **_state(one), **about}
+    return {"id": one.record.id, "cwd": one.record.cwd, **_state(one), **about, "queue": one.work.queued}
 
 
 def _questions(known: list[ServedConversation]) -> int:

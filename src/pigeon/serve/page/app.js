@@ -1,15 +1,15 @@
-// The page as a whole: which session is shown, the bar above it, keys, and what other tabs say.
+// The page as a whole: which session is shown, the bar above it, and keys.
 
-import { baseName, byId, element, notice, openWindow, removeNotice, say, typing } from "./dom.js";
+import { byId, element, has, notice, now, openWindow, removeNotice, request, say, typing } from "./dom.js";
+import { Attention } from "./attention.js";
 import { Conversation } from "./conversation.js";
 import { Composer } from "./composer.js";
 import { Questions } from "./questions.js";
 import { Sessions } from "./sessions.js";
 import { goTo, Search, showBranches, showHelp } from "./panels.js";
 
-// Tabs of one browser tell each other what no event tells: another branch, another model.
-const tabs = new BroadcastChannel("pigeon");
 let conversation = null;
+let asked = 0;  // how many questions are open
 
 const commands = {
   new: { about: "a new session", run: () => sessions.chooseFolder() },
@@ -22,8 +22,14 @@ const commands = {
 };
 const composer = new Composer(commands);
 const search = new Search();
-const sessions = new Sessions((id) => show(id));
-const questions = new Questions(() => composer.focus(), (open) => { showTitle(); conversation?.asks(open > 0); });
+const attention = new Attention();
+const sessions = new Sessions((id) => show(id), (scope) => showScope(scope));
+const questions = new Questions(() => composer.focus(), (open) => {
+  if (open > asked) attention.tell(conversation.id, titleOf(), "The agent asks you something");
+  asked = open;
+  conversation?.asks(open > 0);
+  showTitle();
+});
 
 // --- which session ---
 
@@ -44,11 +50,10 @@ async function show(id, push = true) {
     question: (record) => questions.take(record),
     answered: (question) => questions.close(question),
     editor: (text) => composer.setText(text),
+    ended: (how) => { if (conversation === made) attention.tell(id, titleOf(), how ?? "The answer is complete."); },
     connection: showConnection,
     refused: (error) => refused(error),
   });
-  made.tellOthers = () => tabs.postMessage({ session: id });
-  made.reload = () => made._reload();
   conversation = made;
   questions.use(made);
   composer.use(made);
@@ -69,10 +74,12 @@ function showStart() {
   byId("tools").hidden = true;
   byId("earlier").hidden = byId("newest").hidden = true;
   byId("start").hidden = false;
+  const recent = sessions.recent();
+  const about = recent.length ? "Start a session in a folder, or go on with one of these." : "A session is a conversation with an agent that works in a folder.";
   byId("start").replaceChildren(element("h2", {}, "What shall we work on?"),
-    element("p", {}, "Start a session in a folder, or go on with one."),
-    element("button", { type: "button", class: "first", onclick: () => sessions.chooseFolder() }, "Start a session"),
-    element("ul", { class: "recent-sessions" }, ...sessions.recent()));
+    element("p", {}, about),
+    element("button", { type: "button", class: "first talk-only", onclick: () => sessions.chooseFolder() }, "Start a session"),
+    element("ul", { class: "recent-sessions" }, ...recent));
   showTitle();
 }
 
@@ -95,16 +102,24 @@ function changed(what) {
 function showEmpty() {
   const empty = conversation.atEnd && !conversation.running && !conversation.page?.moreBefore && !byId("entries").querySelector("article") && !byId("live").children.length;
   byId("start").hidden = !empty;
-  if (empty) byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${conversation.folder ?? "its folder"}. Say what it shall do.`));
+  if (empty) byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${conversation.folder ?? "its folder"}. Tell it what to do.`));
 }
 
 function showTitle() {
-  const row = sessions.rows.find((one) => one.id === conversation?.id);
-  const name = conversation ? conversation.state.sessionName || row?.name || row?.firstMessage || "New session" : "Pigeon";
-  const mark = questions.open.size ? "(?) " : conversation?.running ? "● " : "";
-  byId("title").textContent = name;
+  byId("title").textContent = titleOf();
   byId("folder").textContent = conversation?.folder ?? "";
-  document.title = conversation ? `${mark}${name} · Pigeon` : "Pigeon";
+  attention.title(conversation && titleOf(), { asks: questions.open.size > 0, running: conversation?.running });
+}
+
+function titleOf() {
+  const row = sessions.rows.find((one) => one.id === conversation?.id);
+  return conversation ? conversation.state.sessionName || row?.name || row?.firstMessage || "New session" : "Pigeon";
+}
+
+// What the reader may do: who only reads is shown nothing that would be refused.
+function showScope(scope) {
+  document.body.dataset.scope = scope;
+  composer.mayTalk(scope !== "read");
 }
 
 let lostAt = 0;
@@ -116,15 +131,15 @@ function showConnection(state, detail = {}) {
     if (lostAt) { say("Connected again."); notice("Connected again. Nothing was lost.", { key: "connection", lasts: 2500 }); }
     lostAt = 0;
   } else if (state === "offline") {
-    lostAt ||= Date.now();
+    lostAt ||= now();
     notice("This device is offline. The agent goes on; the page will catch up.", { kind: "warning", key: "connection" });
   } else if (state === "waiting") {
     if (!lostAt) say("The connection was lost. Trying again.", true);
-    lostAt ||= Date.now();
+    lostAt ||= now();
     const tell = () => {
-      const seconds = Math.max(0, Math.ceil((detail.until - Date.now()) / 1000));
-      const now = element("button", { type: "button", class: "quiet", onclick: () => conversation?.connection.retry() }, "Try now");
-      notice(`The connection was lost${detail.why ? ` (${detail.why})` : ""}. The agent goes on. Trying again${seconds ? ` in ${seconds} s` : ""} …`, { kind: "warning", key: "connection", action: now });
+      const seconds = Math.max(0, Math.ceil((detail.until - now()) / 1000));
+      const retry = element("button", { type: "button", class: "quiet", onclick: () => conversation?.connection.retry() }, "Try now");
+      notice(`The connection was lost${detail.why ? ` (${detail.why})` : ""}. The agent goes on. Trying again${seconds ? ` in ${seconds} s` : ""} …`, { kind: "warning", key: "connection", action: retry });
     };
     tell();
     telling = setInterval(tell, 1000);
@@ -142,6 +157,20 @@ function askName() {
   const opened = openWindow("Name of this session", element("form", { class: "chooser", onsubmit: (event) => { event.preventDefault(); opened.close(); rename(input.value); } },
     input, element("footer", {}, element("button", { type: "submit", class: "first" }, "Rename"))));
   input.select();
+}
+
+function askDelete() {
+  const { id } = conversation;
+  const gone = async () => {
+    opened.close();
+    try { await request(`/api/sessions/${encodeURIComponent(id)}`, { method: "DELETE" }); } catch (error) { return void notice(error.message, { kind: "error" }); }
+    if (conversation?.id === id) await show(null);
+    await sessions.load().catch(() => {});
+    if (!conversation) showStart();
+    notice("The session was moved to the trash. \u201cpigeon sessions undelete\u201d brings it back.", { lasts: 10000 });
+  };
+  const opened = openWindow("Delete this session?", element("p", {}, `\u201c${titleOf()}\u201d is moved to the trash of sessions. Files that the agent has changed stay as they are.`),
+    element("div", { class: "answers" }, element("button", { type: "button", class: "deny", onclick: gone }, "Delete"), element("button", { type: "button", onclick: () => opened.close() }, "Keep")));
 }
 
 async function compact(rest) {
@@ -181,6 +210,20 @@ byId("rename").addEventListener("click", inMenu(askName));
 byId("compact").addEventListener("click", inMenu(() => compact("")));
 byId("export").addEventListener("click", inMenu(() => {}));
 byId("menu-help").addEventListener("click", inMenu(showHelp));
+byId("delete").addEventListener("click", inMenu(askDelete));
+byId("notify").addEventListener("click", inMenu(() => attention.toggle()));
+byId("only-talk").addEventListener("click", inMenu(() => {
+  const hidden = byId("scroll").classList.toggle("only-talk");
+  byId("only-talk").setAttribute("aria-pressed", String(hidden));
+  byId("only-talk").textContent = hidden ? "Show thinking and tools" : "Hide thinking and tools";
+  conversation?.follow();
+}));
+byId("theme").value = document.documentElement.dataset.theme ?? "";
+byId("theme").addEventListener("change", (event) => {
+  const theme = event.target.value;
+  if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
+  try { localStorage.setItem("pigeon-theme", theme); } catch { /* for this page only */ }
+});
 byId("show-help").addEventListener("click", showHelp);
 byId("newest").addEventListener("click", () => conversation?.toNewest());
 byId("entries").addEventListener("click", (event) => {
@@ -191,15 +234,16 @@ document.addEventListener("click", (event) => { if (!event.target.closest("#menu
 
 const withAlt = {
   KeyK: () => { openSide(); byId("filter").select(); }, KeyN: () => sessions.chooseFolder(), KeyF: () => conversation && search.open(conversation),
-  KeyB: () => conversation && branches(), KeyM: () => byId("model").focus(), KeyT: () => byId("thinking").focus(),
+  KeyB: () => conversation && branches(), KeyM: () => composer.chooseModel(), KeyT: () => byId("thinking").focus(),
   KeyJ: () => conversation?.toNewest(), KeyI: () => composer.focus(),
 };
 document.addEventListener("keydown", (event) => {
-  if (document.querySelector("dialog[open]")) return;
+  // What is pressed while letters are put together (Japanese, Chinese) belongs to them.
+  if (event.isComposing || document.querySelector("dialog[open]")) return;
   if (questions.isStray(event)) return event.preventDefault();
   if (event.altKey && !event.ctrlKey && !event.metaKey) {
     const digit = /^Digit([1-9])$/.exec(event.code)?.[1];
-    if (digit ? questions.key(digit, event.repeat) : withAlt[event.code] && (withAlt[event.code](), true)) event.preventDefault();
+    if (digit ? questions.key(digit, event.repeat) : has(withAlt, event.code) && (withAlt[event.code](), true)) event.preventDefault();
   } else if (event.key === "Escape") {
     if (byId("menu").open) { byId("menu").open = false; byId("menu").querySelector("summary").focus(); }
     else if (document.body.classList.contains("side-open")) closeSide();
@@ -209,15 +253,15 @@ document.addEventListener("keydown", (event) => {
     else if (/^[1-9]$/.test(event.key) && questions.key(event.key, event.repeat)) event.preventDefault();
   }
 });
-addEventListener("popstate", () => show(asked(), false));
-tabs.addEventListener("message", (event) => { if (event.data?.session === conversation?.id) conversation._reload().catch(() => {}); });
+addEventListener("popstate", () => show(wanted(), false));
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) return;
+  showTitle();
   sessions.load().catch(() => {});
   if (conversation?.connection.isOpen) { conversation.refresh(); conversation.refreshState().catch(() => {}); }
 });
 
-const asked = () => new URLSearchParams(location.search).get("session");
+const wanted = () => new URLSearchParams(location.search).get("session");
 
 sessions.load().then(() => (conversation ? showTitle() : showStart())).catch((error) => refused(error));
-show(asked(), false);
+show(wanted(), false);

@@ -1,11 +1,21 @@
 // The message box: what is sent and how, images, commands, the messages that wait, the model and how much it thinks.
 
-import { byId, element, notice, say, typing } from "./dom.js";
+import { byId, element, has, notice, say, typing } from "./dom.js";
+import { pick } from "./picker.js";
 
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MOST_SHOWN = 8;
 const LONG_TEXT = 20_000;
+const DRAFT = "pigeon-draft-";
+// `@` and what was typed of a file's name up to the cursor; a name with spaces stands in quotes.
+const AT_WORD = /(^|\s)@("[^"\n]*|[^\s"]*)$/;
+
+// What was typed and not sent outlives a reload of its tab, and ends with the tab.
+const drafts = {
+  get(id) { try { return sessionStorage.getItem(DRAFT + id) ?? ""; } catch { return ""; } },
+  set(id, text) { try { if (text) sessionStorage.setItem(DRAFT + id, text); else sessionStorage.removeItem(DRAFT + id); } catch { /* full, or not allowed */ } },
+};
 
 export class Composer {
   // `own` are the commands of this page: name -> { about, run(rest) }.
@@ -14,14 +24,15 @@ export class Composer {
     this.conversation = null;
     this.commands = [];
     this.pictures = [];
-    this.drafts = new Map();
+    this.earlier = null;      // messages of this session, for ArrowUp, and which of them is shown
     this.chosen = 0;
     this.box = byId("message");
     this.list = byId("completions");
     byId("composer").addEventListener("submit", (event) => { event.preventDefault(); this.send("steer"); });
     byId("queue-up").addEventListener("click", () => this.send("followUp"));
     byId("stop").addEventListener("click", () => this.stop());
-    this.box.addEventListener("input", () => { this._grow(); this._complete(); });
+    this.box.addEventListener("input", () => { this.earlier = null; this._grow(); this._complete(); this._keepSoon(); });
+    addEventListener("pagehide", () => this._keep());
     this.box.addEventListener("keydown", (event) => this._key(event));
     this.box.addEventListener("blur", () => setTimeout(() => this._hideCompletions(), 150));
     this.box.addEventListener("paste", (event) => this._files(event.clipboardData?.files, event));
@@ -30,20 +41,41 @@ export class Composer {
     addEventListener("dragover", (event) => { if (event.dataTransfer?.types.includes("Files")) { event.preventDefault(); document.body.classList.add("dropping"); } });
     addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
     addEventListener("drop", (event) => { document.body.classList.remove("dropping"); this._files(event.dataTransfer?.files, event); });
-    byId("model").addEventListener("change", (event) => this._setModel(event.target.value));
+    byId("model").addEventListener("click", () => this.chooseModel());
     byId("thinking").addEventListener("change", (event) => this._setLevel(event.target.value));
   }
 
   // Show another conversation; what was typed for the last one is kept.
   use(conversation) {
-    if (this.conversation) this.drafts.set(this.conversation.id, this.box.value);
+    this._keep();
     this.conversation = conversation;
-    byId("composer").hidden = conversation === null;
-    this.setText(conversation ? this.drafts.get(conversation.id) ?? "" : "");
+    this._showBox();
+    this.setText(conversation ? drafts.get(conversation.id) : "");
     this.pictures = [];
     this._showPictures();
     this.changed("queue");
     if (conversation) this._learn(conversation);
+  }
+
+  // Who only reads has no box.
+  mayTalk(may) {
+    this.silent = !may;
+    this._showBox();
+  }
+
+  _showBox() {
+    byId("composer").hidden = this.conversation === null || Boolean(this.silent);
+    byId("watching").hidden = this.conversation === null || !this.silent;
+  }
+
+  _keepSoon() {
+    clearTimeout(this.keeping);
+    this.keeping = setTimeout(() => this._keep(), 500);
+  }
+
+  _keep() {
+    clearTimeout(this.keeping);
+    if (this.conversation) drafts.set(this.conversation.id, this.box.value);
   }
 
   async _learn(conversation) {
@@ -84,8 +116,10 @@ export class Composer {
 
   setText(text) {
     this.box.value = text;
+    this.earlier = null;
     this._grow();
     this._hideCompletions();
+    this._keep();
   }
 
   focus() { this.box.focus(); }
@@ -98,7 +132,7 @@ export class Composer {
     const images = this.pictures.map(({ data, mimeType }) => ({ type: "image", data, mimeType }));
     if (!conversation || (!text.trim() && !images.length)) return;
     const own = /^\/(\S+)\s*(.*)$/s.exec(text.trim());
-    if (own && own[1] in this.own && !this.commands.some((command) => command.name === own[1])) {
+    if (own && has(this.own, own[1]) && !this.commands.some((command) => command.name === own[1])) {
       this.setText("");
       return void this.own[own[1]].run(own[2]);
     }
@@ -107,7 +141,7 @@ export class Composer {
     this.pictures = [];
     this._showPictures();
     conversation.toNewest();
-    const record = { message: text, clientMessageId: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}` };
+    const record = { message: text, clientMessageId: crypto.randomUUID?.() ?? [...crypto.getRandomValues(new Uint32Array(4))].join("-") };
     if (images.length) record.images = images;
     // Whether a run is active may have changed meanwhile, so what to do in that case is always said.
     record.streamingBehavior = behaviour;
@@ -129,7 +163,8 @@ export class Composer {
   }
 
   _key(event) {
-    if (event.isComposing) return;
+    // 229 is what Safari tells of the Enter that ends a composition.
+    if (event.isComposing || event.keyCode === 229) return;
     const open = !this.list.hidden;
     if (open && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
       event.preventDefault();
@@ -137,7 +172,7 @@ export class Composer {
       this._markChosen();
     } else if (open && (event.key === "Tab" || (event.key === "Enter" && !event.shiftKey))) {
       event.preventDefault();
-      this._take(this.list.children[this.chosen].dataset.name);
+      this.list.children[this.chosen].dispatchEvent(new Event("take"));
     } else if (open && event.key === "Escape") {
       event.stopPropagation();
       this._hideCompletions();
@@ -146,7 +181,27 @@ export class Composer {
       if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
       this.send(event.altKey ? "followUp" : "steer");
+    } else if ((event.key === "ArrowUp" || event.key === "ArrowDown") && (this.earlier || !this.box.value)) {
+      this._recall(event);
     }
+  }
+
+  // In an empty box ArrowUp brings back what was said before, and ArrowDown goes on to what was said later.
+  async _recall(event) {
+    const back = event.key === "ArrowUp";
+    if (!this.earlier && !back) return;
+    event.preventDefault();
+    if (!this.earlier) {
+      try {
+        const { messages } = await this.conversation.ask("get_fork_messages");
+        if (this.box.value || !messages.length) return;
+        this.earlier = { texts: messages.map(({ text }) => text), at: messages.length };
+      } catch { return; }
+    }
+    const { texts } = this.earlier;
+    const at = Math.max(0, Math.min(texts.length, this.earlier.at + (back ? -1 : 1)));
+    this.setText(texts[at] ?? "");
+    if (at < texts.length) this.earlier = { texts, at };
   }
 
   _grow() {
@@ -160,18 +215,47 @@ export class Composer {
 
   _complete() {
     const typed = /^\/(\S*)$/.exec(this.box.value)?.[1];
-    if (typed === undefined) return this._hideCompletions();
+    this.wanted = null;
+    if (typed === undefined) return this._completeFile();
     const known = [...this.commands.map(({ name, description }) => ({ name, about: description ?? "" })),
       ...Object.entries(this.own).map(([name, { about }]) => ({ name, about }))];
     const matching = known.filter(({ name }) => name.toLowerCase().includes(typed.toLowerCase()))
       .sort((one, other) => one.name.indexOf(typed) - other.name.indexOf(typed)).slice(0, MOST_SHOWN);
-    this.list.replaceChildren(...matching.map(({ name, about }, at) => element("li", {
-      id: `completion-${at}`, role: "option", data: { name }, onmousedown: (event) => { event.preventDefault(); this._take(name); },
-    }, element("b", {}, `/${name}`), " ", element("span", { class: "note" }, about))));
-    this.list.hidden = matching.length === 0;
+    this._offer(matching.map(({ name, about }) => ({ shown: [element("b", {}, `/${name}`), " ", element("span", { class: "note" }, about)], take: () => this._take(name) })), "command");
+  }
+
+  // Files of the folder in which the agent works; the agent knows which.
+  async _completeFile() {
+    const before = this.box.value.slice(0, this.box.selectionStart);
+    const typed = this.box.value.length < LONG_TEXT ? AT_WORD.exec(before)?.[2] : undefined;
+    if (typed === undefined) return this._hideCompletions();
+    const wanted = this.wanted = {};
+    let paths = [];
+    try { ({ paths } = await this.conversation.ask("find_files", { text: typed.replace(/^"/, ""), limit: MOST_SHOWN })); } catch { /* none are offered */ }
+    if (this.wanted !== wanted) return;
+    this._offer(paths.map((path) => ({ shown: [element("span", { class: "path", dir: "ltr" }, path)], take: () => this._takeFile(typed, path) })), "file");
+  }
+
+  // `offers` are { shown, take() }.
+  _offer(offers, what) {
+    this.list.replaceChildren(...offers.map(({ shown, take }, at) => element("li", {
+      id: `completion-${at}`, role: "option", ontake: take, onmousedown: (event) => { event.preventDefault(); take(); },
+    }, ...shown)));
+    this.list.hidden = offers.length === 0;
     this.chosen = 0;
     this._markChosen();
-    if (matching.length) say(matching.length === 1 ? "1 command" : `${matching.length} commands`);
+    if (offers.length) say(offers.length === 1 ? `1 ${what}` : `${offers.length} ${what}s`);
+  }
+
+  _takeFile(typed, path) {
+    const at = this.box.selectionStart;
+    const folder = path.endsWith("/");
+    const text = /\s/.test(path) ? `"${path}"` : path;
+    this.box.setRangeText(folder ? text : `${text} `, at - typed.length, at, "end");
+    this._grow();
+    this._keepSoon();
+    if (folder) this._complete(); else this._hideCompletions();
+    this.focus();
   }
 
   _markChosen() {
@@ -185,6 +269,7 @@ export class Composer {
   }
 
   _hideCompletions() {
+    this.wanted = null;
     this.list.hidden = true;
     this.box.removeAttribute("aria-activedescendant");
   }
@@ -192,8 +277,15 @@ export class Composer {
   // --- images ---
 
   async _files(files, event) {
-    const images = [...(files ?? [])].filter((file) => KINDS.includes(file.type));
-    if (!images.length || !this.conversation) return;
+    const given = [...(files ?? [])];
+    if (!given.length) return;
+    // Without this a browser leaves the page and shows the file that was dropped.
+    if (event?.type === "drop") event.preventDefault();
+    const images = given.filter((file) => KINDS.includes(file.type));
+    const { conversation } = this;
+    if (!conversation || this.silent) return;
+    if (images.length < given.length && event?.type !== "paste") notice("Only images (PNG, JPEG, GIF, WebP) can be attached. Name other files in the message: @ completes their names", { kind: "warning", key: "files", lasts: 8000 });
+    if (!images.length) return;
     event?.preventDefault();
     for (const file of images) {
       if (file.size > MOST_IMAGE) { notice(`${file.name || "The image"} has more than 10 MB`, { kind: "warning" }); continue; }
@@ -219,13 +311,22 @@ export class Composer {
 
   _showModels() {
     const model = this.conversation?.state.model;
+    byId("model").textContent = model ? model.name || model.id : "no model";
+    byId("model").setAttribute("aria-label", `Model: ${model ? model.name || model.id : "none"}`);
+  }
+
+  async chooseModel() {
+    const { conversation } = this;
+    if (!conversation || this.silent) return;
+    const { model } = conversation.state;
     const current = model ? `${model.provider}/${model.id}` : "";
-    const known = this.models ?? [];
-    const rows = known.map(({ provider, id, name }) => ({ key: `${provider}/${id}`, provider, name: name || id }));
-    if (current && !rows.some(({ key }) => key === current)) rows.unshift({ key: current, provider: model.provider, name: model.name || model.id });
-    const providers = [...new Set(rows.map(({ provider }) => provider))];
-    byId("model").replaceChildren(...(current ? [] : [element("option", { value: "" }, "no model")]), ...providers.map((provider) => element("optgroup", { label: provider },
-      ...rows.filter((row) => row.provider === provider).map(({ key, name }) => element("option", { value: key, selected: key === current }, name)))));
+    const known = [...(this.models ?? [])];
+    if (model && !known.some(({ provider, id }) => `${provider}/${id}` === current)) known.unshift(model);
+    const order = [...new Set(known.map(({ provider }) => provider))];
+    const rows = known.map(({ provider, id, name, contextWindow }) => ({
+      key: `${provider}/${id}`, group: provider, name: name || id, about: contextWindow ? `${Math.round(contextWindow / 1000)}k` : "",
+    })).sort((one, other) => order.indexOf(one.group) - order.indexOf(other.group));
+    pick("Model", rows, current, (key) => this._setModel(key));
   }
 
   _showLevels() {
@@ -247,7 +348,6 @@ export class Composer {
   async _change(type, members) {
     try { await this.conversation.ask(type, members); } catch (error) { notice(error.message, { kind: "error" }); }
     await this.conversation.refreshState().catch(() => {});
-    this.conversation.tellOthers();
     this._showModels();
     this._showLevels();
   }

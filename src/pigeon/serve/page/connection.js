@@ -4,7 +4,7 @@
 // so nothing is lost and nothing comes twice. What was asked and not answered is asked again if that can do no harm: what
 // only reads, and messages, which have an id under which the server takes them once.
 
-import { request } from "./dom.js";
+import { now, request } from "./dom.js";
 
 // The code with which a frame that is too long ends a socket, and how often a record is sent that was not answered.
 const TOO_LONG = 1009;
@@ -92,7 +92,7 @@ export class Connection {
 
   _connected() {
     this.attempt = 0;
-    this.heard = Date.now();
+    this.heard = now();
     this.on.state("open");
     for (const [id, waiting] of [...this.waiting]) {
       if (waiting.sent++ < MOST_SENT) this._send(waiting.record);
@@ -103,7 +103,7 @@ export class Connection {
   }
 
   _take(line) {
-    this.heard = Date.now();
+    this.heard = now();
     const record = JSON.parse(line);
     if (record.type === "response") {
       const waiting = this.waiting.get(record.id);
@@ -135,7 +135,7 @@ export class Connection {
     }
     const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.attempt++) * (0.75 + Math.random() / 2);
     this.timer = setTimeout(() => this._connect(), wait);
-    this.on.state(navigator.onLine ? "waiting" : "offline", { until: Date.now() + wait, why: event.reason });
+    this.on.state(navigator.onLine ? "waiting" : "offline", { until: now() + wait, why: event.reason });
   }
 
   _refuse(error) {
@@ -157,7 +157,7 @@ export class Connection {
 
   // A socket can be dead without a word, as after sleep. `hello` is answered by the server itself, and wakes no agent.
   async _probe() {
-    if (!this.isOpen || document.hidden || Date.now() - this.heard < SILENCE) return;
+    if (!this.isOpen || document.hidden || now() - this.heard < SILENCE) return;
     const socket = this.socket;
     const timer = setTimeout(() => {
       if (socket !== this.socket) return;

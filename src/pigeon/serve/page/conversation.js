@@ -4,7 +4,7 @@
 // those at the other end are removed. What is under way is drawn from events (live.js) and gives way to the
 // entries when they are on record, so that every reader sees the same in the end, whatever came when.
 
-import { byId, element, notice, rendered, removeNotice, request, say } from "./dom.js";
+import { byId, copyText, element, has, notice, now, rendered, removeNotice, request, say, spanOf } from "./dom.js";
 import { Connection } from "./connection.js";
 import { Frames, LiveAnswer, RunningCalls } from "./live.js";
 
@@ -13,6 +13,10 @@ const MORE = 40;
 const MOST_PIECES = 160;
 const NEAR = 60;
 const LONG_PIECE = 20000;
+// After so many milliseconds it is said how long something takes.
+const LONG = 3000;
+const DOING = { text: "Writing", thinking: "Thinking", toolcall: "Writing a tool call" };
+const ENDS = { aborted: "Stopped.", error: "Ended with an error.", limit: "Ended: a limit was reached.", denied: "Ended: permission was denied." };
 
 export class Conversation {
   // `on` has changed(what) when something of `state`, `stats`, `queue` or `running` has, question(record),
@@ -24,7 +28,9 @@ export class Conversation {
     this.stats = null;
     this.queue = [];
     this.running = false;
-    this.status = "";
+    this.doing = { text: "", since: 0 };
+    this.waits = false;       // for an answer of the reader
+    this.failure = "";        // what the last answer has ended with
     this.page = null;         // the last answer of get_html that reaches the end, and where the window begins
     this.atEnd = true;
     this.stuck = true;        // the reader is at the bottom and stays there
@@ -46,7 +52,8 @@ export class Conversation {
     });
     this.scrolled = () => this._scrolled();
     this.toggled = (event) => { if (event.target.dataset?.call && this.byHand) this.unfolded.set(event.target.dataset.call, event.target.open); };
-    this.clicked = (event) => { this.byHand = event.target.closest("summary") !== null; };
+    this.clicked = (event) => { this.byHand = event.target.closest("summary") !== null; this._copy(event.target.closest("button.copy")); };
+    this.ticking = setInterval(() => { this._showStatus(); this.calls.tick(); }, 1000);
     this.scroll.addEventListener("scroll", this.scrolled, { passive: true });
     this.scroll.addEventListener("toggle", this.toggled, true);
     this.scroll.addEventListener("click", this.clicked, true);
@@ -56,7 +63,9 @@ export class Conversation {
     this.scroll.setAttribute("aria-busy", "true");
     const info = await request(`/api/sessions/${encodeURIComponent(this.id)}`);
     this.folder = info.cwd;
-    this.asked = { ago: info.askedAgo ?? {}, at: Date.now() };
+    this.asked = { ago: info.askedAgo ?? {}, at: now() };
+    this.queue = info.queue;
+    this.on.changed("queue");
     const awake = info.state === "awake";
     this.connection.open(info.openSeq ?? (awake ? info.seq : null));
     await Promise.all([this._load(), this.refreshState(), this.refreshStats()]);
@@ -74,12 +83,13 @@ export class Conversation {
 
   // For how many milliseconds a question has been open that was there before this page was.
   askedAgo(id) {
-    const seconds = this.asked.ago[id];
-    return seconds === undefined ? 0 : seconds * 1000 + Date.now() - this.asked.at;
+    return has(this.asked.ago, id) ? this.asked.ago[id] * 1000 + now() - this.asked.at : 0;
   }
 
   close() {
     this.connection.close();
+    clearInterval(this.ticking);
+    this._say("");
     this.scroll.removeEventListener("scroll", this.scrolled);
     this.scroll.removeEventListener("toggle", this.toggled, true);
     this.scroll.removeEventListener("click", this.clicked, true);
@@ -135,6 +145,7 @@ export class Conversation {
     }
     if (!this.atEnd) return;
     for (const piece of [...this.entries.children]) if (this.page.settledId === null || piece.dataset.open) piece.remove();
+    // What was drawn live and what is on record change places at once: nothing is shown twice, not even for a frame.
     this.entries.append(...this._pieces(page));
     for (const answer of finished) { answer.stop?.(); answer.element.remove(); }
     this.answers = this.answers.filter((answer) => !finished.includes(answer));
@@ -162,14 +173,34 @@ export class Conversation {
       // Of a long piece only what can be seen is laid out, so that an answer is on record without a jerk.
       const piece = element("div", { class: html.length > LONG_PIECE ? "piece long" : "piece", data: { entry: entryId } }, rendered(html));
       if (!settled) piece.dataset.open = "1";
+      if (piece.querySelector(":scope > article")) piece.classList.add("talk");
       for (const card of piece.querySelectorAll("[data-call]")) {
         if (this.unfolded.has(card.dataset.call)) card.open = this.unfolded.get(card.dataset.call);
       }
       for (const long of piece.querySelectorAll("pre, .code, .diff, table")) long.tabIndex = 0;
+      for (const code of piece.querySelectorAll("pre:not(.code pre):not(.text), .code")) {
+        const around = element("div", { class: "copyable" });
+        code.replaceWith(around);
+        around.append(code, element("button", { class: "quiet copy", type: "button", "aria-label": "Copy this text" }, "Copy"));
+      }
+      const answer = piece.querySelector(":scope > article.assistant:not(.work) > header");
+      if (answer) answer.append(element("button", { class: "quiet copy", type: "button", title: "Copy this answer" }, "Copy"));
       const said = piece.querySelector(":scope > article.user > header");
       if (said) said.append(element("button", { class: "quiet back", type: "button", title: "Go back to before this message and edit it", data: { entry: entryId } }, "Edit"));
       return piece;
     });
+  }
+
+  async _copy(button) {
+    if (!button) return;
+    const code = button.parentElement.querySelector(":scope > .code > pre:last-child, :scope > pre");
+    const said = code ? [code] : [...button.closest("article").querySelectorAll(":scope > .body > :not(details)")];
+    // What stands in a block of code is copied without the buttons in it.
+    const text = said.map((one) => (one.matches(".copyable") ? one.querySelector("pre").textContent : one.innerText)).join("\n\n");
+    const done = await copyText(code ? code.textContent.replace(/\n$/, "") : text);
+    button.textContent = done ? "Copied" : "Not copied";
+    say(button.textContent);
+    setTimeout(() => { button.textContent = "Copy"; }, 1500);
   }
 
   _trimTop() {
@@ -215,7 +246,7 @@ export class Conversation {
       if (!page.moreAfter) {
         this._setEnd(true);
         this.page = { ...page, firstId: this.page.firstId, moreBefore: this.page.moreBefore };
-            this.calls.attachAll();
+        this.calls.attachAll();
       }
     } finally { this.loading = false; }
   }
@@ -285,15 +316,24 @@ export class Conversation {
     if (all) this._say("");
   }
 
-  _say(status, working = true) {
-    this.status = status;
-    byId("status").replaceChildren(...(status ? [element("span", { class: working ? "working" : "" }, status)] : []));
+  _say(text) {
+    if (text === this.doing.text) return;
+    this.doing = { text, since: now() };
+    this._showStatus();
+  }
+
+  _showStatus() {
+    const { text, since } = this.doing;
+    const long = now() - since > LONG ? ` · ${spanOf(now() - since)}` : "";
+    const shown = this.waits ? "Waiting for your answer" : text && text + long;
+    if (byId("status").textContent === shown) return;
+    byId("status").replaceChildren(...(shown ? [element("span", { class: "working" }, shown)] : []));
   }
 
   // Whether the agent waits for an answer of the reader.
   asks(waits) {
-    if (waits) this._say("Waiting for your answer");
-    else if (this.running) this._say("Working");
+    this.waits = waits;
+    this._showStatus();
   }
 
   async _back() {
@@ -304,7 +344,7 @@ export class Conversation {
 
   _event(record) {
     switch (record.type) {
-      case "message_update": return this._answer()?.take(record.assistantMessageEvent);
+      case "message_update": return this._delta(record.assistantMessageEvent);
       case "message_start": return this._messageStart(record.message);
       case "message_end": return this._messageEnd(record.message);
       case "tool_execution_start": return this._toolStart(record);
@@ -319,6 +359,7 @@ export class Conversation {
       case "compaction_end": return this._compacted(record);
       case "auto_retry_start": return this._say(`The model's server failed (${record.errorMessage}). Trying again, ${record.attempt} of ${record.maxAttempts}`);
       case "session_info_changed": this.state.sessionName = record.name; return this.on.changed("state");
+      case "selection_changed": return this._selected(record);
       case "thinking_level_changed": this.state.thinkingLevel = record.level; return this.on.changed("state");
       case "entry_appended": this.refresh(); return void this.refreshState().catch(() => {});
       case "extension_ui_request": return this.on.question(record);
@@ -328,6 +369,12 @@ export class Conversation {
       case "agent_restarted": return this._restarted(record);
       case "gap": return this._gap();
     }
+  }
+
+  _delta(event) {
+    const kind = event.type.split("_")[0];
+    if (has(DOING, kind)) this._say(DOING[kind]);
+    this._answer()?.take(event);
   }
 
   _setRunning(running) {
@@ -360,7 +407,10 @@ export class Conversation {
   _messageEnd(message) {
     const last = this.answers.at(-1);
     if (last && message.role !== "toolResult") last.done = true;
-    if (message.role === "assistant") this._say(message.content.some((block) => block.type === "toolCall") ? "Running tools" : "");
+    if (message.role === "assistant") {
+      this.failure = message.errorMessage ?? "";
+      this._say(message.content.some((block) => block.type === "toolCall") ? "Running tools" : "");
+    }
     return this.refresh();
   }
 
@@ -380,13 +430,22 @@ export class Conversation {
     this.calls.clear();
     this._finishAll();
     this._say("");
-    const ends = { aborted: "Stopped.", error: "Ended with an error.", limit: "Ended: a limit was reached.", denied: "Ended: permission was denied." };
-    const how = ends[record.reason];
+    const how = has(ENDS, record.reason) ? ENDS[record.reason] : null;
     say(how ?? "The answer is complete.");
-    if (how && record.reason !== "aborted") notice(record.errorMessage ? `${how} ${record.errorMessage}` : how, { kind: record.reason === "error" ? "error" : "warning", key: "ended" });
+    this.on.ended(how);
+    // An error of the model's server stands in the conversation.
+    if (how && record.reason !== "aborted" && !(record.reason === "error" && this.failure)) notice(record.errorMessage ? `${how} ${record.errorMessage}` : how, { kind: record.reason === "error" ? "error" : "warning", key: "ended" });
     this.refresh();
     this.refreshState().catch(() => {});
     this.refreshStats().catch(() => {});
+  }
+
+  // This page or another client has chosen a model, or gone to another branch.
+  _selected(record) {
+    this.state.model = record.model;
+    this.on.changed("state");
+    if (record.by === "navigate_tree") this._reload().catch(() => {});
+    else this.refresh();
   }
 
   _compacted(record) {

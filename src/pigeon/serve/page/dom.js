@@ -78,6 +78,24 @@ export const baseName = (path) => path.replace(/\/+$/, "").split("/").pop() || p
 
 export const typing = () => document.activeElement?.matches("input, textarea, select, [contenteditable]") ?? false;
 
+// Times that are compared with each other come from here: unlike the time of day, it never jumps.
+export const now = () => performance.now();
+
+export const has = Object.hasOwn;
+
+// Put a text into the clipboard. Without TLS a browser has the old way only.
+export async function copyText(text) {
+  try { await navigator.clipboard.writeText(text); return true; } catch { /* the old way */ }
+  const before = document.activeElement;
+  const box = element("textarea", { value: text, class: "unseen", readOnly: true });
+  document.body.append(box);
+  box.select();
+  const done = document.execCommand("copy");
+  box.remove();
+  before?.focus?.();
+  return done;
+}
+
 // A modal window: keeps the focus inside, closes with Escape, gives the focus back.
 export function openWindow(title, ...content) {
   const before = document.activeElement;
@@ -89,4 +107,10 @@ export function openWindow(title, ...content) {
   document.body.append(made);
   made.showModal();
   return made;
+}
+
+// Milliseconds as a person says them.
+export function spanOf(milliseconds) {
+  const seconds = Math.floor(milliseconds / 1000);
+  return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }

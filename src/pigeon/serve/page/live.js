@@ -4,11 +4,12 @@
 // text is put on the page as text, and a few times a second the agent is asked to render the unfinished end of it. Finished
 // paragraphs are cut off, so that the work for a delta does not grow with the length of the answer.
 
-import { element, rendered } from "./dom.js";
+import { element, now, rendered, spanOf } from "./dom.js";
 
 const RENDER_EVERY = 150;
 const LONG_TAIL = 4000;
 const MOST_OUTPUT = 40000;
+const LONG_CALL = 3000;
 
 // Calls `paint` of all that have asked for it, once per frame.
 export class Frames {
@@ -228,10 +229,21 @@ export class RunningCalls {
     this.frames = frames;
     this.place = place;       // finds the card of a call by its id
     this.running = new Map();
+    this.asked = new Set();   // the calls that the reader is asked about
+  }
+
+  // Whether the reader is asked about a call: the question shows what it would do, so its card is folded meanwhile.
+  hold(id, asked) {
+    if (asked) this.asked.add(id); else this.asked.delete(id);
+    const call = this.running.get(id);
+    if (call) { call.asked = asked; call.since = now(); }
+    const card = call && this.place(id);
+    if (card) this.attach(card);
   }
 
   start(id, name) {
-    this.running.set(id, { name, text: "", since: Date.now(), output: null });
+    const asked = this.asked.has(id);
+    this.running.set(id, { name, text: "", since: now(), output: null, asked });
     const card = this.place(id);
     if (card) this.attach(card);
     return card !== null;
@@ -251,7 +263,15 @@ export class RunningCalls {
     if (card) this.mark(card, failed ? "failed" : "done");
   }
 
-  clear() { this.running.clear(); }
+  clear() { this.running.clear(); this.asked.clear(); }
+
+  // Once a second: say how long calls have been running.
+  tick() {
+    for (const [id, call] of this.running) {
+      const card = !call.asked && now() - call.since > LONG_CALL && this.place(id);
+      if (card) this.mark(card, "running", ` · ${spanOf(now() - call.since)}`);
+    }
+  }
 
   // Cards that were drawn anew get their output back.
   attachAll() {
@@ -264,20 +284,20 @@ export class RunningCalls {
   attach(card) {
     const call = this.running.get(card.dataset.call);
     if (!call) return;
-    this.mark(card, "running");
+    this.mark(card, call.asked ? "asks you" : "running");
     call.output = null;
-    card.open = true;
+    if (call.asked) card.open = false;
     this._paint(card.dataset.call);
   }
 
-  mark(card, state) {
+  mark(card, state, more = "") {
     let note = card.querySelector("summary > .none");
     if (!note) {
       note = element("span", { class: "note none" });
       card.querySelector("summary")?.append(" ", note);
     }
-    note.textContent = state === "done" ? "" : state;
-    note.className = `note none ${state === "running" || state === "waiting" ? "working" : state === "failed" ? "bad" : ""}`;
+    note.textContent = state === "done" ? "" : state + more;
+    note.className = `note none ${["running", "waiting", "asks you"].includes(state) ? "working" : state === "failed" ? "bad" : ""}`;
   }
 
   _paint(id) {
@@ -287,6 +307,7 @@ export class RunningCalls {
     if (!call.output || !card.contains(call.output)) {
       call.output = element("pre", { class: "terminal output", tabindex: "0", "aria-label": "Output so far" });
       (card.querySelector(".inner") ?? card).append(call.output);
+      card.open = true;
     }
     call.output.textContent = call.text;
     call.output.scrollTop = call.output.scrollHeight;

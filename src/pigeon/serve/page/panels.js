@@ -6,7 +6,7 @@ const KEYS = [
   ["Enter", "Send; while the agent works, steer it"], ["Shift+Enter", "New line"], ["Alt+Enter", "Queue: send when the agent has finished"],
   ["Esc", "Stop the agent, or close what is open"], ["1 … 9", "Answer a question (Alt+1 … 9 while typing)"], ["Alt+K", "Sessions"], ["Alt+N", "New session"],
   ["Alt+F", "Search this conversation"], ["Alt+B", "Other branches"], ["Alt+M", "Model"], ["Alt+T", "Thinking level"],
-  ["Alt+J", "Newest message"], ["Alt+I", "Message box"], ["?", "This help"],
+  ["Alt+J", "Newest message"], ["Alt+I", "Message box"], ["↑", "In an empty box: what you have said before"], ["/  @", "In the box: commands, files"], ["?", "This help"],
 ];
 
 export function showHelp() {
@@ -97,8 +97,6 @@ export async function goTo(conversation, composer, entryId) {
   try {
     const answer = await conversation.ask("navigate_tree", { entryId });
     if (answer.cancelled) return;
-    await conversation.reload();
-    conversation.tellOthers();
     if (answer.text) composer.setText(answer.text);
     // It took a while: what the reader has begun to type in meanwhile keeps the keys.
     if (!typing()) composer.focus();

@@ -3,12 +3,14 @@
 // They stand above the message box and take no key that is meant for the box: Enter, pressed to send a message just when a
 // question comes, must not allow anything. The first answer of any tab counts, and closes the question in the others.
 
-import { byId, element, notice, rendered, say, typing } from "./dom.js";
+import { byId, element, notice, now, rendered, say, typing } from "./dom.js";
 
-// Number keys answer a question only after it could be seen; and one that has answered, held down or struck twice, is for
-// so long neither text nor an answer to the next question. In milliseconds.
+// A question takes neither keys nor clicks before it could be seen with all that it is about: a button must not come under
+// a click that was meant for what stood there before. A key that has answered, held down or struck twice, is for so long
+// neither text nor an answer to the next question. Of one who has just typed, no keys are taken away. In milliseconds.
 const SEEN_AFTER = 400;
 const STRAY_FOR = 400;
+const TYPED_WITHIN = 1000;
 const ASKING = ["select", "confirm", "input", "editor"];
 
 export class Questions {
@@ -18,6 +20,8 @@ export class Questions {
     this.changed = changed;
     this.conversation = null;
     this.struck = null;
+    this.typedAt = -Infinity;
+    document.addEventListener("keydown", (event) => { if (event.key.length === 1 && typing()) this.typedAt = now(); }, true);
   }
 
   use(conversation) {
@@ -42,6 +46,7 @@ export class Questions {
     const inside = question.contains(document.activeElement);
     this.open.delete(id);
     question.remove();
+    if (question.dataset.call) this.conversation.calls.hold(question.dataset.call, false);
     this.changed(this.open.size);
     if (inside) this.focusBox();
   }
@@ -51,14 +56,14 @@ export class Questions {
     const button = byId("questions").querySelector(`[data-key="${number}"]`);
     if (button && !held && !button.disabled && !button.closest(".fresh")) {
       button.click();
-      this.struck = { number, until: performance.now() + STRAY_FOR };
+      this.struck = { number, until: now() + STRAY_FOR };
     }
     return Boolean(button);
   }
 
   // Whether a key is still the one that has just answered.
   isStray(event) {
-    const stray = event.key === this.struck?.number && (event.repeat || performance.now() < this.struck.until);
+    const stray = event.key === this.struck?.number && (event.repeat || now() < this.struck.until);
     if (!stray) this.struck = null;
     return stray;
   }
@@ -73,17 +78,24 @@ export class Questions {
       title, body, form);
     this.open.set(record.id, made);
     this[`_${record.method}`](record, form, body);
-    if (permission) this._explain(record, body);
     if (record.timeout) this._countDown(record, made);
     byId("questions").append(made);
-    setTimeout(() => made.classList.remove("fresh"), SEEN_AFTER);
+    const seen = () => setTimeout(() => made.classList.remove("fresh"), SEEN_AFTER);
+    if (permission) {
+      made.dataset.call = record.toolCallId;
+      this.conversation.calls.hold(record.toolCallId, true);
+      this._explain(record, body).finally(seen);
+    } else seen();
     this.changed(this.open.size);
     say(`${permission ? "Permission is needed" : "The agent asks"}: ${record.title}`, true);
-    if (!typing() || (document.activeElement === byId("message") && byId("message").value === "")) made.focus();
+    const idle = now() - this.typedAt > TYPED_WITHIN;
+    if (!typing() || (idle && document.activeElement === byId("message") && byId("message").value === "")) made.focus();
     this.conversation.follow();
   }
 
-  _answer(record, members) {
+  // Words that were typed in answer to it are no mistake.
+  _answer(record, members, typed = false) {
+    if (!typed && this.open.get(record.id)?.classList.contains("fresh")) return;
     // Closed when the server says that it has ended; should the connection be away, it stays to be answered again.
     if (!this.conversation.connection.isOpen) return void notice("There is no connection now. Answer again when it is back", { kind: "warning", key: "away", lasts: 6000 });
     this.conversation.connection.tell({ type: "extension_ui_response", id: record.id, ...members });
@@ -107,13 +119,13 @@ export class Questions {
 
   _input(record, form) {
     const input = element("input", { type: "text", placeholder: record.placeholder ?? "", "aria-label": record.title });
-    form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }, true); });
     form.append(input, element("button", { type: "submit", class: "first" }, "Answer"), this._cancel(record));
   }
 
   _editor(record, form) {
     const input = element("textarea", { rows: 8, value: record.prefill ?? "", "aria-label": record.title });
-    form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }); });
+    form.addEventListener("submit", (event) => { event.preventDefault(); this._answer(record, { value: input.value }, true); });
     form.append(input, element("button", { type: "submit", class: "first" }, "Answer"), this._cancel(record));
   }
 
@@ -140,10 +152,10 @@ export class Questions {
 
   _countDown(record, made) {
     const note = element("p", { class: "note" });
-    const until = Date.now() + record.timeout - this.conversation.askedAgo(record.id);
+    const until = now() + record.timeout - this.conversation.askedAgo(record.id);
     const tick = () => {
       if (!made.isConnected && this.open.get(record.id) !== made) return clearInterval(timer);
-      const left = Math.max(0, Math.round((until - Date.now()) / 1000));
+      const left = Math.max(0, Math.round((until - now()) / 1000));
       note.textContent = record.toolCallId ? `Denied if there is no answer within ${left} s` : `Closes in ${left} s`;
     };
     const timer = setInterval(tick, 1000);

@@ -6,9 +6,10 @@ const PAGE = 50;
 const EVERY = 20000;
 
 export class Sessions {
-  // `open(id)` shows a session.
-  constructor(open) {
+  // `open(id)` shows a session; `scoped(scope)` is told what the reader may do.
+  constructor(open, scoped) {
     this.open = open;
+    this.scoped = scoped;
     this.rows = [];
     this.current = null;
     this.cursor = null;
@@ -32,6 +33,7 @@ export class Sessions {
     if (more) this.rows = [...this.rows, ...answer.sessions];
     else this.rows = answer.sessions;
     this.cursor = answer.nextCursor ?? null;
+    this.scoped(answer.scope);
     byId("more-sessions").hidden = !this.cursor;
     this._show();
     return this.rows;
@@ -51,27 +53,33 @@ export class Sessions {
       matching.unshift({ id: this.current, cwd: this.about?.cwd ?? "", name: "New session", modified: new Date().toISOString() });
     }
     const focused = document.activeElement?.dataset?.session;
-    this.list.replaceChildren(...matching.map((row) => this._row(row)));
+    let day = null;
+    this.list.replaceChildren(...matching.flatMap((row) => {
+      const its = dayOf(row.modified);
+      const head = its === day ? [] : [element("li", { class: "group" }, its)];
+      day = its;
+      return [...head, this._row(row)];
+    }));
     if (!matching.length) this.list.append(element("li", { class: "hint" }, words ? "No session has these words" : "No sessions yet"));
     if (focused) this.list.querySelector(`[data-session="${CSS.escape(focused)}"]`)?.focus();
   }
 
   _row(row) {
-    const title = row.name || row.firstMessage || "Untitled";
+    const title = row.name || row.firstMessage || "New session";
     const state = row.questions ? ["asks", "asks you something"] : row.running ? ["works", "is working"] : null;
     return element("li", {}, element("a", {
       href: `/?session=${encodeURIComponent(row.id)}`, data: { session: row.id }, "aria-current": row.id === this.current ? "page" : null, title: `${title}\n${row.cwd}`,
       onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); this.open(row.id); },
     },
       element("span", { class: "name" }, title),
-      element("span", { class: "where" }, state ? element("span", { class: `dot ${state[0]}`, role: "img", "aria-label": state[1] }) : null, `${baseName(row.cwd)} · ${timeAgo(row.modified)}`)));
+      element("span", { class: "where" }, state ? element("span", { class: `dot ${state[0]}`, role: "img", "aria-label": state[1] }) : null, about(row))));
   }
 
   // The newest ones, for a screen without a session.
   recent() {
     return this.rows.slice(0, 5).map((row) => element("li", {}, element("a", {
       href: `/?session=${encodeURIComponent(row.id)}`, onclick: (event) => { event.preventDefault(); this.open(row.id); },
-    }, element("span", { class: "name" }, row.name || row.firstMessage || "Untitled"), element("span", { class: "note" }, `${baseName(row.cwd)} · ${timeAgo(row.modified)}`))));
+    }, element("span", { class: "name" }, row.name || row.firstMessage || "New session"), element("span", { class: "note" }, about(row)))));
   }
 
   _key(event) {
@@ -131,4 +139,16 @@ export class Sessions {
       if (!problem.isConnected) notice(error.message, { kind: "error" });
     }
   }
+}
+
+const about = (row) => [baseName(row.cwd), timeAgo(row.modified)].filter(Boolean).join(" · ");
+
+// Under which heading a session stands. What the server has not written yet is new.
+function dayOf(iso) {
+  const then = new Date(iso ?? Date.now());
+  if (Number.isNaN(then.getTime())) return "Today";
+  const midnight = new Date();
+  midnight.setHours(0, 0, 0, 0);
+  const days = Math.ceil((midnight - then) / 86400000);
+  return days <= 0 ? "Today" : days === 1 ? "Yesterday" : days < 7 ? "This week" : then.toLocaleDateString(undefined, { month: "long", year: "numeric" });
 }

@@ -1,28 +1,20 @@
 """What Tab and typing offer: commands behind a slash, files behind an at sign, and what tool servers have for both.
 
-Files are looked for and compared in threads: a folder may have many, and its disk may be slow.
+Files are looked for (`src/pigeon/system/project_files.py`) and compared in threads: a folder may have many.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import threading
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from pigeon.system.ignore_files import Ignored, user_ignore_file
+from pigeon.system.project_files import ProjectFiles
 
-MOST_FILES = 20_000
-FEW_FILES = 1_000
-FRESH_SECONDS = 5.0
-# How long the first look may take before what it has found by then is offered.
-FIRST_SECONDS = 0.2
 OFFERED = 50
 # Commands that take the name of a file.
 OF_FILES = ("image", "export")
@@ -119,88 +111,3 @@ def _may_name_server(before: str) -> bool:
     if before.startswith("/"):
         return before.startswith("/m") and (before.startswith(OF_SERVERS) or OF_SERVERS.startswith(before))
     return _AT_WORD.search(before) is not None
-
-
-class ProjectFiles:
-    """The files below a folder that git would not ignore, looked for again when that was done long ago.
-
-    Until a new look is over, those of the one before are offered; during the first, those that it has found.
-    """
-
-    def __init__(self, root: str, variables: Mapping[str, str], home: str) -> None:
-        self._root = root
-        self._variables = variables
-        self._home = home
-        self._paths: list[str] = []
-        self._looked = float("-inf")
-        self._looking: threading.Thread | None = None
-        self._starting = threading.Lock()
-
-    @property
-    def few(self) -> bool:
-        """Whether they are known, and so few that they are compared in no time."""
-        return self._looked_once and len(self._paths) <= FEW_FILES
-
-    def matching(self, wanted: str, most: int) -> list[str]:
-        """Paths that have the letters in this order; those that have them together, and in the name, come first."""
-        self._look()
-        paths = list(self._paths)
-        ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
-        return [path for _, _, path in ranked[:most]]
-
-    def _look(self) -> None:
-        """Begin to look where it is time to; wait a moment for the first result."""
-        with self._starting:
-            if self._looking is None and time.monotonic() - self._looked > FRESH_SECONDS:
-                found = [] if self._looked_once else self._paths
-                # A thread of its own, which ends with the program: a disk that does not answer holds nothing up.
-                self._looking = threading.Thread(target=self._find, args=(found,), daemon=True, name="pigeon-files")
-                self._looking.start()
-            looking = None if self._looked_once else self._looking
-        if looking is not None:
-            looking.join(FIRST_SECONDS)
-
-    @property
-    def _looked_once(self) -> bool:
-        return self._looked > float("-inf")
-
-    def _find(self, found: list[str]) -> None:
-        try:
-            self._walk(found)
-        finally:
-            self._paths = found
-            self._looked = time.monotonic()
-            self._looking = None
-
-    def _walk(self, found: list[str]) -> None:
-        ignored = Ignored(self._root, user_ignore_file(self._variables, self._home))
-        folders = [""]
-        while folders and len(found) < MOST_FILES:
-            folder = folders.pop(0)
-            try:
-                entries = sorted(os.scandir(os.path.join(self._root, folder)), key=lambda entry: entry.name)
-            except OSError:
-                continue
-            for entry in entries:
-                path = os.path.join(folder, entry.name)
-                is_folder = entry.is_dir(follow_symlinks=False)
-                if entry.name == ".git" or ignored(path, is_folder):
-                    continue
-                if is_folder:
-                    folders.append(path)
-                    found.append(path + os.sep)
-                else:
-                    found.append(path)
-
-
-def _rank(path: str, wanted: str) -> int | None:
-    if not wanted:
-        return path.count(os.sep)
-    if os.path.basename(path.rstrip(os.sep)).startswith(wanted):
-        return 0
-    if path.startswith(wanted):
-        return 1
-    if wanted in path:
-        return 2
-    letters = iter(path)
-    return 3 if all(letter in letters for letter in wanted) else None

@@ -14,7 +14,8 @@ class Hello(Command, tag="hello", kw_only=True):
     """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
     `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved` when a
     question about permission has ended), `attribution` (`runId` on events and answers, ids of queued messages), `mcp`
-    (`mcp_server_changed` when the state of a tool server changes).
+    (`mcp_server_changed` when the state of a tool server changes), `selection` (`selection_changed` when a command has
+    chosen a model or another branch).
 
     What is not named stays as it is; features that are not known are left out of the answer.
     """

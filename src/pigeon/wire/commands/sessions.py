@@ -164,6 +164,19 @@ class FindText(Command, tag="find_text", kw_only=True):
     limit: PageLimit = 100
 
 
+class FindFiles(Command, tag="find_files", kw_only=True):
+    """Files and folders of the working directory whose paths have these letters in this order, the best match first.
+
+    Paths are relative to that directory, and those of folders end with a slash. What git ignores is left out. It is for
+    completing names: in a large project those that were found by now are listed.
+    """
+
+    lane = "beside"
+    answer = answers.FoundFiles
+    text: str = ""
+    limit: PageLimit = 20
+
+
 class GetBranches(Command, tag="get_branches", kw_only=True):
     """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
 
@@ -173,5 +186,6 @@ class GetBranches(Command, tag="get_branches", kw_only=True):
 
 SESSIONS: tuple[type[Command], ...] = (
     NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
-    NavigateTree, ListSessions, DeleteSession, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText, GetBranches,
+    NavigateTree, ListSessions, DeleteSession, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText, FindFiles,
+    GetBranches,
 )  # fmt: skip

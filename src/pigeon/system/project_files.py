@@ -1,0 +1,112 @@
+"""The files of a project by parts of their names, for what completes them: the chat, and hosts by `find_files`.
+
+They are looked for in a thread of its own: a folder may have many, and its disk may be slow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from pigeon.system.ignore_files import Ignored, user_ignore_file
+
+MOST_FILES = 20_000
+FEW_FILES = 1_000
+FRESH_SECONDS = 5.0
+# How long the first look may take before what it has found by then is offered.
+FIRST_SECONDS = 0.2
+
+
+class ProjectFiles:
+    """The files below a folder that git would not ignore, looked for again when that was done long ago.
+
+    Until a new look is over, those of the one before are offered; during the first, those that it has found. `folder`
+    is asked each time: for another folder, everything begins anew.
+    """
+
+    def __init__(self, folder: Callable[[], str], variables: Mapping[str, str], home: str) -> None:
+        self._folder = folder
+        self._root = folder()
+        self._variables = variables
+        self._home = home
+        self._paths: list[str] = []
+        self._looked = float("-inf")
+        self._looking: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    @property
+    def few(self) -> bool:
+        """Whether they are known, and so few that they are compared in no time."""
+        return self._looked_once and len(self._paths) <= FEW_FILES
+
+    def matching(self, wanted: str, most: int) -> list[str]:
+        """Paths that have the letters in this order; those that have them together, and in the name, come first."""
+        self._look()
+        paths = list(self._paths)
+        ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
+        return [path for _, _, path in ranked[:most]]
+
+    def _look(self) -> None:
+        """Begin to look where it is time to; wait a moment for the first result."""
+        with self._starting:
+            root = self._folder()
+            if root != self._root:
+                self._root, self._paths, self._looked, self._looking = root, [], float("-inf"), None
+            if self._looking is None and time.monotonic() - self._looked > FRESH_SECONDS:
+                found = [] if self._looked_once else self._paths
+                # A thread of its own, which ends with the program: a disk that does not answer holds nothing up.
+                self._looking = threading.Thread(
+                    target=self._find, args=(root, found), daemon=True, name="pigeon-files"
+                )
+                self._looking.start()
+            looking = None if self._looked_once else self._looking
+        if looking is not None:
+            looking.join(FIRST_SECONDS)
+
+    @property
+    def _looked_once(self) -> bool:
+        return self._looked > float("-inf")
+
+    def _find(self, root: str, found: list[str]) -> None:
+        try:
+            self._walk(root, found)
+        finally:
+            if root == self._root:
+                self._paths = found
+                self._looked = time.monotonic()
+                self._looking = None
+
+    def _walk(self, root: str, found: list[str]) -> None:
+        ignored = Ignored(root, user_ignore_file(self._variables, self._home))
+        folders = [""]
+        while folders and len(found) < MOST_FILES:
+            folder = folders.pop(0)
+            try:
+                entries = sorted(os.scandir(os.path.join(root, folder)), key=lambda entry: entry.name)
+            except OSError:
+                continue
+            for entry in entries:
+                path = os.path.join(folder, entry.name)
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if entry.name == ".git" or ignored(path, is_folder):
+                    continue
+                if is_folder:
+                    folders.append(path)
+                    found.append(path + os.sep)
+                else:
+                    found.append(path)
+
+
+def _rank(path: str, wanted: str) -> int | None:
+    if not wanted:
+        return path.count(os.sep)
+    if os.path.basename(path.rstrip(os.sep)).startswith(wanted):
+        return 0
+    if path.startswith(wanted):
+        return 1
+    if wanted in path:
+        return 2
+    letters = iter(path)
+    return 3 if all(letter in letters for letter in wanted) else None

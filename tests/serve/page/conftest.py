@@ -1,0 +1,45 @@
+"""A server with a scripted model and a browser that is signed in, for all tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from fakes.browser import Browser
+from fakes.model_server import ModelServer
+from fakes.served_page import ASKING, PARSER, ServedPigeon, Tab
+
+
+@pytest.fixture(scope="session")
+def models() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory, models: ModelServer) -> Iterator[ServedPigeon]:
+    with ServedPigeon(tmp_path_factory.mktemp("served"), models, ASKING) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory, served: ServedPigeon) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("chromium")) as started:
+        stranger = Tab(started, served)
+        stranger.shows("You are not signed in")
+        stranger.shows("pigeon serve --link")
+        Tab(started, served, link=True).shows("Start a session")
+        yield started
+
+
+@pytest.fixture
+def tab(browser: Browser, served: ServedPigeon, models: ModelServer) -> Iterator[Tab]:
+    models.forget()
+    (served.folders.work / "parser.py").write_text(PARSER)
+    made = Tab(browser, served, served.new_session())
+    made.settled()
+    yield made
+    # A socket that is refused while the server is away is no fault of the page.
+    assert [one for one in made.complaints() if "ERR_CONNECTION" not in one] == []
+    made.close()

@@ -1,0 +1,241 @@
+"""What makes the page of `pigeon serve` pleasant and safe to use, in a real browser."""
+
+from __future__ import annotations
+
+import urllib.request
+from typing import Any
+
+from fakes.browser import NEEDS_BROWSER, Browser, BrowserPage
+from fakes.model_server import Call, Gate, ModelServer, Text
+from fakes.served_page import ALT, DESK, EDIT, ServedPigeon, Tab
+
+pytestmark = NEEDS_BROWSER
+BOX = "document.getElementById('message')"
+
+
+def session_of(tab: Tab) -> str:
+    return str(tab.ask("new URLSearchParams(location.search).get('session')"))
+
+
+def test_a_file_is_completed_behind_an_at_sign(tab: Tab, served: ServedPigeon) -> None:
+    (served.folders.work / "deep").mkdir(exist_ok=True)
+    (served.folders.work / "deep" / "a plan.md").write_text("")
+    tab.until(f"document.activeElement === {BOX}")
+    tab.type("look at @apla")
+    tab.shows("deep/a plan.md", "#completions")
+    tab.press("Tab")
+    assert tab.ask(f"{BOX}.value") == 'look at @"deep/a plan.md" '
+    tab.lacks("#completions")
+    tab.ask(f"{BOX}.value = ''")
+
+
+def test_what_was_typed_outlives_a_reload_and_what_was_said_comes_back_by_arrow_up(
+    tab: Tab, models: ModelServer
+) -> None:
+    models.answers("One.")
+    tab.say("the first thing")
+    tab.shows("One.", "#entries")
+    tab.settled()
+    tab.press("ArrowUp")
+    tab.until(f"{BOX}.value === 'the first thing'")
+    tab.press("ArrowDown")
+    tab.until(f"{BOX}.value === ''")
+    tab.type("half a thought")
+    tab.call("Page.reload")
+    tab.until(f"{BOX}?.value === 'half a thought'")
+    tab.settled()
+    models.answers("Two.")
+    tab.say(", finished")
+    tab.shows("half a thought, finished", "#entries")
+    tab.call("Page.reload")
+    tab.settled()
+    assert tab.ask(f"{BOX}.value") == ""
+
+
+def test_a_model_is_found_by_its_name_and_taken_by_the_keyboard(tab: Tab) -> None:
+    tab.press("m", ALT)
+    tab.until("document.activeElement?.getAttribute('role') === 'combobox'")
+    before = tab.ask("document.querySelectorAll('.picker [role=option]').length")
+    tab.type("fake-2")
+    tab.until("document.querySelectorAll('.picker [role=option]').length === 1")
+    assert before > 1
+    tab.press("Enter")
+    tab.lacks("dialog")
+    tab.until("document.getElementById('model').textContent.includes('2')")
+
+
+def test_code_and_answers_are_copied_without_what_stands_around_them(tab: Tab, models: ModelServer) -> None:
+    tab.ask("void (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
+    models.answers("Do *this*:\n\n```python\nx = 1\n\ny = 2\n```\n\nand wait.")
+    tab.say("how?")
+    tab.shows("and wait.", "#entries")
+    tab.settled()
+    tab.ask("document.querySelector('#entries .copyable .copy').click()")
+    tab.until("window.copied === 'x = 1\\n\\ny = 2'")
+    tab.ask("document.querySelector('#entries article.assistant > header .copy').click()")
+    tab.until("window.copied === 'Do this:\\n\\nx = 1\\n\\ny = 2\\n\\n\\nand wait.'")
+
+
+def test_colours_are_chosen_and_kept(tab: Tab) -> None:
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = tab.ask(colour)
+    choose = "const t = document.getElementById('theme'); t.value = '%s'; t.dispatchEvent(new Event('change'));"
+    tab.ask(choose % "dark")
+    dark = tab.ask(colour)
+    assert dark != light
+    tab.call("Page.reload")
+    tab.settled()
+    assert tab.ask(colour) == dark
+    tab.ask("{ " + choose % "" + " }")
+    assert tab.ask(colour) == light
+
+
+def test_a_tab_that_comes_later_sees_the_messages_that_wait(
+    tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    gate = Gate()
+    models.answers(Text("Reading."), gate, Call("bash", {"command": "true"}))
+    models.answers(EDIT)
+    tab.say("begin")
+    gate.wait_reached()
+    tab.type("when you are done")
+    tab.press("Enter", ALT)
+    tab.shows("when you are done", "#queue")
+    gate.open()
+    tab.shows("Allow once", ".permission")
+    later = Tab(browser, served, session_of(tab))
+    later.shows("when you are done", "#queue")
+    models.answers("Left.")
+    later.click("#queue button[aria-label='Remove this message']")
+    tab.lacks("#queue")
+    later.answer("3")
+    tab.settled()
+    later.close()
+
+
+def test_a_model_chosen_in_another_browser_is_shown_here(tab: Tab, served: ServedPigeon, browser: Browser) -> None:
+    session = session_of(tab)
+    other = StrangersTab(browser, served, session)
+    other.until("document.getElementById('model').textContent.includes('1')")
+    other.press("m", ALT)
+    other.type("fake-2")
+    other.until("document.querySelectorAll('.picker [role=option]').length === 1")
+    other.press("Enter")
+    tab.until("document.getElementById('model').textContent.includes('2')")
+    tab.ask("document.getElementById('rename').click()")
+    tab.until("document.querySelector('dialog input')")
+    tab.type("A common name")
+    tab.press("Enter")
+    other.shows("A common name", "#title")
+    other.close()
+
+
+class StrangersTab(Tab):
+    """A tab of a browser with cookies of its own, let in by a link of its own."""
+
+    def __init__(self, browser: Browser, served: ServedPigeon, session: str, scope: str = "admin") -> None:
+        context = browser.call("Target.createBrowserContext")["browserContextId"]
+        path = served.call("POST", "/api/links", {"scope": scope})["path"]
+        BrowserPage.__init__(self, browser, served.url + path, *DESK, context=context)
+        self.call("Page.navigate", url=f"{served.url}/?session={session}")
+        self.until("document.querySelector('#entries')")
+
+
+def test_who_only_reads_is_shown_nothing_that_would_be_refused(
+    tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    models.answers(EDIT)
+    tab.say("sort")
+    tab.shows("Allow once", ".permission")
+    with (served.folders.agent / "serve.token").open("a") as tokens:
+        tokens.write("read a-token-for-those-who-only-read watchers\n")
+    reader = StrangersTab(browser, served, session_of(tab), "read")
+    reader.shows("You are watching")
+    reader.shows("Allow edit", ".permission")
+    reader.lacks("#composer, #new-session, .answers, .back, #rename, #delete")
+    assert [one for one in reader.complaints() if "403" in one] == []
+    reader.close()
+    models.answers("Not done.")
+    tab.answer("3")
+    tab.settled()
+
+
+def test_a_question_takes_no_click_before_it_could_be_read(tab: Tab, models: ModelServer) -> None:
+    models.answers(EDIT)
+    models.answers("Not done.")
+    tab.ask("""void (window.early = new Promise((done) => new MutationObserver((_, watching) => {
+      const button = document.querySelector('.question.fresh [data-key="1"]');
+      if (!button) return;
+      watching.disconnect();
+      button.click();
+      done(button.disabled);
+    }).observe(document.getElementById('questions'), { childList: true })))""")
+    tab.say("sort them")
+    assert tab.ask("window.early") is False
+    tab.shows("return sorted(parts)", ".permission ins")
+    assert tab.ask("document.querySelector('#entries [data-call], #live [data-call]').open") is False
+    tab.shows("asks you", "#scroll")
+    tab.answer("3")
+    tab.settled()
+    tab.shows("Not done.", "#entries")
+
+
+def test_words_that_objects_know_are_ordinary_messages(tab: Tab, models: ModelServer) -> None:
+    for word in ("/constructor", "/toString"):
+        models.answers(f"Answered {word}.")
+        tab.say(word)
+        tab.shows(f"Answered {word}.", "#entries")
+        tab.settled()
+
+
+def test_keys_of_a_composition_neither_send_nor_stop(tab: Tab, models: ModelServer) -> None:
+    gate = Gate()
+    models.answers(Text("Still ", closes=False), gate)
+    tab.say("go")
+    gate.wait_reached()
+    tab.type("ni hao")
+    pressed = "new KeyboardEvent('keydown', {{ key: '{}', isComposing: true, bubbles: true, cancelable: true }})"
+    for key in ("Enter", "Escape"):
+        tab.ask(f"{BOX}.dispatchEvent({pressed.format(key)})")
+    assert tab.ask(f"{BOX}.value") == "ni hao"
+    assert tab.ask("document.getElementById('stop').hidden") is False
+    gate.open()
+    tab.settled()
+    tab.ask(f"{BOX}.value = ''")
+
+
+def test_a_dropped_file_that_is_no_image_is_refused_in_words(tab: Tab) -> None:
+    dropped = tab.ask("""(() => { const data = new DataTransfer();
+      data.items.add(new File(['x'], 'x.svg', { type: 'image/svg+xml' }));
+      const drop = new DragEvent('drop', { dataTransfer: data, bubbles: true, cancelable: true });
+      return [document.body.dispatchEvent(drop), document.querySelectorAll('#pictures img').length]; })()""")
+    assert dropped == [False, 0], "the browser would have left the page"
+    tab.shows("Only images", "#notices")
+
+
+def test_a_session_is_deleted_after_a_question(browser: Browser, served: ServedPigeon, models: ModelServer) -> None:
+    session = served.new_session()
+    tab, other = Tab(browser, served, session), Tab(browser, served, session)
+    tab.settled()
+    models.answers("Gone soon.")
+    tab.say("say it")
+    tab.shows("Gone soon.", "#entries")
+    tab.settled()
+    tab.ask("document.getElementById('delete').click()")
+    tab.shows("Delete this session?", "dialog")
+    tab.click("dialog .deny")
+    tab.shows("What shall we work on?")
+    tab.shows("pigeon sessions undelete", "#notices")
+    other.shows("What shall we work on?")
+    assert _status(served, f"/api/sessions/{session}") == 404
+    tab.close()
+    other.close()
+
+
+def _status(served: ServedPigeon, path: str) -> Any:
+    try:
+        served.call("GET", path)
+    except urllib.request.HTTPError as error:
+        error.close()
+        return error.code
+    return 200
