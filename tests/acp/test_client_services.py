@@ -131,11 +131,14 @@ def test_a_workspace_behind_a_link_is_asked_for_by_the_editors_own_name(
     assert [one["params"]["path"] for one in editor.asked("fs/read_text_file")] == [str(link / "a.txt")]
 
 
-def test_an_editor_that_refuses_to_write_is_obeyed(scripted: EditorStarter, folders: AgentFolders) -> None:
+@pytest.mark.parametrize("way", ["error", "result"])
+def test_an_editor_that_refuses_to_write_is_obeyed(scripted: EditorStarter, folders: AgentFolders, way: str) -> None:
     editor = scripted(call("write", path="a.txt", content="x"), {"text": "${toolResult}"}, **FILES)
 
-    def refuse(params: dict[str, Any]) -> None:
-        raise RpcFailure({"code": -32603, "message": "the buffer is read-only"})
+    def refuse(params: dict[str, Any]) -> str:
+        if way == "error":
+            raise RpcFailure({"code": -32603, "message": "the buffer is read-only"})
+        return "the buffer is read-only"
 
     editor.handlers["fs/write_text_file"] = refuse
     session = editor.new()

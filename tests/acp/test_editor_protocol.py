@@ -7,10 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.acp_editor import Editor, RpcFailure
 from fakes.agent_folders import AgentFolders
+from fakes.json_values import json_objects, json_values, words
 from pigeon.acp.incoming import ClientCapabilities, ClientFiles, tolerant
+
+METHODS = [
+    "authenticate", "auth/status", "session/new", "session/load", "session/resume", "session/fork", "session/list",
+    "session/close", "session/delete", "session/set_title", "session/status", "session/prompt",
+    "session/set_config_option", "session/set_mode",
+]  # fmt: skip
+MEMBERS = words(
+    "sessionId", "cwd", "mcpServers", "prompt", "modeId", "configId", "value", "title", "methodId", "cursor", "type",
+    "additionalDirectories", "systemPrompt", "replayFrom", "name", "command", "args", "env", "url", "headers", "text",
+    "mode", "content", "data", "uri", "_meta",
+)  # fmt: skip
+TEXTS = words("none", "/", "/no/such", "text", "stdio", "http", "api-key", "append", "")
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +229,18 @@ def test_wrong_params_are_refused_with_the_member_that_is_wrong(
     failure = editor.refused(method, **params)
     assert failure.code == -32602
     assert words in failure.message
+
+
+@given(st.sampled_from(METHODS), json_objects(TEXTS, MEMBERS, 20) | json_values(TEXTS, MEMBERS))
+def test_whatever_the_params_are_they_are_taken_or_refused_with_a_reason(
+    editor: Editor, method: str, params: object
+) -> None:
+    start = editor.mark()
+    editor.send({"jsonrpc": "2.0", "id": "any", "method": method, "params": params})
+    answer = editor.wait(lambda one: one.get("id") == "any", start)
+    if "error" in answer:
+        assert answer["error"]["code"] in (-32600, -32601, -32602, -32000, -32002)
+        assert answer["error"]["message"]
 
 
 @pytest.mark.parametrize(

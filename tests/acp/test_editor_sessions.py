@@ -143,6 +143,24 @@ def test_a_deleted_session_is_gone_and_in_the_trash(scripted: EditorStarter, fol
     assert editor.call("session/delete", sessionId=session) == {}
 
 
+def test_what_is_asked_of_a_session_at_once_is_done_one_after_the_other(
+    scripted: EditorStarter, folders: AgentFolders
+) -> None:
+    editor = scripted(script={"default": "ok"})
+    session = editor.new()
+    editor.prompt(session, "one")
+    opened = {"sessionId": session, "cwd": str(folders.work), "mcpServers": []}
+    ways = ["close", "load", "close", "set_title", "load", "resume", "delete"]
+    asked = [
+        {"jsonrpc": "2.0", "id": f"{number}", "method": f"session/{way}", "params": {**opened, "title": "T"}}
+        for number, way in enumerate(ways)
+    ]
+    editor.write(b"".join(json.dumps(one).encode() + b"\n" for one in asked))
+    for number in range(len(ways)):
+        editor.answer(f"{number}")
+    assert editor.call("session/list")["sessions"] == []
+
+
 def test_a_session_that_another_process_writes_is_not_loaded(scripted: EditorStarter, folders: AgentFolders) -> None:
     editor = scripted(script={"default": "ok"})
     session = editor.new()

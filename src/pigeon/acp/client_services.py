@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.acp.incoming import CreateTerminalResult, ReadTextFileResult, TerminalExit, TerminalOutputResult
-from pigeon.acp.rpc_errors import PeerGone, RpcError
+from pigeon.acp.rpc_errors import INTERNAL_ERROR, PeerGone, RpcError
 from pigeon.acp.rpc_peer import RpcPeer
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
@@ -20,6 +20,7 @@ from pigeon.wire.commands import HostServiceResult
 from pigeon.wire.events import HostCommandRun, HostFileRead, HostFileWrite
 
 OUTPUT_BYTES = 1 << 20
+LONGEST_REASON = 500
 STOP_SECONDS = 4.0
 
 
@@ -37,8 +38,12 @@ class ClientServices:
         return read.content
 
     async def write(self, request: HostFileWrite) -> None:
-        """Give a file this text in the editor."""
-        await self._ask("fs/write_text_file", None, path=request.path, content=request.content)
+        """Give a file this text in the editor; raises `RpcError` where it has not."""
+        params = {"sessionId": self._session_id, "path": request.path, "content": request.content}
+        result = await self._peer.ask("fs/write_text_file", params)
+        if result and not isinstance(result, dict):
+            # Some clients tell what went wrong as a result.
+            raise RpcError(INTERNAL_ERROR, str(result)[:LONGEST_REASON])
 
     async def run(self, request: HostCommandRun) -> HostServiceResult:
         """Run a command in a terminal of the editor; cancelling stops it and tells what it has printed."""

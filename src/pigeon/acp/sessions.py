@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -38,6 +38,7 @@ from pigeon.acp.rpc_errors import AUTH_REQUIRED, INVALID_REQUEST, REQUEST_CANCEL
 from pigeon.acp.rpc_peer import RpcPeer
 from pigeon.acp.session import EditorSession, PromptTurn
 from pigeon.sdk.conversation import Conversation
+from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import OnDialog, OnPermission
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import Json
@@ -80,7 +81,8 @@ class EditorSessions:
         self._home = home
         self._cwd = cwd
         self._sessions: dict[str, EditorSession] = {}
-        self._opening: dict[str, asyncio.Future[None]] = {}
+        # Sessions that are being opened, closed or deleted.
+        self._changing: dict[str, asyncio.Future[None]] = {}
         self._logged_out = False
         self._later: set[asyncio.Future[Any]] = set()
 
@@ -128,30 +130,37 @@ class EditorSessions:
     async def _reopen(self, params: OpenSessionParams, replayed: bool) -> dict[str, Json]:
         beginning = self._beginning(params)
         servers = servers_by_name(params.mcp_servers or ())
-        # The same session may be asked for twice at once.
-        while params.session_id in self._opening:
-            await asyncio.wait({self._opening[params.session_id]})
-        session = self._sessions.get(params.session_id)
-        is_new = session is None
-        if session is None:
-            opened = self._opening[params.session_id] = asyncio.get_running_loop().create_future()
-            try:
+        async with self._alone(params.session_id):
+            session = self._sessions.get(params.session_id)
+            is_new = session is None
+            if session is None:
                 session = await self._open_saved(params, beginning, servers)
-            finally:
-                del self._opening[params.session_id]
-                opened.set_result(None)
-        elif not _same_folder(session.cwd, params.cwd):
-            raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
-        else:
-            await session.use_servers(servers)
+            elif not _same_folder(session.cwd, params.cwd):
+                raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
+            else:
+                await session.use_servers(servers)
         try:
-            if replayed:
-                await session.replay()
-            return await self._started(session, new=False)
+            with _while_open(session.id):
+                if replayed:
+                    await session.replay()
+                return await self._started(session, new=False)
         except BaseException:
             if is_new:
-                await self._drop(session)
+                async with self._alone(session.id):
+                    await self._drop(session)
             raise
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """As long as this lasts, no other request opens, closes or deletes the session."""
+        while session_id in self._changing:
+            await asyncio.wait({self._changing[session_id]})
+        changed = self._changing[session_id] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self._changing[session_id]
+            changed.set_result(None)
 
     async def _open_saved(
         self, params: OpenSessionParams, beginning: Beginning, servers: dict[str, Json]
@@ -159,11 +168,7 @@ class EditorSessions:
         row = await self._found(params.session_id, params.cwd)
         if not _same_folder(row.cwd, params.cwd):
             raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
-        if row.in_use is True:
-            raise RpcError(
-                INVALID_REQUEST,
-                f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
-            )
+        _must_be_free(row)
         return await self._open(replace(beginning, session=row.path), servers)
 
     async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
@@ -197,44 +202,44 @@ class EditorSessions:
 
     async def close_session(self, params: SessionParams) -> dict[str, Json]:
         """session/close."""
-        session = self._sessions.pop(params.session_id, None)
+        async with self._alone(params.session_id):
+            if not await self._closed(params.session_id) and self._edition.version == 1:
+                raise no_session(params.session_id)
+        return {}
+
+    async def _closed(self, session_id: str) -> bool:
+        """Close a session; false if it is not open."""
+        session = self._sessions.pop(session_id, None)
         if session is not None:
             await session.close()
-        elif self._edition.version == 1:
-            raise no_session(params.session_id)
-        return {}
+        return session is not None
 
     async def delete(self, params: SessionParams) -> dict[str, Json]:
         """session/delete: closed if it is open, and moved to the trash; one that is not there counts as deleted."""
-        session = self._sessions.pop(params.session_id, None)
-        if session is not None:
-            await session.close()
-        with suppress(LookupError):
-            await self._deleted(params.session_id)
+        async with self._alone(params.session_id), self._reader(self._cwd) as conversation:
+            await self._closed(params.session_id)
+            for row in (await conversation.list_sessions(scope="all", session_id=params.session_id)).sessions:
+                _must_be_free(row)
+                await conversation.delete_session(row.path)
         return {}
-
-    async def _deleted(self, session_id: str) -> None:
-        async with self._reader(self._cwd) as conversation:
-            rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
-            if not rows:
-                raise LookupError(session_id)
-            await conversation.delete_session(rows[0].path)
 
     async def set_title(self, params: SetTitleParams) -> dict[str, Json]:
         """session/set_title, also of a session that is not open."""
         title = " ".join(params.title.split())
         if not title:
             raise bad_params('"title" is empty')
-        session = self._sessions.get(params.session_id)
-        if session is not None:
-            await session.conversation.set_session_name(title)
-            return {"title": title}
-        row = await self._found(params.session_id, self._cwd)
-        conversation = await self._begin(Beginning(cwd=row.cwd, session=row.path))
-        try:
-            await conversation.set_session_name(title)
-        finally:
-            await conversation.close()
+        async with self._alone(params.session_id):
+            session = self._sessions.get(params.session_id)
+            if session is not None:
+                await session.conversation.set_session_name(title)
+                return {"title": title}
+            row = await self._found(params.session_id, self._cwd)
+            _must_be_free(row)
+            conversation = await _whole(self._begin(Beginning(cwd=row.cwd, session=row.path)))
+            try:
+                await conversation.set_session_name(title)
+            finally:
+                await conversation.close()
         return {"title": title}
 
     async def status(self, params: SessionParams) -> dict[str, Json]:
@@ -268,7 +273,8 @@ class EditorSessions:
 
     async def set_mode(self, params: SetModeParams) -> dict[str, Json]:
         """session/set_mode."""
-        await self._session(params.session_id).set_option(MODE, params.mode_id)
+        with _while_open(params.session_id):
+            await self._session(params.session_id).set_option(MODE, params.mode_id)
         return {}
 
     async def set_config_option(self, params: SetConfigOptionParams) -> dict[str, Json]:
@@ -276,7 +282,8 @@ class EditorSessions:
         session = self._session(params.session_id)
         if params.type not in (None, "id", "select"):
             raise bad_params(f'"type" cannot be "{params.type}": every option of Pigeon is a choice (type "id")')
-        options = await session.set_option(params.config_id, params.value)
+        with _while_open(params.session_id):
+            options = await session.set_option(params.config_id, params.value)
         return {"configOptions": self._edition.options(options)}
 
     async def cancel_call(self, params: CancelToolCallParams) -> dict[str, Json]:
@@ -345,7 +352,7 @@ class EditorSessions:
             id = state.session_id
             opened.append(id)
             session = EditorSession(
-                id, conversation, self._edition, self._peer, cwd, self._home, lambda: self._forget(id)
+                id, conversation, self._edition, self._peer, cwd, self._home, lambda: self._forget(session)
             )
         except BaseException:
             await conversation.close()
@@ -359,12 +366,13 @@ class EditorSessions:
             raise
         return session
 
-    def _forget(self, session_id: str) -> None:
-        self._sessions.pop(session_id, None)
+    def _forget(self, session: EditorSession) -> None:
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
 
     async def _drop(self, session: EditorSession) -> None:
         """Close a session that was opened for a request that failed."""
-        self._forget(session.id)
+        self._forget(session)
         await session.close()
 
     async def _started(self, session: EditorSession, new: bool) -> dict[str, Json]:
@@ -420,6 +428,23 @@ async def _whole(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
         with suppress(PigeonError):
             await (await task).close()
         raise
+
+
+@contextmanager
+def _while_open(session_id: str) -> Iterator[None]:
+    """Another request may close the session meanwhile: then it is not open any more, which is no failure of ours."""
+    try:
+        yield
+    except ConversationClosed:
+        raise no_session(session_id, f'The session "{session_id}" was closed meanwhile') from None
+
+
+def _must_be_free(row: SessionRow) -> None:
+    if row.in_use is True:
+        raise RpcError(
+            INVALID_REQUEST,
+            f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
+        )
 
 
 def _check_folder(name: str, path: str) -> None:
