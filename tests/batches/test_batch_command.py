@@ -151,7 +151,7 @@ def test_nothing_that_a_check_starts_outlives_its_task(ran: Ran) -> None:
 
 def test_what_went_wrong_is_grouped_by_its_reason_and_the_way_on_is_said(ran: Ran) -> None:
     assert "11 tasks: 6 done, 3 failed, 1 limit, 1 error." in ran.ended.out
-    assert "1 times failed: The check ended with 7" in ran.ended.out
+    assert "1 task: failed: The check ended with 7" in ran.ended.out
     assert "pigeon batch --retry-failed out" in ran.ended.out
     assert "fails: The check ended with 7" in ran.ended.err
 
@@ -178,7 +178,7 @@ def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> 
     changed = ran.folders.work / "changed.jsonl"
     changed.write_text("\n".join([*lines, json.dumps({"id": "new", "prompt": "n", "model": say})]) + "\n")
     ended = call(ran.folders, "batch", "changed.jsonl", "--out", "out", "--resume", "--no-report")
-    assert "10 tasks are as before, 1 are new, 1 are gone" in ended.err
+    assert "As before: 10 tasks. New: 1. Gone from the file: 1." in ended.err
     found = results_in(ran.out)
     assert "fire" not in found
     assert found["new"]["status"] == "done"
@@ -239,6 +239,8 @@ def test_all_bad_tasks_are_reported_before_anything_starts(tmp_path: Path) -> No
         (["missing.jsonl", "--out", "o"], "No such file"),
         (["empty.jsonl", "--out", "o"], "no task"),
         (["--resume", "o"], "no batch"),
+        (["--resume", "o", "--check", "true"], "--check cannot be changed"),
+        (["--retry-failed", "o", "--", "--max-turns", "3"], "An option of agents cannot be changed"),
         (["tasks.jsonl", "--out", "full"], "is not empty"),
         (["tasks.jsonl", "--out", "o", "--engine", "slurm"], "must be one of local, ray"),
         (["tasks.jsonl", "--out", "o", "--concurrency", "0"], "at least 1"),

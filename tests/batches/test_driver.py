@@ -130,9 +130,9 @@ async def test_an_interruption_ends_in_order(tmp_path: Path) -> None:
     engine = InstantEngine(folder, result_of)
     driver = Driver(folder, folder.record(), lambda spent, exhausted: engine, Watching())
     async for _ in driver.results():
-        driver.stop("Interrupted", interrupted=True)
+        driver.stop("Interrupted", signal=2)
     await asyncio.sleep(0)
-    assert driver.outcome.interrupted
+    assert driver.outcome.signal == 2
     assert driver.outcome.left == 6 - len(results_in(tmp_path)) > 0
 
 

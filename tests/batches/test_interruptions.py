@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from fakes.agent_folders import AgentFolders
 from fakes.batch_setup import results_in, shell, write_script, write_tasks
 from fakes.command_line import Calling, call
 from fakes.processes import eventually, processes_with
+from pigeon.batches.engine import LocalLimits
+from pigeon.batches.records import TaskSpec
+from pigeon.batches.shared_limits import SharedLimits
+from pigeon.batches.task_process import TaskProcesses
+from pigeon.batches.task_run import TaskPlace
 
 SECONDS = 20.0
 
@@ -91,8 +99,8 @@ def test_processes_that_are_killed_are_started_again(tmp_path: Path) -> None:
         running = [pid for pid in processes_with("pigeon.cli.parents.batch_parent") if _has_driver(pid, batch.pid)]
         os.kill(which(running), signal.SIGKILL)
         assert eventually(lambda old=before: bool(set(processes_with(batch.mark)) - old), SECONDS), "begun anew"
-    os.kill(batch.pid, signal.SIGINT)
-    assert batch.calling.ended().code == 130
+    os.kill(batch.pid, signal.SIGTERM)
+    assert batch.calling.ended().code == 143
     assert batch.go_on() == DONE
 
 
@@ -109,3 +117,59 @@ def test_money_that_is_spent_ends_the_batch_and_more_of_it_goes_on(tmp_path: Pat
     assert len(results_in(folders.work / "o")) == 2
     assert call(folders, "batch", "--resume", "o", "--max-cost", "9", "--no-report").code == 0
     assert len(results_in(folders.work / "o")) == 5
+
+
+def test_an_attempt_whose_folder_was_taken_away_makes_no_result(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    away = 'part=$(dirname "$PWD"); test -e ../../went || { touch ../../went; mv "$part" "$part.gone"; mkdir "$part"; }'
+    model = write_script(folders.work / "m.json", shell(away), "Done.")
+    write_tasks(folders.work / "tasks.jsonl", [{"id": "t", "prompt": "x", "model": model, "check": "true"}])
+    ended = call(folders, "batch", "tasks.jsonl", "--out", "o", "--no-report")
+    assert (folders.work / "o" / "went").exists()
+    assert ended.code == 0, "the second attempt is whole"
+    assert results_in(folders.work / "o")["t"]["turns"] == 2
+
+
+async def test_a_task_that_was_being_forked_when_all_were_told_to_stop_stops_too(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    model = write_script(folders.work / "m.json", shell("sleep 300"), "Done.")
+    place = TaskPlace(
+        batch="b",
+        out=str(folders.work),
+        part="",
+        cache=str(tmp_path / "cache"),
+        agent_dir=str(folders.agent),
+        cwd=str(folders.work),
+        variables=folders.environment(),
+    )
+    processes = TaskProcesses(place.variables, LocalLimits(SharedLimits({})))
+
+    async def never() -> None:
+        raise AssertionError
+
+    running = asyncio.ensure_future(processes.run(TaskSpec(id="t", prompt="x", model=model), place, never))
+    await asyncio.sleep(0)
+    await processes.stop("Interrupted")
+    try:
+        assert await asyncio.wait_for(running, SECONDS) is None
+    finally:
+        processes.kill()
+
+
+def test_a_batch_without_a_place_for_complaints_runs_all_the_same(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    model = write_script(folders.work / "m.json", default="Said.")
+    write_tasks(folders.work / "tasks.jsonl", [{"id": f"t{n}", "prompt": "x", "model": model} for n in range(2)])
+    for place in ("2>&-", "2>/dev/full"):
+        command = f"{sys.executable} -m pigeon batch tasks.jsonl --out o{place[-1:]} --no-report {place}"
+        code = subprocess.run(
+            ["sh", "-c", f"exec {command}"],
+            check=False,
+            cwd=folders.work,
+            env=folders.environment(),
+            stdout=subprocess.DEVNULL,
+        ).returncode
+        assert code == 0, place

@@ -2,8 +2,9 @@
 
 `make batch-storm KILLS=50 SEED=1` runs 200 tasks over 20 repositories without kills on `local`, then with kills on
 `local`, on `ray` started for the batch, and on a `ray` of two nodes, each until its exit code is 0. Every result must
-be equal to that of the first run, and a result that was once there must never change: that is how a task would be
-noticed that was run again. Needs Ray (`pip install ray`); without it the engines of Ray are left out.
+be equal to that of the first run, a result that was once there must never change, and no task may begin after its
+result was there: each writes down when it begins. Needs Ray (`pip install ray`); without it the engines of Ray are left
+out.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ REPOSITORIES = 20
 TASKS = 200
 DEADLINE = 1500.0
 POLL = 0.05
+# From a result on the disk to the end of all that was under way for the same task, in nanoseconds.
+GRACE = 1_000_000_000
 # What is not the same from run to run.
 VARYING = ("seconds", "began")
 PIGEON = [sys.executable, "-m", "pigeon"]
@@ -47,12 +50,34 @@ def make_tasks(folders: AgentFolders) -> None:
     for number in range(TASKS):
         script = folders.work / "scripts" / f"{number}.json"
         script.parent.mkdir(exist_ok=True)
-        edit = shell(f"sleep 0.{number % 5}; echo task {number} >> code.txt", usage=usage)
+        edit = shell(
+            f"date +%s%N >> {begun_file(folders, number)}; sleep 0.{number % 5}; echo task {number} >> code.txt",
+            usage=usage,
+        )
         model = write_script(script, edit, {"text": f"Task {number} is done.", "usage": usage})
         check = f"grep 'task {number}' code.txt" if number % 9 else "exit 3"
         place = {"git": f"repo{number % REPOSITORIES}", "revision": "main"}
         tasks.append({"id": f"t{number}", "prompt": f"Do {number}", "workspace": place, "model": model, "check": check})
     write_tasks(folders.work / "tasks.jsonl", tasks)
+
+
+def begun_file(folders: AgentFolders, number: int) -> Path:
+    """Where a task writes down each time that it begins, in nanoseconds since 1970."""
+    (folders.work / "begun").mkdir(exist_ok=True)
+    return folders.work / "begun" / f"t{number}"
+
+
+def run_again(folders: AgentFolders, out: Path) -> list[str]:
+    """The tasks that began once more when their result was there already."""
+    found = []
+    results = results_in(out)
+    for number in range(TASKS):
+        result = results[f"t{number}"]
+        finished = (out / result["folder"] / "result.json").stat().st_mtime_ns
+        last = max(int(line) for line in begun_file(folders, number).read_text().split())
+        if last > finished + GRACE:
+            found.append(result["id"])
+    return found
 
 
 def comparable(out: Path) -> dict[str, Any]:
@@ -117,6 +142,7 @@ class Storm:
         self.out = folders.work / f"out-{name}"
         self.keeper = Keeper(self.out)
         self.kills: dict[str, int] = {}
+        self.again: list[str] = []
         self.starts = 0
         self._driver: subprocess.Popen[bytes] | None = None
 
@@ -147,6 +173,7 @@ class Storm:
             done = self.keeper.look()
             if code is not None:
                 if code in (0, 1) and done == TASKS:
+                    self.again = run_again(self._folders, self.out)
                     return time.monotonic() - began
                 self.start()
             elif sum(self.kills.values()) < kills and done > TASKS * sum(self.kills.values()) / (kills + 1):
@@ -303,10 +330,11 @@ def main(kills: int, seed: int, keep: bool = False) -> None:
         left = list(storm.out.glob(".part-*"))
         kinds = json.dumps(storm.kills)
         said = f"{storm.name}: {TASKS} tasks in {seconds:.0f} s, {storm.starts} drivers, kills {kinds}"
-        again = f"{len(storm.keeper.changed)} run again, {len(left)} left over"
+        again = f"{len(storm.keeper.changed)} changed, {len(storm.again)} run again, {len(left)} left over"
         print(f"{said}; results {'equal' if same else 'DIFFER'}, {again}")  # noqa: T201
         assert same, f"compare {storm.out} with {quiet.out}"
         assert not storm.keeper.changed
+        assert not storm.again, storm.again
     total = sum(sum(storm.kills.values()) for storm, _ in storms)
     print(f"{total} kills; seed {seed}")  # noqa: T201
     if not keep:

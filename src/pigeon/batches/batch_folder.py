@@ -29,7 +29,7 @@ from pigeon.batches.records import Status, TaskResult, TaskSpec, hash_of
 from pigeon.batches.shared_limits import Rate
 from pigeon.batches.task_process import PART
 from pigeon.batches.task_run import RESULT_FILE, read_result
-from pigeon.batches.workspaces import remove_folder
+from pigeon.batches.workspaces import OLD, remove_folder, take_away
 from pigeon.system.files import put_file, swap_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -39,7 +39,6 @@ TASKS_FILE = "tasks.jsonl"
 RESULTS_FILE = "results.jsonl"
 UNFINISHED_FILE = "unfinished.jsonl"
 LOCK_FILE = ".lock"
-OLD = ".old-"
 VERSION = 1
 BLOCK = 64 * 1024
 
@@ -288,6 +287,11 @@ class BatchFolder:
             path = self._file(name)
             if name.startswith(PART):
                 hash = name.removeprefix(PART).partition("-")[0]
+                try:
+                    path = take_away(path)
+                except FileNotFoundError:
+                    # It has just become a result.
+                    continue
                 cost = _cost_of_attempt(path)
                 if cost:
                     self.add_unfinished(Attempt(id="", folder=hash, cost=cost, reason="The driver was killed"))
@@ -300,10 +304,7 @@ class BatchFolder:
 
     def forget(self, spec: TaskSpec) -> None:
         """Take a finished task back, so that it is run again."""
-        hash = hash_of(spec)
-        old = self._file(f"{OLD}{hash}-{os.urandom(4).hex()}")
-        os.rename(self._file(hash), old)
-        _remove(old)
+        _remove(take_away(self._file(hash_of(spec))))
 
 
 class NewTasks:

@@ -58,12 +58,12 @@ class Outcome:
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
         self.stopped: str | None = None
-        self.interrupted = False
+        self.signal: int | None = None
         self.limited = False
 
-    def stop(self, reason: str, interrupted: bool, limited: bool) -> None:
-        """It ends before all is done."""
-        self.stopped, self.interrupted, self.limited = reason, interrupted, limited
+    def stop(self, reason: str, signal: int | None, limited: bool) -> None:
+        """It ends before all is done, by this signal if there was one."""
+        self.stopped, self.signal, self.limited = reason, signal, limited
 
     @property
     def left(self) -> int:
@@ -94,18 +94,18 @@ class Driver:
         self._pending: set[asyncio.Task[TaskResult | None]] = set()
         self.spent = 0.0
 
-    def stop(self, reason: str, *, interrupted: bool = False, limited: bool = False) -> None:
+    def stop(self, reason: str, *, signal: int | None = None, limited: bool = False) -> None:
         """Begin no further task, and end those under way; they are begun anew by the next driver."""
         if self._stopping.is_set():
             return
-        self.outcome.stop(reason, interrupted, limited)
+        self.outcome.stop(reason, signal, limited)
         self._stopping.set()
         if self._engine is not None:
             self._ending = asyncio.ensure_future(self._engine.stop(reason))
 
     def kill(self) -> None:
         """End everything at once."""
-        self.stop("killed", interrupted=True)
+        self.stop("killed")
         if self._engine is not None:
             self._engine.kill()
 

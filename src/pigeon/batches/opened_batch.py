@@ -17,7 +17,7 @@ from pigeon.batches.engine import LocalEngine, TaskEngine, fitting_slots
 from pigeon.batches.preparing import BatchRequest, Prepared, prepare
 from pigeon.batches.shared_limits import SharedLimits
 from pigeon.batches.task_run import TaskPlace
-from pigeon.wire.errors import UsageError
+from pigeon.wire.errors import StartupError, UsageError
 
 ENGINES = ("local", "ray")
 KEEPS = ("all", "failed", "none")
@@ -58,10 +58,12 @@ class OpenedBatch:
             self.engine_name = self.prepared.record.engine
             if self.engine_name not in ENGINES:
                 raise UsageError(f'There is no engine "{self.engine_name}"; there are {" and ".join(ENGINES)}')
-        except BaseException:
+        except BaseException as error:
             self.folder.close()
             if not existed:
                 self.folder.remove_if_empty()
+            if isinstance(error, OSError):
+                raise StartupError(f"--out {request.out}: {error.strerror or error}") from None
             raise
 
     def driver(self, watcher: BatchWatcher) -> Driver:

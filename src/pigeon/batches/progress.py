@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from pigeon.batches.batch_folder import Tally
@@ -114,7 +115,7 @@ class Figures:
 class PlainProgress:
     """Lines on a stream that is no terminal."""
 
-    def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO | None, now: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
         self._now = now
         self._figures = Figures(now)
@@ -152,7 +153,10 @@ class PlainProgress:
         """Nothing is left to be shown."""
 
     def _say(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
+        # A stream that takes nothing any more is no reason to end the batch.
+        if self._stream is not None:
+            with suppress(OSError):
+                print(text, file=self._stream, flush=True)
 
 
 class LiveProgress:
@@ -244,9 +248,9 @@ def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
     if outcome.stopped:
         lines.append(outcome.stopped)
     by_count = sorted(tally.reasons.items(), key=lambda item: -item[1])
-    lines += [f"  {count:>5} times {one_line(reason)}" for reason, count in by_count[:SHOWN_REASONS]]
+    lines += [f"  {counted(count)}: {one_line(reason)}" for reason, count in by_count[:SHOWN_REASONS]]
     if len(by_count) > SHOWN_REASONS:
-        lines.append(f"        and {len(by_count) - SHOWN_REASONS} other reasons; results.jsonl has them all")
+        lines.append(f"  and {len(by_count) - SHOWN_REASONS:,} other reasons; results.jsonl has them all")
     return lines
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import HostEnd, LimitsAccess
 from pigeon.batches.task_run import WORDS_FILE, TaskPlace, read_result
-from pigeon.batches.workspaces import remove_folder
+from pigeon.batches.workspaces import remove_folder, take_away
 from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.wire import codec
 
@@ -68,6 +68,7 @@ class TaskProcesses:
         self._starting = asyncio.Lock()
         self._codes: dict[int, asyncio.Future[int | None]] = {}
         self._running: dict[int, tuple[ForkedProcess, HostEnd]] = {}
+        self._stop_reason: str | None = None
 
     async def run(
         self, spec: TaskSpec, place: TaskPlace, exhausted: Callable[[], Awaitable[None]]
@@ -97,6 +98,9 @@ class TaskProcesses:
             os.close(stderr)
         end = HostEnd(request.spec.id, ours, self._limits, exhausted)
         self._running[process.pid] = process, end
+        if self._stop_reason is not None:
+            # It was being forked when all others were told.
+            end.stop(self._stop_reason)
         try:
             result = await end.serve()
             code = await self._left(process)
@@ -152,7 +156,8 @@ class TaskProcesses:
             return self._parent
 
     async def stop(self, reason: str) -> None:
-        """Tell all tasks to end, and end those by force that do not."""
+        """Tell all tasks to end, those that are only beginning, too, and end those by force that do not."""
+        self._stop_reason = reason
         running = list(self._running.values())
         for _, end in running:
             end.stop(reason)
@@ -184,7 +189,7 @@ class TaskProcesses:
 
 def _removed(part: str) -> None:
     with suppress(OSError):
-        remove_folder(part)
+        remove_folder(take_away(part))
 
 
 def _how(code: int | None) -> str:

@@ -101,6 +101,7 @@ class _Run:
         self._began = now_ms()
         self._started = time.monotonic()
         self._found: dict[str, Any] = {}
+        self._part = _identity(place.part)
 
     async def done(self) -> TaskResult:
         workspace = os.path.join(self._place.part, WORKSPACE)
@@ -248,6 +249,9 @@ class _Run:
             **found,
         )
         masked = self._redactor.mask(codec.encode(result))
+        if _identity(part) != self._part:
+            # A driver that takes this one for dead has cleaned up, and what was found out since is not true.
+            raise OSError(errno.ENOENT, "The folder of this attempt was taken away", part)
         put_result(part, spec, masked)
         return commit_folder(
             part, os.path.join(place.out, self._folder), codec.convert(codec.decode(masked), TaskResult)
@@ -300,6 +304,14 @@ def read_result(folder: str) -> TaskResult | None:
             return codec.convert(codec.decode(file.read()), TaskResult)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    """What tells a folder from another one of the same name; none if there is none."""
+    with suppress(OSError):
+        found = os.stat(folder)
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _sync(path: str) -> None:

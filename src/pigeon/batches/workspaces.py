@@ -30,6 +30,8 @@ GIT_SECONDS = 1800.0
 LONGEST_REASON = 500
 LARGEST_PATCH = 64 * 1024 * 1024
 LOCK_PAUSE = 0.05
+# A folder that is being removed.
+OLD = ".old-"
 # Submodules of a repository of this machine may be there, too; those of others must not read our files.
 LOCAL_SUBMODULES = ("-c", "protocol.file.allow=always")
 
@@ -248,3 +250,13 @@ def remove_folder(path: str) -> None:
         os.unlink(path)
         return
     shutil.rmtree(path, onerror=again)
+
+
+def take_away(path: str) -> str:
+    """Give a folder a name of which nothing more can come, in one step; returns the name.
+
+    What still works there, for a driver that was killed, cannot make a result of what is left while it is removed.
+    """
+    taken = os.path.join(os.path.dirname(path), f"{OLD}{os.path.basename(path).lstrip('.')}-{os.urandom(4).hex()}")
+    os.rename(path, taken)
+    return taken

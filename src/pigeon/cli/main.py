@@ -26,6 +26,7 @@ def main() -> NoReturn:
     # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
     _hide_from_other_processes()
+    _fill_stderr()
     _use_utf8()
     try:
         code = _run_from(*sys.argv)
@@ -88,6 +89,18 @@ def _failed(reason: object, code: int = FAILED) -> int:
         if sys.stderr is not None:
             print(f"Error: {printable(reason)}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def _fill_stderr() -> None:
+    """Where stderr is closed, have its number taken: a file that got it would be written to by every complaint."""
+    try:
+        os.fstat(2)
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        if null != 2:
+            os.dup2(null, 2)
+            os.close(null)
+        os.set_inheritable(2, True)
 
 
 def _use_utf8() -> None:

@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -17,7 +18,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.batches.batch_folder import BatchFolder
 from pigeon.batches.opened_batch import ENGINES, KEEPS, EngineChoice, OpenedBatch
 from pigeon.batches.preparing import BatchRequest
-from pigeon.batches.progress import LiveProgress, PlainProgress, summary
+from pigeon.batches.progress import LiveProgress, PlainProgress, counted, summary
 from pigeon.batches.records import CHECK_SECONDS, Check, Workspace
 from pigeon.batches.report.writing import COMPARISON_FILE, REPORT_FILE, write_comparison, write_report
 from pigeon.batches.shared_limits import Rate
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 LARGEST_TEMPLATE = 16 * 1024 * 1024
 # What a batch has other words for, or keeps to itself.
 NOT_IN_SPECS = ("api_key", "model", "limits", "agent_dir", "unattended", "finish_gate")
+# What is part of each task, and decided when the file of tasks is read.
+OF_TASKS = (
+    *("prompt", "template", "format", "model", "folder", "git", "revision"),
+    *("output_schema", "check", "check_seconds"),
+)
 INTERRUPTED = "Interrupted: tasks that were under way are begun anew"
 
 
@@ -53,6 +59,8 @@ def run_batch(call: CommandCall) -> int:
         raise UsageError("pigeon batch needs --out DIR, the folder for results. See: pigeon help batch")
     environment = call.environment
     agent = agent_options(words, environment)
+    if tasks is None:
+        _refuse_other_tasks(call, agent)
     agent_dir = environment.agent_dir(agent.agent_dir)
     choice = _engine_choice(call)
     resume = call.has("resume") or call.has("retry_failed")
@@ -79,10 +87,22 @@ def run_batch(call: CommandCall) -> int:
         batch.close()
 
 
+def _refuse_other_tasks(call: CommandCall, agent: AgentOptions) -> None:
+    """Raise `UsageError` for what would change tasks that are resumed as they are."""
+    given = [f"--{name.replace('_', '-')}" for name in OF_TASKS if call.options.get(name) is not None]
+    if _kept_options(agent) or agent.model is not None or codec.to_plain(agent.limits):
+        given.append("An option of agents")
+    if given:
+        raise UsageError(
+            f"{given[0]} cannot be changed for tasks that are resumed as they are. "
+            "Name the file of tasks as well: pigeon batch TASKS --out DIR --resume"
+        )
+
+
 def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     changes = batch.prepared.changes
     if changes is not None and (changes.new or changes.gone):
-        complain(f"{changes.same} tasks are as before, {changes.new} are new, {changes.gone} are gone from the file")
+        complain(f"As before: {counted(changes.same)}. New: {changes.new:,}. Gone from the file: {changes.gone:,}.")
     at_terminal = sys.stderr is not None and sys.stderr.isatty() and colours_of(call.environment.variables) is not None
     progress: LiveProgress | PlainProgress
     if at_terminal:
@@ -135,8 +155,8 @@ def _how_to_go_on(outcome: Outcome, out: str) -> str:
 
 def _exit_code(outcome: Outcome) -> int:
     states = outcome.tally.by_status
-    if outcome.interrupted:
-        return exit_codes.BY_SIGNAL[signal.SIGINT]
+    if outcome.signal is not None:
+        return exit_codes.BY_SIGNAL[signal.Signals(outcome.signal)]
     if outcome.limited:
         return exit_codes.LIMIT
     if outcome.left or states.get("failed") or states.get("error"):
@@ -149,17 +169,19 @@ def _watch_signals(driver: Driver) -> None:
     loop = asyncio.get_running_loop()
     count = 0
 
-    def signalled() -> None:
+    def signalled(number: int) -> None:
         nonlocal count
         count += 1
         if count == 1:
-            complain("Ending; once more to end at once")
-            driver.stop(INTERRUPTED, interrupted=True)
+            driver.stop(INTERRUPTED, signal=number)
+            # The terminal may be gone, as after SIGHUP.
+            with suppress(OSError):
+                complain("Ending; once more to end at once")
         else:
             driver.kill()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, signalled)
+        loop.add_signal_handler(number, signalled, number)
 
 
 # Reports
@@ -201,14 +223,6 @@ def _write_report(folder: BatchFolder) -> None:
 
 def _defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
     options = call.options
-    usual = AgentOptions()
-    kept = {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in asdict(agent).items()
-        if name not in NOT_IN_SPECS and value != getattr(usual, name)
-    }
-    if agent.unattended:
-        kept["unattended"] = True
     workspace = None
     if options.get("folder") or options.get("git"):
         workspace = Workspace(folder=options.get("folder"), git=options.get("git"), revision=options.get("revision"))
@@ -221,8 +235,19 @@ def _defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
         limits=codec.to_plain(agent.limits),
         output=_schema(call),
         check=_check(call),
-        options=kept,
+        options=_kept_options(agent),
     )
+
+
+def _kept_options(agent: AgentOptions) -> dict[str, Any]:
+    """The options of agents that are part of each task."""
+    usual = AgentOptions()
+    kept = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(agent).items()
+        if name not in NOT_IN_SPECS and value != getattr(usual, name)
+    }
+    return {**kept, "unattended": True} if agent.unattended else kept
 
 
 def _template(call: CommandCall) -> str | None:
