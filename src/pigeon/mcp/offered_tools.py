@@ -216,6 +216,8 @@ class ToolSearch:
             lines = ["These tools can be called now:", *lines]
         else:
             lines = [f"No tool fits {query!r}; there are {self._offered.count} tools of servers. Try other words."]
+        owners = {tool.server for tool in found}
+        lines += [f"The server {one.config.name} says: {one.instructions}" for one in owners if one.instructions]
         for server in self.servers:
             if server.status == "connecting":
                 lines.append(f"The server {server.config.name} is still being connected.")

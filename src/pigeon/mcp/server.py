@@ -358,13 +358,14 @@ class ToolServer:
             self._events.put_nowait(record)
 
     def _take(self, record: Record) -> None:
-        for kind in ("tools", "prompts", "resources"):
-            if kind in record:
-                setattr(self, kind, record[kind])
+        kinds = [kind for kind in ("tools", "prompts", "resources") if kind in record]
+        changed = not self._listed or any(getattr(self, kind) != record[kind] for kind in kinds)
+        for kind in kinds:
+            setattr(self, kind, record[kind])
         self.step = "connected"
         self._listed = True
-        notes = record.get("notes") or []
-        self._set("connected", "; ".join(notes) or None, lists=True)
+        notes = "; ".join(record["notes"]) if "notes" in record else self.error if self.status == "connected" else ""
+        self._set("connected", notes or None, lists=changed)
         self._settled.set()
 
     async def _fail(self, record: Record) -> None:

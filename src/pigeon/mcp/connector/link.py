@@ -28,8 +28,6 @@ from pydantic import AnyUrl, ValidationError
 from pigeon.mcp.connector.device_grant import SignInNeeded
 from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, ServerPipes, Streams
 from pigeon.mcp.connector.results import (
-    MOST_OFFERED,
-    MOST_TOOLS,
     Record,
     call_record,
     prompt_record,
@@ -39,13 +37,18 @@ from pigeon.mcp.connector.results import (
     tool_records,
 )
 from pigeon.mcp.connector.sign_in import SignIn
+from pigeon.mcp.connector.trimming import MOST_OFFERED, MOST_TOOLS, shown_text
 from pigeon.mcp.connector.web import WebStatus, web_streams
 
 MOST_PAGES = 200
-LIST_PAUSE = 0.5
+LIST_PAUSE = 0.25
+LONGEST_LIST_PAUSE = 30.0
 PROGRESS_PAUSE = 0.1
 MOST_ROUNDS = 10
 MOST_VALUES = 100
+# A person is asked one question of a server at a time; what comes while so many wait is not asked.
+MOST_QUESTIONS = 5
+LONGEST_INSTRUCTIONS = 1000
 TOO_LARGE = f"the server has sent a message of more than {LARGEST_MESSAGE >> 20} MB, which was not read"
 _OFFERS = ("tools", "prompts", "resources", "completions")
 _NOT_FOUND = -32601
@@ -76,6 +79,8 @@ class ServerLink:
         self._session: ClientSession | None = None
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._overflows: set[int] = set()
+        self._asking = 0
+        self._one_question = asyncio.Lock()
         self._stale: set[str] = set()
         self._notes: list[str] = []
         self._changed = asyncio.Event()
@@ -205,10 +210,10 @@ class ServerLink:
             {
                 "event": "opened",
                 "server": self._key,
-                "name": info.name[:200] if info else "",
-                "version": info.version[:100] if info else "",
+                "name": shown_text(info.name)[:200] if info else "",
+                "version": shown_text(info.version)[:100] if info else "",
                 "protocol": session.protocol_version or "",
-                "instructions": (session.instructions or "")[:4000],
+                "instructions": shown_text(session.instructions or "")[:LONGEST_INSTRUCTIONS],
                 "offers": [kind for kind in _OFFERS if able and getattr(able, kind, None) is not None],
             }
         )
@@ -258,7 +263,9 @@ class ServerLink:
         return found
 
     async def _follow(self) -> None:
-        """List again what has changed, until the server is gone."""
+        """List again what has changed, until the server is gone; less often the more often that happens."""
+        loop = asyncio.get_running_loop()
+        pause, listed = LIST_PAUSE, loop.time()
         while True:
             changed = asyncio.ensure_future(self._changed.wait())
             lost = asyncio.ensure_future(self._lost.wait())
@@ -270,7 +277,10 @@ class ServerLink:
             if self._lost.is_set():
                 raise LinkFailed(self._why_lost())
             # Changes come in rows.
-            await asyncio.sleep(LIST_PAUSE)
+            pause = min(pause * 2, LONGEST_LIST_PAUSE) if loop.time() - listed < pause * 2 else LIST_PAUSE
+            await asyncio.wait([lost := asyncio.ensure_future(self._lost.wait())], timeout=pause)
+            lost.cancel()
+            listed = loop.time()
             self._changed.clear()
             kinds, self._stale = tuple(sorted(self._stale)), set()
             self._start_clock()
@@ -357,7 +367,7 @@ class ServerLink:
             if loop.time() - last >= PROGRESS_PAUSE:
                 last = loop.time()
                 of = f" of {total:g}" if total else ""
-                text = f"{progress:g}{of}" + (f": {message[:2000]}" if message else "")
+                text = f"{progress:g}{of}" + (f": {shown_text(message[:2000])}" if message else "")
                 self._tell({"event": "progress", "id": id, "text": text})
 
         given: Record = {}
@@ -408,13 +418,20 @@ class ServerLink:
     # What the server asks
 
     async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
-        about: Record = {"server": self._key, "message": params.message[:4000]}
+        if self._asking >= MOST_QUESTIONS:
+            return types.ElicitResult(action="cancel")
+        about: Record = {"server": self._key, "message": shown_text(params.message)[:4000]}
         if isinstance(params, types.ElicitRequestURLParams):
-            about["url"] = params.url[:4000]
+            about["url"] = shown_text(params.url)[:4000]
         else:
             schema = params.requested_schema
             about["schema"] = schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, mode="json")
-        answer = await self._ask("elicit", about)
+        self._asking += 1
+        try:
+            async with self._one_question:
+                answer = await self._ask("elicit", about)
+        finally:
+            self._asking -= 1
         if not isinstance(answer, dict):
             return types.ElicitResult(action="cancel")
         return types.ElicitResult(action=answer["action"], content=answer.get("content"))
@@ -493,7 +510,7 @@ class ServerLink:
             return self._why_lost()
         if isinstance(error, MCPError):
             web = self._web_text() if self._step != "connected" else ""
-            said = error.error.message[:2000]
+            said = shown_text(error.error.message[:2000])
             return f"{web}: {said}" if web and said else said or web or "the server answers with an error"
         if isinstance(error, httpx2.HTTPStatusError):
             return self._web_text() or str(error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -21,9 +22,12 @@ import mcp_types as types
 import msgspec
 from mcp.shared.message import SessionMessage
 
+from pigeon.mcp.connector.trimming import trimmed
+
 LARGEST_MESSAGE = 32 * 1024 * 1024
 MOST_GARBAGE = 2_000
 MOST_NOTICES_PER_SECOND = 50
+MOST_REQUESTS_PER_SECOND = 50
 CHUNK = 256 * 1024
 LAST_LINES = 20
 LONGEST_LINE = 500
@@ -63,6 +67,32 @@ class Thinning:
         return self._count <= MOST_NOTICES_PER_SECOND
 
 
+def _failure(line: bytes) -> SessionMessage | None:
+    """For an answer that cannot be read, one that says so: what it answers need not wait for its time-out."""
+    found = re.match(
+        rb'\s*\{(?:\s*"jsonrpc"\s*:\s*"2.0"\s*,)?\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"', line[:200]
+    )
+    if found is None:
+        return None
+    error = types.ErrorData(code=types.PARSE_ERROR, message="the answer cannot be read")
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
+
+
+class RequestPace:
+    """How fast a server may ask us: what it asks beyond that is read later."""
+
+    def __init__(self) -> None:
+        self._left = float(MOST_REQUESTS_PER_SECOND)
+        self._since = time.monotonic()
+
+    def pause(self) -> float:
+        """Take note of a request; how long to wait before the next message is read."""
+        now = time.monotonic()
+        self._left = min(self._left + (now - self._since) * MOST_REQUESTS_PER_SECOND, MOST_REQUESTS_PER_SECOND) - 1
+        self._since = now
+        return max(0.0, -self._left / MOST_REQUESTS_PER_SECOND)
+
+
 class ServerPipes:
     """The pipes of one program. `overflowed` is called when a message was too large to be read."""
 
@@ -70,6 +100,7 @@ class ServerPipes:
         self._descriptors = (stdin, stdout, stderr)
         self._overflowed = overflowed
         self._thinning = Thinning()
+        self._pace = RequestPace()
         self._errors: deque[str] = deque(maxlen=LAST_LINES)
         self._garbage = 0
         self.first_garbage = ""
@@ -118,6 +149,8 @@ class ServerPipes:
                 message = self._message(line)
                 if message is not None:
                     await to_us.send(message)
+                    if isinstance(message.message, types.JSONRPCRequest):
+                        await asyncio.sleep(self._pace.pause())
                 if self._garbage > MOST_GARBAGE:
                     self.why_lost = f"it writes to stdout what is no message, such as {self.first_garbage!r}"
                     return
@@ -153,12 +186,13 @@ class ServerPipes:
             head = msgspec.json.decode(line, type=_Head)
             if head.method is not None and head.id is msgspec.UNSET and not self._thinning.lets(head.method):
                 return None
-            return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+            message = types.jsonrpc_message_adapter.validate_python(msgspec.json.decode(line), by_name=False)
+            return SessionMessage(trimmed(message))
         except (ValueError, RecursionError):
             self._garbage += 1
             if not self.first_garbage:
                 self.first_garbage = line[:80].decode("utf-8", "replace")
-            return None
+            return _failure(line)
 
     async def _complaints(self, errors: asyncio.StreamReader) -> None:
         held = b""

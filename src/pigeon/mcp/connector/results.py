@@ -8,15 +8,14 @@ from typing import Any
 import mcp_types as types
 import msgspec
 
+from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_OFFERED, MOST_TOOLS, shown_text
+
 MOST_TEXT = 4 * 1024 * 1024
 MOST_IMAGE = 12 * 1024 * 1024
-MOST_BLOCKS = 500
 MOST_STRUCTURED = 256 * 1024
-MOST_TOOLS = 2_000
 LONGEST_TOOL_NAME = 200
 LONGEST_DESCRIPTION = 4 * 1024
 LARGEST_SCHEMA = 64 * 1024
-MOST_OFFERED = 1_000
 
 Record = dict[str, Any]
 
@@ -101,6 +100,10 @@ class Cutter:
             kept += f"\n[{len(text) - len(kept)} more characters were left out]"
         self._blocks.append({"type": "text", "text": kept})
 
+    def end(self, note: str) -> None:
+        """Take a last remark, whatever was taken before."""
+        self._blocks.append({"type": "text", "text": note})
+
     def image(self, data: str, mime: str) -> None:
         """Take an image."""
         if len(data) > MOST_IMAGE:
@@ -118,7 +121,7 @@ class Cutter:
             self.resource(block.resource)
         elif isinstance(block, types.ResourceLink):
             about = f": {block.description}" if block.description else ""
-            self.text(f"[Resource {block.name} at {block.uri}{about}]")
+            self.text(shown_text(f"[Resource {block.name} at {block.uri}{about}]"))
         elif isinstance(block, types.AudioContent):
             self.text(f"[Audio ({block.mime_type}) of {len(block.data) * 3 // 4} bytes, which is not shown]")
         else:
@@ -139,8 +142,10 @@ class Cutter:
 def call_record(result: types.CallToolResult) -> Record:
     """The result of a tool; structured content is a text, too, where no text says it."""
     cutter = Cutter()
-    for block in result.content:
+    for block in result.content[:MOST_BLOCKS]:
         cutter.content(block)
+    if len(result.content) > MOST_BLOCKS:
+        cutter.end(f"[Of the blocks of this result, those after the first {MOST_BLOCKS} were left out]")
     structured = result.structured_content
     small: Any = None
     if structured is not None:

@@ -11,9 +11,10 @@ import anyio
 import httpx2
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import JSONRPCNotification
+from mcp_types import JSONRPCNotification, JSONRPCRequest
 
-from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, Streams, Thinning
+from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, RequestPace, Streams, Thinning
+from pigeon.mcp.connector.trimming import trimmed
 
 CONNECT_SECONDS = 30.0
 # Between two events of a stream; a stream that is cut then is opened again.
@@ -114,14 +115,18 @@ async def _pumped(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Stream
     """The same streams, without notifications that nothing looks at, and with a sign of their end."""
     incoming, outgoing = streams
     to_us, thinned = anyio.create_memory_object_stream[Any](0)
-    thinning = Thinning()
+    thinning, pace = Thinning(), RequestPace()
 
     async def pump() -> None:
         try:
             async for item in incoming:
                 message = getattr(item, "message", None)
-                if not isinstance(message, JSONRPCNotification) or thinning.lets(message.method):
-                    await to_us.send(item)
+                if isinstance(message, JSONRPCNotification) and not thinning.lets(message.method):
+                    continue
+                trimmed(message)
+                await to_us.send(item)
+                if isinstance(message, JSONRPCRequest):
+                    await asyncio.sleep(pace.pause())
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return
         finally:

@@ -1,0 +1,132 @@
+"""Answers of servers before the package looks at them: lists are cut to what is taken, and what does not fit the
+protocol is left out or replaced, so that one wrong tool or block costs no other, and a list without end no time.
+
+Schemas of results are left out, too: what a server says of its own results need not be held against it, and patterns in
+a schema can take any time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import mcp_types as types
+
+MOST_TOOLS = 2_000
+MOST_OFFERED = 1_000
+MOST_BLOCKS = 500
+DEEPEST_SCHEMA = 50
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+# Signs that move, hide or turn round what stands on a screen, or that only a model reads.
+_HIDDEN = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+Entry = dict[str, Any]
+
+
+def shown_text(text: str) -> str:
+    """A text without signs that a person does not see."""
+    return re.sub(_HIDDEN, "", text)
+
+
+def trimmed(message: Any) -> Any:
+    """A message as it is taken; only answers are changed."""
+    if not isinstance(message, types.JSONRPCResponse):
+        return message
+    result = message.result
+    for key, (most, entry) in _LISTS.items():
+        listed = result.get(key)
+        if isinstance(listed, list):
+            # One more than is taken, so that it is noticed.
+            found = (entry(one) for one in listed[: most + 1] if isinstance(one, dict))
+            result[key] = [one for one in found if one is not None]
+    if isinstance(result.get("content"), list):
+        result["content"] = [_block(one) for one in result["content"][: MOST_BLOCKS + 1]]
+    elif "structuredContent" in result or "isError" in result:
+        result.setdefault("content", [])
+    return message
+
+
+def too_deep(schema: Any, most: int = DEEPEST_SCHEMA) -> bool:
+    """Whether a schema has more levels than are taken."""
+    level = [schema]
+    for _ in range(most):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _tool(given: Entry) -> Entry | None:
+    name, schema, hints = given.get("name"), given.get("inputSchema"), given.get("annotations")
+    if not isinstance(name, str):
+        return None
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object" or too_deep(schema):
+        schema = {}
+    found: Entry = {"name": name, "inputSchema": {**schema, "type": "object"}}
+    if isinstance(hints, dict):
+        found["annotations"] = {hint: hints[hint] for hint in _HINTS if isinstance(hints.get(hint), bool)}
+    return found | _texts(given, "title", "description")
+
+
+def _prompt(given: Entry) -> Entry | None:
+    listed = given.get("arguments")
+    arguments = [
+        {"name": one["name"], "required": one.get("required") is True, **_texts(one, "description")}
+        for one in (listed if isinstance(listed, list) else [])[:100]
+        if isinstance(one, dict) and isinstance(one.get("name"), str)
+    ]
+    if not isinstance(given.get("name"), str):
+        return None
+    return {"name": given["name"], "arguments": arguments, **_texts(given, "title", "description")}
+
+
+def _resource(given: Entry) -> Entry | None:
+    return _named(given, "uri")
+
+
+def _template(given: Entry) -> Entry | None:
+    return _named(given, "uriTemplate")
+
+
+def _named(given: Entry, address: str) -> Entry | None:
+    where = given.get(address)
+    if not isinstance(where, str) or not where or shown_text(where) != where or re.search(r"\s", where):
+        return None
+    more = _texts(given, "name", "title", "description", "mimeType")
+    return {"name": where, **more, address: where}
+
+
+def _texts(given: Entry, *names: str) -> Entry:
+    return {name: shown_text(given[name]) for name in names if isinstance(given.get(name), str)}
+
+
+def _block(given: Any) -> Any:
+    """A block of content, or a text that names one that is not known."""
+    fields: dict[str, tuple[str, ...]] = {
+        "text": ("text",),
+        "image": ("data", "mimeType"),
+        "audio": ("data", "mimeType"),
+        "resource_link": ("uri", "name"),
+    }
+    kind = given.get("type") if isinstance(given, dict) else None
+    if kind in fields and all(isinstance(given.get(name), str) for name in fields[kind]):
+        return {"type": kind, **{name: given[name] for name in fields[kind]}, **_texts(given, "description")}
+    inner = given.get("resource") if kind == "resource" else None
+    if isinstance(inner, dict) and isinstance(inner.get("uri"), str):
+        held = {name: inner[name] for name in ("uri", "mimeType", "text", "blob") if isinstance(inner.get(name), str)}
+        if "text" in held or "blob" in held:
+            return {"type": "resource", "resource": held}
+    return {"type": "text", "text": f"[Content that cannot be shown: {str(kind)[:50]}]"}
+
+
+_LISTS: dict[str, tuple[int, Callable[[Entry], Entry | None]]] = {
+    "tools": (MOST_TOOLS, _tool),
+    "prompts": (MOST_OFFERED, _prompt),
+    "resources": (MOST_OFFERED, _resource),
+    "resourceTemplates": (MOST_OFFERED, _template),
+}
