@@ -355,6 +355,18 @@ def test_a_command_in_the_middle_of_a_run_does_not_say_that_the_session_is_idle(
     editor.wait_update(session, "state_update", state="idle", stopReason="cancelled")
 
 
+def test_what_a_project_brings_waits_for_trust_and_the_editor_is_told(
+    scripted: EditorStarter, folders: AgentFolders
+) -> None:
+    (folders.work / ".mcp.json").write_text(json.dumps({"mcpServers": {"own": {"command": "/no/such/program"}}}))
+    editor = scripted("ok", session={"notices": {}})
+    session = editor.new()
+    told = editor.wait_update(session, "notice")
+    assert told["severity"] == "warning"
+    assert "not used: .mcp.json" in told["title"]
+    assert "/trust" in told["title"]
+
+
 def test_what_a_client_without_notices_should_know_is_on_stderr(scripted: EditorStarter) -> None:
     editor = scripted("ok")
     editor.new(mcpServers=[{"name": "missing", "command": "/no/such/program", "args": [], "env": []}])

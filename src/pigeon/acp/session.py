@@ -63,6 +63,10 @@ from pigeon.wire.steering import TodoPhase
 MOST_ENDS = 64
 PLAN_TOOLS = ("todo", "todo_write")
 LONGEST_TITLE = 80
+NOT_TRUSTED = (
+    "The project {cwd} is not trusted, so these files of it are not used: {names}. To use them, start `pigeon` there "
+    "in a terminal, enter /trust, answer that it is always trusted, and open the session again"
+)
 PLAN_STATUS = {"abandoned": "cancelled"}
 
 
@@ -192,6 +196,7 @@ class EditorSession:
         await self._tell_usage()
         if self._busy:
             self._send_all(self._edition.state("running"))
+        await self._tell_trust()
 
     async def replay(self) -> None:
         """Send the whole conversation as updates."""
@@ -422,6 +427,13 @@ class EditorSession:
         if tasks != self._plan:
             self._plan = tasks
             self._send_all(self._edition.plan(tasks))
+
+    async def _tell_trust(self) -> None:
+        """Say that files of the project wait for a decision about it, which is not made here."""
+        trust = await self.conversation.get_trust()
+        if trust.waiting and trust.decided_by is None:
+            names = ", ".join(path.removeprefix(f"{trust.cwd}/") for path in trust.waiting)
+            self.translator.notice("warning", NOT_TRUSTED.format(cwd=trust.cwd, names=names))
 
     async def _tell_usage(self) -> None:
         stats = await self.conversation.get_session_stats()
