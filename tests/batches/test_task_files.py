@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pigeon.batches.preparing import BadTasks
 from pigeon.batches.records import Check, Task, TaskSpec, Workspace, hash_of
 from pigeon.batches.task_files import BatchDefaults, TaskReader
+from pigeon.wire.errors import UsageError
 
 
 def reader(**defaults: Any) -> TaskReader:
@@ -154,3 +156,19 @@ def test_whatever_a_program_writes_as_csv_is_read_again(rows: list[tuple[str, st
     broken = [one for one in kept if any("\ud800" <= char <= "\udfff" for char in "".join(one))]
     assert [spec.prompt for spec in specs] == [f"x{name}{note}" for name, note in kept if (name, note) not in broken]
     assert len(reading.problems) == len(broken)
+
+
+def test_a_file_in_another_encoding_or_with_a_problem_on_every_line_says_so_in_few_words(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="it is UTF-16; save it as UTF-8"):
+        read(tmp_path, '{"prompt":"x"}\n'.encode("utf-16"))
+    (tmp_path / "t.jsonl").write_text("no json\n" * 3000)
+    reading = reader()
+    assert not list(reading.from_file(str(tmp_path / "t.jsonl")))
+    assert (len(reading.problems), reading.problem_count) == (1000, 3000)
+    assert str(BadTasks(reading.problems, 3000, "t")).endswith("and 2,000 more")
+
+
+def test_all_unknown_members_of_a_line_and_the_limit_that_is_wrong_are_named(tmp_path: Path) -> None:
+    _, problems = read(tmp_path, '{"promt":1,"prompt":"x","grup":2}\n{"prompt":"x","limits":{"turns":"x"}}\n')
+    assert 'unknown field "promt", "grup"' in problems[0]
+    assert '"limits.turns": expected a whole number' in problems[1]

@@ -64,9 +64,11 @@ class Prepared(Struct, frozen=True):
 class BadTasks(UsageError):
     """Tasks that cannot be run; nothing was started."""
 
-    def __init__(self, problems: list[TaskProblem], source: str) -> None:
-        many = "1 task cannot" if len(problems) == 1 else f"{len(problems)} problems: these tasks cannot"
-        super().__init__("\n".join([f"{source}: {many} be run, and nothing was started", *map(str, problems)]))
+    def __init__(self, problems: list[TaskProblem], count: int, source: str) -> None:
+        """`problems` are the first of so many."""
+        many = "1 task cannot" if count == 1 else f"{count:,} problems: these tasks cannot"
+        rest = [f"and {count - len(problems):,} more"] if count > len(problems) else []
+        super().__init__("\n".join([f"{source}: {many} be run, and nothing was started", *map(str, problems), *rest]))
         self.problems = problems
 
 
@@ -115,7 +117,7 @@ def _written_tasks(
         written = folder.put_tasks(specs)
     try:
         if reader.problems:
-            raise BadTasks(reader.problems, source)
+            raise BadTasks(reader.problems, reader.problem_count, source)
         if not written.count:
             raise UsageError(f"{source}: there is no task in it")
         changes = None if before is None else written.compared()

@@ -7,6 +7,7 @@ long as it likes; whatever is wrong is a `TaskProblem` with the number of its li
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import io
@@ -36,7 +37,9 @@ PLACES = ("folder", "git", "revision")
 LONGEST_ID = 200
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}\n]+)\}")
 _PEEK = 4096
-BOM = b"\xef\xbb\xbf"
+BOM = codecs.BOM_UTF8
+# More than a person will read; a file of the wrong kind has a problem on every line.
+MOST_PROBLEMS = 1000
 
 
 class TaskProblem(Struct, frozen=True):
@@ -87,7 +90,7 @@ class TaskTemplate(Struct, frozen=True):
 
 
 class TaskReader:
-    """Makes specs of tasks; `problems` are all that were found on the way.
+    """Makes specs of tasks; `problems` are those that were found on the way, of very many the first.
 
     `absolute` says where a path of a task leads, `check` holds a spec against what there is on this machine and gives
     the reasons why it cannot be run.
@@ -104,6 +107,7 @@ class TaskReader:
         self._absolute = absolute
         self._check = check
         self.problems: list[TaskProblem] = []
+        self.problem_count = 0
         # Hashes: a million ids would be much more.
         self._taken: set[int] = set()
         self._repeated: dict[str, int] = {}
@@ -111,7 +115,10 @@ class TaskReader:
     def from_file(self, path: str, asked: TaskFormat | None = None) -> Iterator[TaskSpec]:
         """The tasks of a file, `-` for stdin; raises `UsageError` if it cannot be read."""
         with _opened(path) as file:
-            head = file.peek(_PEEK).removeprefix(BOM).lstrip()[:1]
+            peeked = file.peek(_PEEK)
+            if peeked.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise UsageError(f"{path}: it is UTF-16; save it as UTF-8")
+            head = peeked.removeprefix(BOM).lstrip()[:1]
             kind = asked or FORMATS.get(os.path.splitext(path)[1].lower()) or ("csv" if head not in b"{[" else "jsonl")
             if kind == "csv":
                 yield from self._each(_csv_rows(file), True)
@@ -131,9 +138,10 @@ class TaskReader:
                 reasons = list(self._check(spec))
             except PigeonError as error:
                 reasons = [str(error)]
-            if reasons:
+            self.problem_count += len(reasons)
+            if reasons and len(self.problems) < MOST_PROBLEMS:
                 self.problems += [TaskProblem(place, reason) for reason in reasons]
-            else:
+            elif not reasons:
                 yield spec
 
     def _task(self, value: Any, is_csv: bool) -> Task:
@@ -153,13 +161,16 @@ class TaskReader:
             self._refuse_unknown(members)
         elif self._template is None and members.get("prompt") is None:
             raise BadRecord("there is no prompt: give a column prompt, or a template with --prompt or --template")
+        if members.get("limits") is not None:
+            # Here, where the wrong limit can be named.
+            limits_of(members["limits"])
         return codec.convert({name: one for name, one in members.items() if one is not None}, Task)
 
     def _refuse_unknown(self, members: Mapping[str, Any]) -> None:
-        for name in members:
-            if name not in MEMBERS:
-                more = "; it is no field of the template either" if self._template is not None else ""
-                raise BadRecord(f'unknown field "{name}"{more} (known: {", ".join(MEMBERS)})')
+        unknown = [f'"{name}"' for name in members if name not in MEMBERS]
+        if unknown:
+            more = ", and no field of the template" if self._template is not None else ""
+            raise BadRecord(f"unknown field {', '.join(unknown)}{more} (known: {', '.join(MEMBERS)})")
 
     def _spec(self, task: Task) -> TaskSpec:
         defaults = self._defaults
@@ -333,7 +344,7 @@ def _read_rows(text: io.TextIOWrapper) -> Iterator[tuple[str, Any]]:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(head):
-            yield place, BadRecord(f"it has {len(row)} cells, and the head has {len(head)} columns")
+            yield place, BadRecord(f"it has {len(row)} of {len(head)} cells")
         elif any("\udc80" <= char <= "\udcff" for cell in row for char in cell):
             yield place, BadRecord("it is not UTF-8")
         else:

@@ -75,7 +75,9 @@ class Git:
 def _reason(stderr: bytes) -> str:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
-    return " ".join(fatal or lines[-3:])[:LONGEST_REASON] or "it failed without a word"
+    # What the other side or its transport said comes before git's own words, which then tell little.
+    told = [line for line in lines if line.startswith(("ssh: ", "remote: ", "ERROR: ")) or "denied" in line]
+    return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a word"
 
 
 class Workspaces:
