@@ -14,7 +14,11 @@ import pytest
 
 import pigeon
 from fakes.in_process_agents import InProcessAgent, bash
-from pigeon.app.sandbox import _own_places
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.app.sandbox import SandboxSetup, _own_places
+from pigeon.config.layers import Layers
+from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Refusal, StartupError
 
@@ -293,6 +297,20 @@ async def test_commands_see_no_variables_that_look_like_secrets_unless_they_are_
     await agent.say("go")
     assert "GITHUB_TOKEN=t-1" in agent.results()[-1]
     assert "AWS_SECRET_ACCESS_KEY" not in agent.results()[-1]
+
+
+async def test_pigeon_imports_nothing_from_folders_that_commands_can_write(agent: InProcessAgent) -> None:
+    inside, kept = agent.work / "src", agent.work / "extension"
+    inside.mkdir()
+    kept.mkdir()
+    found = [str(agent.work), "", str(inside), str(kept), str(agent.home), "/usr/lib/python3"]
+    environment = Environment(variables=agent.variables, home=str(agent.home), cwd=str(agent.work), module_path=found)
+    options = AgentOptions(sandbox="workspace", extensions=(str(kept),))
+    layers = Layers(str(agent.agent_dir), lambda problem: None)
+    setup = SandboxSetup(options, environment, str(agent.agent_dir), layers, ProcessOwner())
+    setup.enclose(str(agent.work))
+    setup.close()
+    assert found == [str(kept), str(agent.home), "/usr/lib/python3"]
 
 
 async def test_a_secret_with_a_second_name_ends_the_start(agent: InProcessAgent) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
 from pigeon.mcp.connector.main import NOT_INSTALLED
+from pigeon.mcp.connector_process import connector_line
 from pigeon.system.platforms import install_command
 from pigeon.testing import call
 
@@ -49,6 +51,16 @@ async def test_servers_that_cannot_be_connected_say_why_and_delay_nothing(agents
     assert "was not found" in said["missing"]
     assert "/no/such/folder does not exist" in said["nowhere"]
     assert states["good"].status == "connected"
+
+
+async def test_the_process_that_holds_connections_runs_nothing_that_variables_lead_it_to(tmp_path: Path) -> None:
+    for name in ("sitecustomize", "json", "asyncio", "mcp"):
+        (tmp_path / f"{name}.py").write_text("import os; os.write(2, b'planted')\n")
+    for line, planted in (connector_line(), False), ([sys.executable, "-c", "import json"], True):
+        ran = await asyncio.create_subprocess_exec(
+            *line, cwd="/", env={"PYTHONPATH": str(tmp_path)}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert (b"planted" in (await ran.communicate())[1]) is planted
 
 
 async def test_noise_floods_and_endless_lists_keep_no_tool_from_being_called(agents: ServedAgents) -> None:

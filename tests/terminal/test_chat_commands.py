@@ -73,7 +73,7 @@ def _folder(tmp_path: Path) -> list[str]:
     (agent / "skills" / "nesting").mkdir(parents=True)
     (agent / "skills" / "nesting" / "SKILL.md").write_text("---\nname: nesting\ndescription: how to nest\n---\nTwigs.")
     (agent / "models.json").write_text(json.dumps(MODELS))
-    programs = tmp_path / "programs"
+    programs = _programs(tmp_path)
     programs.mkdir()
     for name, script in (
         ("editor", "printf 'from the editor' > \"$1\""),
@@ -85,11 +85,16 @@ def _folder(tmp_path: Path) -> list[str]:
     return scripted(tmp_path, cost={"input": 900, "output": 900})
 
 
+def _programs(tmp_path: Path) -> Path:
+    """Outside of the working folder, where the chat takes no program for the clipboard from."""
+    return tmp_path.with_name(f"{tmp_path.name}-programs")
+
+
 def _environment(tmp_path: Path) -> dict[str, str]:
     return {
-        "EDITOR": str(tmp_path / "programs" / "editor"),
+        "EDITOR": str(_programs(tmp_path) / "editor"),
         "VISUAL": "",
-        "PATH": f"{tmp_path}/programs:{os.environ['PATH']}",
+        "PATH": f"{_programs(tmp_path)}:{os.environ['PATH']}",
     }
 
 

@@ -37,7 +37,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
     folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family
     where the program was called by it. In a `reproducible` one the same happens each time: it is that of a recording.
-    `pacing` says when requests may be sent, where others share what providers allow.
+    `pacing` says when requests may be sent, where others share what providers allow. `module_path` is where Python
+    looks for modules, if the process is Pigeon's own: folders that commands in a sandbox can write are taken out of it.
     """
 
     variables: Mapping[str, str]
@@ -49,6 +50,7 @@ class Environment(Struct, frozen=True, kw_only=True):
     reproducible: bool = False
     pick_session: Callable[[str], str] = no_terminal
     pacing: Pacing | None = None
+    module_path: list[str] | None = None
 
     @property
     def temporary(self) -> str:
@@ -80,7 +82,9 @@ def family_name(program: str) -> str:
     return base if base in ("pi", "omp", "xcsh") else ""
 
 
-def process_environment(program: str = "", pick_session: Callable[[str], str] = no_terminal) -> Environment:
+def process_environment(
+    program: str = "", pick_session: Callable[[str], str] = no_terminal, module_path: list[str] | None = None
+) -> Environment:
     """The surroundings of this process; the variables are those of the process, not a copy.
 
     `program` is how it was called.
@@ -90,4 +94,11 @@ def process_environment(program: str = "", pick_session: Callable[[str], str] = 
     except FileNotFoundError:
         cwd = ""
     home = os.path.expanduser("~")
-    return Environment(variables=os.environ, home=home, cwd=cwd, called=family_name(program), pick_session=pick_session)
+    return Environment(
+        variables=os.environ,
+        home=home,
+        cwd=cwd,
+        called=family_name(program),
+        pick_session=pick_session,
+        module_path=module_path,
+    )

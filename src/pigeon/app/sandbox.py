@@ -226,6 +226,7 @@ class SandboxSetup:
             checked_plan(policy)
         except Unprotectable as error:
             raise StartupError(f"Sandbox: {error}") from None
+        self._leave_out_modules(policy)
         try:
             remember_written(self._agent_dir, policy.roots[:-1])
         except (OSError, BadRecord) as error:
@@ -233,6 +234,18 @@ class SandboxSetup:
                 f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It has the folders that "
                 "commands could write, so that nothing they leave there is trusted later. Put it right"
             ) from None
+
+    def _leave_out_modules(self, policy: SandboxPolicy) -> None:
+        """Import nothing from a folder that commands can write, such as one that `PYTHONPATH` names."""
+        from pigeon.system.sandbox.policy import is_inside, stands_in
+
+        found = self._environment.module_path
+        if found is not None:
+            places = {path: os.path.realpath(os.path.join(self._environment.cwd, path)) for path in found}
+            kept = {path: any(stands_in(place, own) for own in policy.own) for path, place in places.items()}
+            found[:] = [
+                path for path in found if kept[path] or not any(is_inside(places[path], root) for root in policy.roots)
+            ]
 
     def check(self, cwd: str) -> None:
         """Whether the conversation may move to this folder; raises `Refusal`."""

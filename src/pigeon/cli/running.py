@@ -24,7 +24,7 @@ def run(program: str, arguments: list[str]) -> int | None:
 
     Raises `UsageError` and `StartupError` with what to say.
     """
-    environment = process_environment(program, _pick)
+    environment = process_environment(program, _pick, sys.path)
     if arguments and not arguments[0].startswith("-"):
         from pigeon.cli.commands.all import COMMANDS
 

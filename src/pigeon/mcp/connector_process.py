@@ -21,13 +21,20 @@ from pigeon.wire import codec
 LONGEST_RECORD = 64 * 1024 * 1024
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
-# What the agent does comes first, also before what the connector imports: so it steps back before anything else.
+# What the agent does comes first, also before what the connector imports: so it steps back before anything else. It
+# looks for modules where this process does, and nowhere else: variables may name folders that commands can write.
 _BOOT = (
-    "import os, sys; os.nice(5); sys.path[:0] = [sys.argv.pop()]; from pigeon.mcp.connector.main import main; main()"
+    "import os, sys; os.nice(5); sys.path[:] = sys.argv[1:]; del sys.argv[1:]; "
+    "from pigeon.mcp.connector.main import main; main()"
 )
 # Where the package is, however it was found: the program is the same one.
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _connectors: dict[asyncio.AbstractEventLoop, Connector] = {}
+
+
+def connector_line() -> list[str]:
+    """The program and its arguments."""
+    return [sys.executable, "-I", "-c", _BOOT, _SOURCE, *filter(os.path.isabs, sys.path)]
 
 
 def joined_connector(user: object, environment: Mapping[str, str]) -> Connector:
@@ -127,7 +134,7 @@ class Connector:
         streams = Streams(theirs.detach(), their_line.detach(), os.open(os.devnull, os.O_WRONLY))
         try:
             self._process = await self._owner.start(
-                [sys.executable, "-c", _BOOT, _SOURCE], cwd="/", environment=self._environment, streams=streams
+                connector_line(), cwd="/", environment=self._environment, streams=streams
             )
         except BaseException:
             self.over = True

@@ -7,8 +7,10 @@ that is there: not every terminal does it.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping
 
+from pigeon.system.paths import absolute_entries
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.terminal.view import View
@@ -29,7 +31,7 @@ class Clipboard:
     def __init__(self, view: View, cwd: str, environment: Mapping[str, str]) -> None:
         self._view = view
         self._cwd = cwd
-        self._environment = environment
+        self._environment = {**environment, "PATH": _entries_outside(cwd, environment.get("PATH"))}
         self._owner = ProcessOwner()
 
     async def copy(self, text: str) -> bool:
@@ -56,3 +58,10 @@ class Clipboard:
             if result.code == 0 and not result.killed:
                 return result.stdout
         return None
+
+
+def _entries_outside(folder: str, search_path: str | None) -> str:
+    """The entries of a PATH that are not in a folder: what lies there may be the work of a command."""
+    real = os.path.realpath(folder)
+    entries = absolute_entries(search_path).split(os.pathsep)
+    return os.pathsep.join(entry for entry in entries if not f"{os.path.realpath(entry)}/".startswith(f"{real}/"))

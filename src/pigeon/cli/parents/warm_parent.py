@@ -54,7 +54,7 @@ def _work(data: bytes, descriptors: list[int]) -> int:
     mask_prints(redactor)
     try:
         os.chdir(request.folder)
-        return run_worker(request, process_environment(), redactor, socket(fileno=listener))
+        return run_worker(request, process_environment(module_path=sys.path), redactor, socket(fileno=listener))
     except (StartupError, OSError) as error:
         print(f"Error: {printable(str(error))}", file=sys.stderr)  # noqa: T201
         return 1

@@ -43,7 +43,6 @@ DEVICES = (1 << 6) | (1 << 11)
 REFER = 1 << 13
 SCOPES = 3
 DEVICE_FILES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
-COVERED = (b"/proc/sys", b"/proc/sysrq-trigger", b"/proc/irq", b"/proc/bus", b"/proc/fs")
 SETUP_FAILED = 125
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -161,11 +160,8 @@ def _mount_all(mounts: list[tuple[str, bytes]], empty: bytes) -> None:
     _set_attributes(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
     os.close(root)
     _mount_devices(devices)
-    _mount(b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-    for path in filter(os.path.exists, COVERED):
-        copy = _copy(path)
-        _set_attributes(copy, ATTR_RDONLY)
-        _put(copy, path)
+    # Root could write some of what is below without a capability.
+    _mount(b"proc", b"/proc", b"proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for kind, path, taken in copies:
         if taken is None:
             held = open_without_links(path)
@@ -258,7 +254,6 @@ def _restrict_changes(written: list[bytes]) -> None:
     for path in [*written, b"/dev/shm"]:
         _allow(rules, path, handled & ~DEVICES & ~IOCTL_DEV)
     _allow(rules, b"/dev", handled & (WRITE_FILE | TRUNCATE | IOCTL_DEV))
-    _allow(rules, b"/proc", handled & WRITE_FILE)
     _checked("landlock_restrict_self", _libc.syscall(LANDLOCK_RESTRICT, rules, 0))
     os.close(rules)
 

@@ -83,7 +83,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
         elif not os.path.lexists(wanted):
             continue
         mounts[Mount("keep", path, root)] = None
-    for secret in filter(os.path.lexists, policy.hidden):
+    for secret in filter(_is_open, policy.hidden):
         real = os.path.realpath(secret)
         with suppress(OSError):
             kind: MountKind = "hide folder" if stat.S_ISDIR(os.stat(real).st_mode) else "hide file"
@@ -110,6 +110,17 @@ def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
     data = dict.fromkeys(path for findings in found for path in findings.data_folders)
     places = [git_places(top, survey) for top in tops] + [data_places(path, path, survey) for path in data]
     return [one for one in (*places, shared_places(survey)) if one.kept]
+
+
+def _is_open(path: str) -> bool:
+    """Whether the user may look into it, or may change that: what the system hides need not be hidden once more."""
+    try:
+        owner = os.stat(path).st_uid
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return owner == os.geteuid() or os.access(path, os.R_OK) or os.access(path, os.X_OK)
 
 
 def _first_missing(path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -170,6 +171,7 @@ def is_inside(path: str, folder: str) -> bool:
     return one == other or one.startswith(f"{other}/")
 
 
+@lru_cache(maxsize=4096)
 def plain(path: str) -> str:
     """A path in the form that is the same for all its spellings."""
     return folded(path).casefold()

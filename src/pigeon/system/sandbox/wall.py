@@ -42,7 +42,6 @@ MARKER = "PIGEON_SANDBOX"
 # When something was changed that stands in for what is missing: by this every agent knows it.
 _STANDS_IN_SINCE = 1_000_000_000
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
-KERNEL_FILES = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 
 # How the reaper is to enclose a command: a word for the kind, and what that needs.
 Orders = tuple[str, Any]
@@ -193,10 +192,9 @@ def bubblewrap_arguments(policy: SandboxPolicy, plan: MountPlan) -> tuple[list[s
     """The arguments of `bwrap`, and the files and folders that it gets as descriptors, in their order."""
     words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += [*([] if policy.network else ["--unshare-net"]), "--new-session", "--cap-drop", "ALL"]
+    # Root could write some of what is below /proc without a capability.
     words += ["--seccomp", str(_FILTER), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
-    # It leaves these open to root, who may write some of them without a capability.
-    for path in KERNEL_FILES:
-        words += ["--ro-bind-try", path, path]
+    words += ["--remount-ro", "/proc"]
     held: list[str] = []
     for mount in plan.mounts:
         if mount.kind == "hide folder":
