@@ -23,7 +23,7 @@ from typing import Any
 
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.sandbox.policy import SandboxPolicy, secret_places
+from pigeon.system.sandbox.policy import SandboxPolicy, private_folders, secret_places
 from pigeon.system.sandbox.survey import FolderSurvey
 from pigeon.system.sandbox.wall import Wall, find_bubblewrap
 
@@ -38,16 +38,17 @@ def policy_for(folder: Path, home: Path, scratch: Path, **more: Any) -> SandboxP
     (scratch / "empty").touch()
     chosen: dict[str, Any] = {"mode": "workspace", "network": False, "host_shell_outside": False, "writable": ()}
     chosen["hidden"] = secret_places([str(home)], str(home / ".pigeon" / "agent"))
+    chosen["private"] = private_folders([str(home)], str(home / ".pigeon" / "agent"))
     chosen["survey"] = FolderSurvey([str(home)], [str(home / ".gitconfig")])
     return SandboxPolicy(**{**chosen, **more}, root=os.path.realpath(folder), scratch=os.path.realpath(scratch))
 
 
-def wall_of(builder: str, policy: SandboxPolicy) -> Wall | None:
+def wall_of(builder: str, policy: SandboxPolicy, artifacts: str | None = None) -> Wall | None:
     """The wall that a builder makes; `none` makes none."""
     if builder == "none":
         return None
     program = find_bubblewrap(os.environ.get("PATH"), policy) if builder == "bubblewrap" else ""
-    return Wall(policy, builder, program or "/nowhere/bwrap", platform.machine())  # type: ignore[arg-type]
+    return Wall(policy, builder, program or "/nowhere/bwrap", platform.machine(), lambda: artifacts)  # type: ignore[arg-type]
 
 
 def make_folders(place: Path) -> tuple[Path, Path]:

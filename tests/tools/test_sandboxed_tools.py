@@ -77,6 +77,20 @@ async def test_secrets_are_not_read_by_any_name(tools: Tools) -> None:
     assert "not a secret" in await tools.call("read", path="~/notes")
 
 
+async def test_of_the_agents_folder_only_folders_are_seen(tools: Tools) -> None:
+    agent = tools.home / ".pigeon" / "agent"
+    (agent / "skills").mkdir(parents=True)
+    (agent / "skills" / "SKILL.md").write_text("how to")
+    (agent / "auth.json").write_text("PRIVATE")
+    (agent / "settings.json").write_text("PRIVATE")
+    assert await tools.call("read", path=str(agent / "skills" / "SKILL.md")) == "how to"
+    for name in ("auth.json", "settings.json", "auth.json.new"):
+        with pytest.raises(ToolFailed, match="hides"):
+            await tools.call("read", path=str(agent / name))
+    assert await tools.call("ls", path=str(agent)) == "skills/"
+    assert "PRIVATE" not in await tools.call("grep", pattern="PRIVATE", path=str(agent))
+
+
 async def test_searches_around_a_secret_do_not_show_it(tools: Tools) -> None:
     assert await tools.call("ls", path="~") == "notes"
     assert ".ssh" not in await tools.call("find", pattern="**/*", path="~")

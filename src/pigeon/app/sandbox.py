@@ -129,7 +129,7 @@ class SandboxSetup:
         return self._policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
 
     def _policy(self, cwd: str, mode: str, network: bool, user: AskedSandbox, outside: bool) -> SandboxPolicy:
-        from pigeon.system.sandbox.policy import SandboxPolicy, secret_places
+        from pigeon.system.sandbox.policy import SandboxPolicy, private_folders, secret_places
 
         environment = self._environment
         root = os.path.realpath(cwd)
@@ -147,6 +147,7 @@ class SandboxSetup:
             scratch=self._scratch_folder(),
             hidden=hidden,
             survey=self._survey(),
+            private=private_folders(environment.homes, self._agent_dir),
             pass_variables=user.pass_variables,
             own=tuple(dict.fromkeys([*_own_places(root), *map(os.path.realpath, (self._agent_dir, *self._named))])),
         )

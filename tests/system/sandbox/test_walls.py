@@ -312,6 +312,30 @@ async def test_a_link_that_cannot_be_protected_stops_the_command(place: Place, t
         await place.run("true")
 
 
+async def test_keys_of_the_agent_stay_hidden_though_they_are_replaced_while_a_command_runs(place: Place) -> None:
+    agent = place.home / ".pigeon" / "agent"
+    (agent / "sessions" / "one").mkdir(parents=True)
+    (place.home / "skills" / "s").mkdir(parents=True)
+    (place.home / "skills" / "s" / "run.sh").write_text("echo a skill\n")
+    os.symlink(place.home / "skills", agent / "skills")
+    (agent / "auth.json").write_text("PRIVATE")
+    for name in ("began", "go"):
+        os.mkfifo(place.work / name)
+    command = f"sh {agent}/skills/s/run.sh; echo > began; cat go; cat {agent}/*.json; ls {agent}; touch {agent}/x"
+    wall = wall_of(place.builder, policy_for(place.work, place.home, place.scratch), str(agent / "sessions" / "one"))
+    place.owners.append(owner := ProcessOwner(wall))
+    running = asyncio.ensure_future(place.run(f"touch {agent}/sessions/one/kept; {command}", owner))
+    await asyncio.to_thread((place.work / "began").read_bytes)
+    for name in ("auth.json", "models.json"):
+        (agent / "new").write_text("PRIVATE")
+        os.rename(agent / "new", agent / name)
+    await asyncio.to_thread((place.work / "go").write_bytes, b"")
+    ran = await running
+    assert ran.stdout.split() == [b"a", b"skill", b"sessions", b"skills"]
+    assert ran.stderr.count(b"Read-only file system") == 1
+    assert (agent / "sessions" / "one" / "kept").exists()
+
+
 async def test_a_named_pipe_outside_is_closed_where_landlock_stands(place: Place) -> None:
     pipe = place.home / "pipe"
     os.mkfifo(pipe)

@@ -43,11 +43,13 @@ DEVICES = (1 << 6) | (1 << 11)
 REFER = 1 << 13
 SCOPES = 3
 DEVICE_FILES = (b"null", b"zero", b"full", b"random", b"urandom", b"tty")
+HIDDEN = ("hide folder", "view")
 SETUP_FAILED = 125
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# Mounts, the empty file, whether the network stays, the folder to start in, the filter.
-Orders = tuple[list[tuple[str, bytes]], bytes, bool, bytes, bytes]
+# Mounts (kind, path, and where it is elsewhere than there, the source), the empty file, whether the network stays, the
+# folder to start in, the filter. A view is a hidden folder in which something is shown.
+Orders = tuple[list[tuple[str, bytes, bytes]], bytes, bool, bytes, bytes]
 Command = tuple[bytes, list[bytes], dict[bytes, bytes]]
 
 
@@ -113,7 +115,7 @@ def _first_process(command: Command, orders: Orders, tells: int) -> None:
         pid = os.fork()
         if pid == 0:
             os.close(tells)
-            _run(command, [path for kind, path in mounts if kind == "write"], folder, calls)
+            _run(command, [path for kind, path, _ in mounts if kind == "write"], folder, calls)
         _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         _drop_capabilities()
         for descriptor in (0, 1, 2):
@@ -150,11 +152,11 @@ def _run(command: Command, written: list[bytes], folder: bytes, calls: bytes) ->
 # Mounts
 
 
-def _mount_all(mounts: list[tuple[str, bytes]], empty: bytes) -> None:
+def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
     _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     # Copies are taken of all that will be mounted, as it is now, before everything becomes read-only.
-    copies = [(kind, path, None if kind == "hide folder" else _copy(empty if kind == "hide file" else path))
-              for kind, path in mounts]  # fmt: skip
+    copies = [(kind, path, None if kind in HIDDEN else _copy(empty if kind == "hide file" else source or path))
+              for kind, path, source in mounts]  # fmt: skip
     devices = [(name, _copy(b"/dev/" + name)) for name in DEVICE_FILES if os.path.exists(b"/dev/" + name)]
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     _set_attributes(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
@@ -166,11 +168,18 @@ def _mount_all(mounts: list[tuple[str, bytes]], empty: bytes) -> None:
         if taken is None:
             held = open_without_links(path)
             here = b"/proc/self/fd/%d" % held
-            _mount(b"tmpfs", here, b"tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, b"mode=0555,size=4k")
+            kept = MS_RDONLY if kind == "hide folder" else 0
+            _mount(b"tmpfs", here, b"tmpfs", kept | MS_NOSUID | MS_NODEV, b"mode=0755,size=64k")
             os.close(held)
             continue
+        if kind == "show":
+            os.mkdir(path, 0o755)
         _set_attributes(taken, ATTR_NOSUID | ATTR_NODEV | (0 if kind in ("write", "pin") else ATTR_RDONLY))
         _put(taken, path)
+    for path in [path for kind, path, _ in mounts if kind == "view"]:
+        held = open_without_links(path)
+        _set_attributes(held, ATTR_RDONLY, alone=True)
+        os.close(held)
 
 
 def _mount_devices(devices: list[tuple[bytes, int]]) -> None:
@@ -206,9 +215,11 @@ def _put(copy: int, path: bytes) -> None:
     os.close(copy)
 
 
-def _set_attributes(tree: int, attributes: int) -> None:
+def _set_attributes(tree: int, attributes: int, alone: bool = False) -> None:
+    """Set them for a mount and for those in it, unless it is meant alone."""
     wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
-    done = _libc.syscall(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH | AT_RECURSIVE, wanted, len(wanted))
+    how = AT_EMPTY_PATH if alone else AT_EMPTY_PATH | AT_RECURSIVE
+    done = _libc.syscall(MOUNT_SETATTR, tree, b"", how, wanted, len(wanted))
     _checked("mount_setattr", done)
 
 

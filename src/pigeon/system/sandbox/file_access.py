@@ -45,6 +45,8 @@ class WalledPaths(PathResolver, frozen=True):
 
         def hidden(place: str) -> bool:
             path = plain(place)
+            if policy is not None and policy.is_private(place):
+                return True
             while path not in ("", "/"):
                 if path in secrets:
                     return True

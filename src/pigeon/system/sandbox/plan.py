@@ -7,6 +7,7 @@
     keep          the file or folder itself, not to be written                hooks, configuration, Pigeon's own
     hide folder   an empty folder                                             secrets
     hide file     an empty file                                               secrets
+    show          the folder itself, not to be written                        folders in a private one, which is hidden
 
 A pin is there because a mounted folder cannot be renamed: else a command could put a folder of its own in the place of
 one that holds something kept or hidden, or another root. What is kept and must not be made is made while commands run,
@@ -18,8 +19,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -33,15 +35,19 @@ from pigeon.system.sandbox.policy import (
     is_inside,
 )
 
-MountKind = Literal["write", "pin", "keep", "hide folder", "hide file"]
+MountKind = Literal["write", "pin", "keep", "hide folder", "hide file", "show"]
 
 
 class Mount(Struct, frozen=True):
-    """One of the mounts; `root` is the writable folder that a pin or something kept is in."""
+    """One of the mounts; `root` is the writable folder that a pin or something kept is in.
+
+    What is shown is that of `source`, because a folder of an agent may be a link; all else is mounted on itself.
+    """
 
     kind: MountKind
     path: str
     root: str = ""
+    source: str = ""
 
 
 class MountPlan(Struct, frozen=True):
@@ -85,11 +91,15 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
         mounts[Mount("keep", path, root)] = None
     for secret in filter(_is_open, policy.hidden):
         real = os.path.realpath(secret)
+        if os.path.dirname(real) in policy.private:
+            # It is hidden with its folder.
+            continue
         with suppress(OSError):
             kind: MountKind = "hide folder" if stat.S_ISDIR(os.stat(real).st_mode) else "hide file"
             mounts[Mount(kind, real)] = None
+    mounts.update(dict.fromkeys(_views(policy)))
     mounts.update(dict.fromkeys(_pins(mounts)))
-    return MountPlan(tuple(sorted(mounts, key=_position)), stand_ins)
+    return MountPlan(tuple(sorted(mounts, key=partial(_position, policy.private))), stand_ins)
 
 
 def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = None) -> list[str]:
@@ -110,6 +120,17 @@ def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
     data = dict.fromkeys(path for findings in found for path in findings.data_folders)
     places = [git_places(top, survey) for top in tops] + [data_places(path, path, survey) for path in data]
     return [one for one in (*places, shared_places(survey)) if one.kept]
+
+
+def _views(policy: SandboxPolicy) -> Iterator[Mount]:
+    """Private folders, hidden as a whole, and the folders in them that are shown in spite of that."""
+    secrets = frozenset(policy.hidden)
+    for folder in filter(os.path.isdir, policy.private):
+        yield Mount("hide folder", folder)
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir() and entry.path not in secrets:
+                    yield Mount("show", entry.path, source=os.path.realpath(entry.path))
 
 
 def _is_open(path: str) -> bool:
@@ -170,6 +191,11 @@ def _any_holds(folders: list[str], path: str) -> bool:
     return any(is_inside(path, folder) for folder in folders)
 
 
-def _position(mount: Mount) -> tuple[int, int, str]:
-    """Secrets last, so that nothing uncovers them; before them what is above comes first."""
-    return (1 if mount.kind.startswith("hide") else 0, mount.path.count("/"), mount.path)
+def _position(private: Sequence[str], mount: Mount) -> tuple[bool, int, int, str]:
+    """Secrets last, so that nothing uncovers them, but before what is in a private folder, of which some is shown.
+
+    What is above comes before what is in it.
+    """
+    inside = any(mount.path.startswith(f"{folder}/") for folder in private)
+    rank = 0 if mount.kind == "show" else 2 if mount.kind.startswith("hide") else 1
+    return (inside, rank, mount.path.count("/"), mount.path)

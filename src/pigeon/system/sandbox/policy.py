@@ -61,6 +61,7 @@ FOLDERS_BY_VARIABLES = {
     "CLAUDE_CONFIG_DIR": (".credentials.json", ".claude.json"),
     "PI_CODING_AGENT_DIR": ("auth.json",),
 }
+AGENT_FAMILY = (".pigeon", ".pi", ".omp", ".xcsh")
 # In the agent's folder.
 SECRETS_OF_AGENT = ("auth.json", "models.json", "mcp.json", "serve.token")
 # At the top of the working folder, what other programs take orders from. The first are kept from being made, too.
@@ -78,9 +79,15 @@ def secret_places(
     found = [os.path.join(agent_dir, name) for name in SECRETS_OF_AGENT]
     for home in homes:
         found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
-        found += [os.path.join(home, family, "agent", "auth.json") for family in (".pigeon", ".pi", ".omp", ".xcsh")]
+        found += [os.path.join(home, family, "agent", "auth.json") for family in AGENT_FAMILY]
     found += _named_by(variables, homes)
     return tuple(dict.fromkeys([*found, *SECRETS_OF_SYSTEM.split()]))
+
+
+def private_folders(homes: Sequence[str], agent_dir: str) -> tuple[str, ...]:
+    """The folders of agents, by their real paths: ours, and those that the family has in these homes."""
+    named = [agent_dir, *(os.path.join(home, family, "agent") for home in homes for family in AGENT_FAMILY)]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in named))
 
 
 def _named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
@@ -99,7 +106,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     `scratch` is a folder of this agent alone: commands write `tmp` in it and nothing else. `own` is what Pigeon itself
     runs from, which stays as it is where it is in a folder that may be written. `survey` knows what lies in the folders
-    that may be written. `pass_variables` are those that commands see although they look like secrets.
+    that may be written. Of the `private` folders, those of agents, only the folders in them are seen, no file: files
+    there are replaced while commands run, and a mount on a file does not outlive that. `pass_variables` are those that
+    commands see although they look like secrets.
     """
 
     mode: PolicyMode
@@ -110,6 +119,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     scratch: str
     hidden: tuple[str, ...]
     survey: FolderSurvey
+    private: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     pass_variables: tuple[str, ...] = ()
 
@@ -134,7 +144,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
         `kept` are places inside the roots that stay as they are, as `plan` finds them on the disk.
         """
-        if any(is_inside(place, secret) for secret in self.secrets()):
+        if self.is_private(place) or any(is_inside(place, secret) for secret in self.secrets()):
             return f"the sandbox hides {place}, because secrets are kept there"
         if not writes:
             return None
@@ -144,6 +154,11 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
             return f'the sandbox ("{self.mode}") lets {where}{more} be written'
         keeper = next((path for path in (*kept, *self.own) if is_inside(place, path)), None)
         return None if keeper is None else f"the sandbox keeps {keeper} as it is"
+
+    def is_private(self, place: str) -> bool:
+        """Whether a real path is that of a file right in a private folder."""
+        above = plain(os.path.dirname(place))
+        return any(above == plain(folder) for folder in self.private) and not os.path.isdir(place)
 
     def secrets(self) -> Iterator[str]:
         """Where secrets are, by their names and behind links."""

@@ -43,6 +43,10 @@ def profile_of(policy: SandboxPolicy, plan: MountPlan) -> str:
             lines.append(f"(deny file-write-unlink (literal {_quoted(mount.path)}))\n")
     hidden = [mount.path for mount in plan.mounts if mount.kind.startswith("hide")]
     lines += [f"(deny file-read* file-write* (subpath {_quoted(path)}))\n" for path in hidden]
+    shown = [mount.source for mount in plan.mounts if mount.kind == "show"]
+    lines += [f"(allow file-read* (subpath {_quoted(path)}))\n" for path in shown]
+    inside = [path for path in plan.written if any(path.startswith(f"{folder}/") for folder in policy.private)]
+    lines += [f"(allow file-read* file-write* (subpath {_quoted(path)}))\n" for path in inside]
     return "".join(lines)
 
 

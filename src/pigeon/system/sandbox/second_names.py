@@ -19,7 +19,10 @@ _MOST_ENTRIES = 5000
 def checked_plan(policy: SandboxPolicy) -> MountPlan:
     """The plan for a policy; raises `Unprotectable`, also for a file that is hidden or kept and has another name."""
     plan = plan_of(policy)
-    for path in _files(mount.path for mount in plan.mounts if mount.kind.startswith("hide")):
+    hidden = [mount.path for mount in plan.mounts if mount.kind.startswith("hide")]
+    # Of a private folder only some files are secret.
+    secrets = [path for path in policy.hidden if os.path.dirname(os.path.realpath(path)) in policy.private]
+    for path in _files([*(path for path in hidden if path not in policy.private), *secrets]):
         if os.lstat(path).st_nlink > 1:
             raise _unprotected(path, "read")
     kept = [mount.path for mount in plan.mounts if mount.kind == "keep"]

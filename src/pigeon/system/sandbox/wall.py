@@ -110,7 +110,14 @@ class Wall:
         if calls is None:
             raise OSError(errno.ENOSYS, f"there is no filter of system calls for {self._machine}")
         if self.builder == "landlock":
-            mounts = [(mount.kind, os.fsencode(mount.path)) for mount in plan.mounts]
+            private = self.policy.private
+            mounts = [
+                (
+                    "view" if mount.kind == "hide folder" and mount.path in private else mount.kind,
+                    *map(os.fsencode, (mount.path, mount.source)),
+                )
+                for mount in plan.mounts
+            ]
             orders = (mounts, os.fsencode(self.policy.empty_file), self.policy.network, os.fsencode(cwd), calls)
             return EnclosedProgram(program, list(argv), environment, ("landlock", orders))
         fixed, held = bubblewrap_arguments(self.policy, plan)
@@ -198,17 +205,22 @@ def bubblewrap_arguments(policy: SandboxPolicy, plan: MountPlan) -> tuple[list[s
     held: list[str] = []
     for mount in plan.mounts:
         if mount.kind == "hide folder":
-            words += ["--tmpfs", mount.path, "--remount-ro", mount.path]
+            words += ["--tmpfs", mount.path]
+            if mount.path not in policy.private:
+                words += ["--remount-ro", mount.path]
         elif mount.kind == "hide file":
             words += ["--ro-bind", policy.empty_file, mount.path]
         else:
             words += [_binding(mount), str(_FOLDERS + len(held)), mount.path]
-            held.append(mount.path)
+            held.append(mount.source or mount.path)
+    for mount in plan.mounts:
+        if mount.kind == "hide folder" and mount.path in policy.private:
+            words += ["--remount-ro", mount.path]
     return words, held
 
 
 def _binding(mount: Mount) -> str:
-    return "--ro-bind-fd" if mount.kind == "keep" else "--bind-fd"
+    return "--bind-fd" if mount.kind in ("write", "pin") else "--ro-bind-fd"
 
 
 def find_bubblewrap(search_path: str | None, policy: SandboxPolicy) -> str | None:
