@@ -6,7 +6,7 @@ import re
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from wcwidth import wcswidth
 
@@ -64,6 +64,7 @@ def _blocks(text: str) -> list[Block]:
 
 
 @given(HOSTILE, WIDTHS, st.booleans())
+@example(" 000000000000000⺀", 20, False)
 @settings(max_examples=25, deadline=None)
 def test_no_line_is_wider_than_the_terminal_and_none_ends_with_spaces(text: str, width: int, ascii_only: bool) -> None:
     painter = Painter(None, ascii_only)

@@ -97,6 +97,8 @@ def _breaks(plain: str, width: int, words: bool) -> list[int]:
             breaks.append(start)
             used = _cells(plain[start:at])
             after_space = -1
+            # The word may have filled its new line already, where this character is a wide one.
+            continue
         used += size
         at += 1
         if words and plain[at - 1] == " ":
