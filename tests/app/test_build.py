@@ -120,7 +120,7 @@ async def test_what_is_wrong_with_options_and_files_is_listed_once(one: InProces
             'unknown thinking level "hard" is ignored',
             f"{one.agent_dir}/models.json: not valid JSON",
             '--tools: there is no tool "raed"',
-            f"{one.work}/.pigeon/settings.json must hold a JSON object",
+            f"{one.work}/.pigeon/settings.json must contain a JSON object",
             "permissions.deny",
         ]
     ):

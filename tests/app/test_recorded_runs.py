@@ -176,7 +176,7 @@ async def test_options_of_a_recorded_model_are_checked(tmp_path: Path) -> None:
         ("?match=lose", {}, '"match=lose" is not known'),
         ("?speed=-1", {}, '"speed=-1" is not known'),
         ("?speed=2&x", {}, '"x=" is not known'),
-        ("", {"record": str(run.file)}, "would write over the recording"),
+        ("", {"record": str(run.file)}, "would overwrite the recording"),
     ]
     for number, (query, options, problem) in enumerate(cases):
         with pytest.raises(StartupError, match=problem.replace("?", r"\?")):

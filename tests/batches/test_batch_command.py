@@ -178,7 +178,7 @@ def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> 
     changed = ran.folders.work / "changed.jsonl"
     changed.write_text("\n".join([*lines, json.dumps({"id": "new", "prompt": "n", "model": say})]) + "\n")
     ended = call(ran.folders, "batch", "changed.jsonl", "--out", "out", "--resume", "--no-report")
-    assert "As before: 10 tasks. New: 1. Gone from the file: 1." in ended.err
+    assert "Unchanged: 10 tasks. New: 1. Removed from the file: 1." in ended.err
     found = results_in(ran.out)
     assert "fire" not in found
     assert found["new"]["status"] == "done"
@@ -245,7 +245,7 @@ def test_all_bad_tasks_are_reported_before_anything_starts(tmp_path: Path) -> No
         (["tasks.jsonl", "--out", "o", "--engine", "slurm"], "must be one of local, ray"),
         (["tasks.jsonl", "--out", "o", "--concurrency", "0"], "at least 1"),
         (["tasks.jsonl", "--out", "o", "--max-cost", "much"], "greater than 0"),
-        (["tasks.jsonl", "--out", "o", "--", "--session", "x"], "for one conversation"),
+        (["tasks.jsonl", "--out", "o", "--", "--session", "x"], "to a single conversation"),
         (["tasks.jsonl", "--out", "o", "--revision", "x"], "needs --git"),
         (["--compare", "full"], "--compare DIR1 DIR2"),
         (["--report", "full"], "no batch"),

@@ -65,7 +65,7 @@ def test_an_interrupt_ends_in_order_and_says_how_to_go_on(tmp_path: Path) -> Non
     os.kill(batch.pid, signal.SIGINT)
     ended = batch.calling.ended()
     assert ended.code == 130
-    assert "Go on with: pigeon batch --resume out" in ended.out
+    assert "Continue with: pigeon batch --resume out" in ended.out
     assert "2 not run" in ended.out
     assert eventually(lambda: not processes_with(batch.mark), SECONDS)
     assert not list(batch.out.glob(".part-*"))

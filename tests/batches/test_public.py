@@ -30,5 +30,5 @@ def test_a_program_without_a_loop_is_told_what_is_wrong_before_anything_starts(t
         list(pigeon.batch_sync(["fine", {"promt": 1}], out=tmp_path / "out", model="demo"))
     assert "nothing was started" in str(caught.value)
     assert not (tmp_path / "out").exists()
-    with pytest.raises(pigeon.StartupError, match="for one conversation"):
+    with pytest.raises(pigeon.StartupError, match="to a single conversation"):
         list(pigeon.batch_sync(["x"], out=tmp_path / "out", model="demo", session_id="x"))

@@ -70,7 +70,7 @@ def test_sessions_are_listed_searched_and_shown(pigeon: Run, talks: list[str]) -
     assert [row["id"] for row in json.loads(pigeon("sessions", "--json"))] == talks[::-1]
     found = json.loads(pigeon("sessions", "search", "müller", "REPORT", "--json"))
     assert [row["id"] for row in found] == [talks[1]]
-    assert "No session has" in pigeon("sessions", "search", "nothing of the kind", code=1)
+    assert "No session contains" in pigeon("sessions", "search", "nothing of the kind", code=1)
     shown = pigeon("sessions", "show", talks[0])
     assert "> list the files" in shown
     assert "[bash]" in shown
@@ -82,7 +82,7 @@ def test_sessions_of_other_folders_are_listed_with_all(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert "There are no sessions of this folder" in pigeon("sessions")
+    assert "There are no sessions in this folder" in pigeon("sessions")
     assert len(json.loads(pigeon("sessions", "list", "--all", "--json"))) == 2
     assert len(json.loads(pigeon("sessions", "--all", "--json", "--limit", "1"))) == 1
     assert "> list the files" in pigeon("sessions", "show", talks[0])
@@ -118,7 +118,7 @@ def test_a_session_that_is_being_written_cannot_be_deleted_or_renamed(pigeon: Ru
         agent.run("list the files")
         session = str(agent.ask("get_state")["sessionId"])
         for action in (("delete", session), ("rename", session, "x")):
-            with pytest.raises(StartupError, match="process writes this session"):
+            with pytest.raises(StartupError, match="process is writing this session"):
                 pigeon("sessions", *action)
         assert agent.run("again")
 
@@ -200,7 +200,7 @@ def test_settings_are_set_read_and_unset_and_the_rest_of_the_file_stays(pigeon: 
         (["set", "steeringMode", "sideways"], "steeringMode"),
         (["set", "limits.turns", "-1"], "turns"),
         (["get", "nothing"], "There is no setting nothing."),
-        (["set", "--project", "permissions", "{}"], "permissions is yours alone"),
+        (["set", "--project", "permissions", "{}"], "permissions is a personal setting"),
         (["set", "retry"], "pigeon config set needs VALUE"),
         (["sett", "retry", "1"], 'pigeon config cannot "sett". Did you mean set?'),
     ],
@@ -216,7 +216,7 @@ def test_a_setting_that_cannot_be_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("content", "error"), [('{"a": 1} // mine', "has comments"), ("{broken", "Correct the file first")]
+    ("content", "error"), [('{"a": 1} // mine', "has comments"), ("{broken", "Fix the file first")]
 )
 def test_a_file_that_would_lose_something_is_not_written(
     pigeon: Run, folders: AgentFolders, content: str, error: str
@@ -267,7 +267,7 @@ def test_the_doctor_says_where_there_are_no_settings(pigeon: Run, folders: Agent
     assert by_subject(pigeon("doctor", "--json", "--offline", code=1))["settings"]["found"] == str(file)
     file.unlink()
     found = by_subject(pigeon("doctor", "--json", "--offline", code=1))["settings"]["found"]
-    assert found == f"none, so the defaults count ({file} does not exist)"
+    assert found == f"none, so the defaults apply ({file} does not exist)"
 
 
 def test_the_doctor_asks_each_server_and_sees_wrong_files_and_keys(
@@ -332,7 +332,7 @@ def test_help_fits_the_terminal(pigeon: Run, monkeypatch: pytest.MonkeyPatch) ->
         (["sesions"], 'There is no command "sesions". Did you mean: pigeon sessions?'),
         (["Sessions"], 'There is no command "Sessions". Did you mean: pigeon sessions?'),
         (["modles", "sonnet"], "Did you mean: pigeon models?"),
-        (["--model", "demo", "sessions"], "sessions is a command, and a command comes first"),
+        (["--model", "demo", "sessions"], "sessions is a command, and commands must come first"),
         (["help", "sesions"], 'There is no command "sesions". Did you mean sessions?'),
         (["help", "me"], "To ask the model, put the prompt in quotes"),
         (["sessions", "lst"], 'pigeon sessions cannot "lst". Did you mean list?'),
@@ -391,7 +391,7 @@ def test_the_ids_in_a_list_are_short_and_name_one_session_each(pigeon: Run, talk
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "\u00b2", "\u0663", "9" * 5000])
 def test_a_number_of_sessions_that_cannot_be_is_told(pigeon: Run, number: str) -> None:
-    with pytest.raises(UsageError, match="--limit must be a number from 1 on"):
+    with pytest.raises(UsageError, match="--limit must be a number of at least 1"):
         pigeon("sessions", f"--limit={number}")
 
 

@@ -32,11 +32,11 @@ def test_a_socket_that_the_host_passes_is_read_and_left_open(folder: str) -> Non
 def test_a_pipe_that_says_nothing_or_half_a_line_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "KEY_SECONDS", 0.05)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StartupError, match="no whole line was written to it"):
+    with pytest.raises(StartupError, match="no complete line arrived"):
         key_from(str(tmp_path / "pipe"))
     reading, writing = os.pipe()
     os.write(writing, b"half")
-    with pytest.raises(StartupError, match="no whole line was written to it"):
+    with pytest.raises(StartupError, match="no complete line arrived"):
         key_from(f"/dev/fd/{reading}")
     os.close(reading)
     os.close(writing)

@@ -97,12 +97,12 @@ def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
         (["-p", "--output", "xml", "hi"], 'Error: Invalid output "xml".'),
         (["-p", "--output-schema", "nowhere.json", "hi"], "Error: --output-schema nowhere.json: No such file"),
         (["-p", "--output-schema", "{broken", "hi"], "Error: --output-schema: not valid JSON"),
-        (["-p", "--output-schema", '{"type": 5}', "hi"], "Error: --output-schema: type: no valid JSON Schema"),
+        (["-p", "--output-schema", '{"type": 5}', "hi"], "Error: --output-schema: type: not a valid JSON Schema"),
         (["-p", "--output-schema", "[]", "hi"], "Error: --output-schema []: No such file"),
         (["--mode", "acp", "hi"], "Error: pigeon acp takes no prompt"),
         (["--mode", "json"], "Error: There is no prompt."),
         (["--mode", "json", "--frobnicate", "hi"], "Error: Unknown option --frobnicate."),
-        (["--mode", "json", "--output", "json", "hi"], "Error: --output goes with -p"),
+        (["--mode", "json", "--output", "json", "hi"], "Error: --output needs -p"),
         (["-p", "--VERBOSE", "hi"], "Error: Unknown option --VERBOSE. Did you mean --verbose?"),
     ],
 )
@@ -280,7 +280,7 @@ def test_there_is_an_object_also_where_no_agent_can_be_started(
 
 @pytest.mark.parametrize(
     ("given", "error"),
-    [(b"a\0b", "no text"), (PIXEL, "no text"), (b"y\n" * 11_000_000, "larger than 20 MB")],
+    [(b"a\0b", "not text"), (PIXEL, "not text"), (b"y\n" * 11_000_000, "larger than 20 MB")],
     ids=["binary", "image", "endless"],
 )
 def test_what_is_piped_in_must_be_text_of_a_usable_size(folders: AgentFolders, given: bytes, error: str) -> None:
@@ -289,7 +289,7 @@ def test_what_is_piped_in_must_be_text_of_a_usable_size(folders: AgentFolders, g
         calling.process.stdin.write(given)
     ended = calling.ended()
     assert (ended.code, ended.out) == (2, "")
-    assert f"Error: What is piped in is {error}" in ended.err
+    assert f"Error: The piped input is {error}" in ended.err
 
 
 def test_half_of_a_surrogate_pair_in_an_answer_is_replaced(folders: AgentFolders, server: ModelServer) -> None:

@@ -16,7 +16,7 @@ from fakes.record_outline import ended
 from fakes.rpc_process import RpcProcess, Start
 from fakes.session_entries import HEADER
 
-STRICTER = "every tool call that is not denied is asked about"
+STRICTER = "every tool call that is not denied needs approval"
 BROKEN = {
     "no JSON": "{",
     "empty": "",

@@ -86,7 +86,7 @@ def test_a_key_is_the_first_line_of_stdin_and_the_protocol_follows(start: Start,
         ("missing", "No such file"),
         ("empty", "no key in the first line"),
         ("folder", "directory"),
-        ("json", "this is JSON"),
+        ("json", "but it is JSON"),
         ("long", "longer than"),
     ],
 )

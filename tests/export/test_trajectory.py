@@ -134,7 +134,7 @@ def test_images_become_files_and_secrets_are_masked(tmp_path: Path) -> None:
 
 
 def test_a_session_without_words_has_no_trajectory(tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match="Nothing was said"):
+    with pytest.raises(StartupError, match="has no messages"):
         exported(session(), tmp_path)
 
 
@@ -145,7 +145,7 @@ def test_the_command_writes_it_and_refuses_what_it_does_not_know(tmp_path: Path)
     assert done.code == 0
     assert re.search(r"Exported to: pigeon-session-s\.atif\.json", done.out)
     check(json.loads((folders.work / "pigeon-session-s.atif.json").read_text()), folders.work)
-    wrong = {("--format", "pdf"): "must be one of html, atif", ("--leaf", "e4"): "goes with --format atif"}
+    wrong = {("--format", "pdf"): "must be one of html, atif", ("--leaf", "e4"): "needs --format atif"}
     for words, problem in wrong.items():
         refused = call(folders, "sessions", "export", "./s.jsonl", *words)
         assert refused.code == 2

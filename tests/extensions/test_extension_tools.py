@@ -224,7 +224,9 @@ async def test_the_first_extension_that_takes_a_name_keeps_it(stage: Stage) -> N
     stage.bind()
     tools = stage.runner.contributions.tools()
     assert [tool.spec.description for tool in tools] == ["one"]
-    assert stage.errors() == [("two.py", "load", 'the tool "same" is left out: another extension has one of that name')]
+    assert stage.errors() == [
+        ("two.py", "load", 'the tool "same" is ignored: another extension has one with that name')
+    ]
 
 
 async def test_a_tool_registered_late_is_there_at_once(stage: Stage) -> None:

@@ -144,7 +144,7 @@ async def gate(event, ctx):
     )
     stage.bind()
     await stage.runner.hooks.input(PromptInput("hold", []))
-    with pytest.raises(ToolFailed, match="held up by its own code"):
+    with pytest.raises(ToolFailed, match="blocked by its own code"):
         await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
     await asyncio.to_thread((tmp_path / "freed").write_text, "")
     await said_again(stage, "back")
@@ -341,4 +341,4 @@ async def answers(event, ctx):
     for _ in range(PULSES):
         await clock.advance(extension_thread.PULSE_SECONDS)
     assert await looping is True
-    assert stage.errors() == [("command:loop", "command", "it holds its thread up and was stopped")]
+    assert stage.errors() == [("command:loop", "command", "it blocked its thread and was stopped")]

@@ -476,4 +476,4 @@ async def done(event, ctx):
         stage.runner.forward(w.TurnStart())
     stage.runner.forward(w.AgentEnd(messages=[]))
     await stage.until(lambda: bool(stage.conversation.kept))
-    assert [error for _, _, error in stage.errors()] == ["again"] * 10 + ["again (for the 100th time)"]
+    assert [error for _, _, error in stage.errors()] == ["again"] * 10 + ["again (occurrence 100)"]

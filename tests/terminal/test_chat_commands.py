@@ -120,7 +120,7 @@ def test_every_command_of_the_table_works(tmp_path: Path, look: Look) -> None:
 
 def _simple_commands(chat: PtyChat) -> None:
     for command, shown in (
-        ("/help", "runs a command for both of you"),
+        ("/help", "runs a command for you and the model"),
         ("/cost", "1 message of yours"),
         ("/name a good name", "Named: a good name"),
         ("/copy", "Copied"),
@@ -142,7 +142,7 @@ def _questions(chat: PtyChat) -> None:
     chat.say("/model s.json")
     chat.footer("s.json")
     chat.say("/thinking")
-    chat.answers(DOWN + ENTER, "How much shall the model think?")
+    chat.answers(DOWN + ENTER, "Which thinking level?")
     chat.footer("s.json high")
     chat.say("/thinking low")
     chat.footer("s.json low")
@@ -171,7 +171,7 @@ def _other_points(chat: PtyChat) -> None:
     chat.say("/new")
     chat.until("A new conversation")
     chat.say("/resume")
-    chat.answers("good name" + ENTER, "Go on with which conversation?")
+    chat.answers("good name" + ENTER, "Continue which conversation?")
     chat.until("You said: other words")
 
 
@@ -197,13 +197,13 @@ def test_the_input_line_completes_folds_searches_and_remembers(tmp_path: Path, l
         assert chat.ended() == 0
         look.fits(chat)
     with look.open(tmp_path, [*arguments, "--resume"]) as chat:
-        chat.answers(ENTER, "Go on with which conversation?")
+        chat.answers(ENTER, "Continue which conversation?")
         chat.until("You said: go on")
         chat.type(UP)
         chat.has_input("go on")
         chat.empty()
         chat.type(CTRL_R)
-        chat.answers("editor" + ENTER, "Which of what you wrote?")
+        chat.answers("editor" + ENTER, "Which message?")
         chat.has_input("from the editor")
 
 

@@ -158,7 +158,7 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
 
         # A command that does not fit above the choices stands in the conversation, to its last line.
         chat.say("long")
-        text = chat.reads("all of it stands above")
+        text = chat.reads("see above for all of it")
         assert "echo line0" in text
         assert "echo line39" in text
         assert "xEND" in text.replace("\n", "")
@@ -172,7 +172,7 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
 def test_without_a_key_the_demo_is_offered(tmp_path: Path, look: Look) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with look.open(tmp_path, []) as chat:
-        chat.reads("Set the key of one, for example ANTHROPIC_API_KEY")
+        chat.reads("Set a provider's key, for example ANTHROPIC_API_KEY")
         chat.until("Try the demo model")
         chat.type("d")
         chat.reads('Try "list the files"')

@@ -89,10 +89,10 @@ def test_everything_is_said_in_words_where_nothing_is_drawn(tmp_path: Path, look
         chat.type("slow\n")
         chat.reads("You said with 1 image: slow")
         chat.type("and then\n")
-        chat.reads("Your message waits for the agent's next break.")
+        chat.reads("Your message is queued until the agent's next break.")
         chat.type(CTRL_C)
         chat.reads("Stopped")
-        chat.reads("Not said to the agent: and then")
+        chat.reads("Not sent to the agent: and then")
         chat.type("/quit\n")
         assert chat.ended() == 0
         assert b"\x1b" not in chat.raw
@@ -121,7 +121,7 @@ def _use_commands(chat: PtyChat) -> None:
     chat.type("/modle\n")
     chat.reads("did you mean /model?")
     chat.type("/help\n")
-    chat.reads("runs a command for both of you")
+    chat.reads("runs a command for you and the model")
 
 
 def test_nothing_is_cleared_from_the_first_cell_on_so_that_tmux_keeps_no_copy_of_the_input(tmp_path: Path) -> None:

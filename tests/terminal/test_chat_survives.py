@@ -164,7 +164,7 @@ def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, look: Loo
         # A conversation whose name and words are hostile, in the list, in the footer and on the screen.
         chat.say("/resume")
         chat.reads("named")
-        chat.answers("\r", "Go on with which conversation?")
+        chat.answers("\r", "Continue which conversation?")
         chat.until("old words")
         chat.footer("s.json" if look.columns < 60 else "named")
         chat.type(CTRL_D)

@@ -126,7 +126,7 @@ async def test_one_of_many_is_found_by_a_part_of_its_name() -> None:
     answer, lines = await asked(question, "model 13", "nothing", "7")
     assert answer == "136"
     assert "And 20 more. Type a part of a name to find it." in lines
-    assert "nothing is none of the answers." in lines
+    assert "nothing is not one of the answers." in lines
 
 
 async def test_an_empty_line_keeps_a_text_or_cancels() -> None:

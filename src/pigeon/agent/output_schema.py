@@ -77,7 +77,7 @@ class OutputSchema:
         if not self._wrapped:
             return self.checked(arguments)
         if arguments.keys() != {MEMBER}:
-            raise ToolFailed(f'The answer does not fit its schema:\n  - root: expected one member, "{MEMBER}"')
+            raise ToolFailed(f'The answer does not match its schema:\n  - root: expected one member, "{MEMBER}"')
         return self.checked(arguments[MEMBER])
 
     def checked(self, value: Json) -> Json:
@@ -98,7 +98,7 @@ class OutputSchema:
         lines = [f"  - {path or 'root'}: {reason}" for path, reason in errors[:MOST_ERRORS]]
         if len(errors) > MOST_ERRORS:
             lines.append(f"  - and {len(errors) - MOST_ERRORS} more")
-        raise ToolFailed("\n".join(["The answer does not fit its schema:", *lines]))
+        raise ToolFailed("\n".join(["The answer does not match its schema:", *lines]))
 
     def _errors(self, value: Json) -> list[tuple[str, str]]:
         return list(dict.fromkeys(library_errors(value, self._schema, CheckBudget(value), exact=True)))
@@ -108,9 +108,9 @@ def _check_size(schema: Schema) -> None:
     try:
         text = codec.encode(schema)
     except Exception:
-        raise Refusal("outputSchema: it is no JSON") from None
+        raise Refusal("outputSchema: it is not JSON") from None
     if len(text) > MOST_BYTES:
-        raise Refusal(f"outputSchema: too large, {len(text)} bytes; at most {MOST_BYTES} are taken")
+        raise Refusal(f"outputSchema: too large, {len(text)} bytes; at most {MOST_BYTES} are accepted")
     problem = codec.shape_error(text, MOST_LEVELS)
     if problem is not None:
         raise Refusal(f"outputSchema: {problem}")
@@ -124,15 +124,15 @@ def _check_keywords(schema: Schema) -> None:
     except SchemaError as error:
         place = ".".join(str(part) for part in error.absolute_path)
         raise Refusal(
-            f"outputSchema{'.' + place if place else ''}: no valid JSON Schema: {error.message[:200]}"
+            f"outputSchema{'.' + place if place else ''}: not a valid JSON Schema: {error.message[:200]}"
         ) from None
     except Exception as error:
-        raise Refusal(f"outputSchema: no valid JSON Schema: {str(error)[:200]}") from None
+        raise Refusal(f"outputSchema: not a valid JSON Schema: {str(error)[:200]}") from None
     parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
     for part in parts:
         for pattern in [part.get("pattern", ""), *part.get("patternProperties", {})]:
             if not isinstance(pattern, str) or pattern_of(pattern) is None:
-                raise Refusal(f"outputSchema: the pattern {str(pattern)[:200]} is no regular expression")
+                raise Refusal(f"outputSchema: the pattern {str(pattern)[:200]} is not a regular expression")
         if part is not schema and isinstance(part.get("$id"), str):
             raise Refusal(f"outputSchema: $id {part['$id'][:200]} below the top is not supported")
     if any("unevaluatedProperties" in part for part in parts) and any("patternProperties" in part for part in parts):

@@ -76,7 +76,7 @@ class PageWriter:
         path = self._environment.absolute(called)
         document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
         if document is None:
-            raise NothingSaid(f"Nothing was said in {file}, so there is no trajectory")
+            raise NothingSaid(f"{file} has no messages, so there is no trajectory")
         from pigeon.export.html import write_page
 
         write_page(path, [self._mask_keys(codec.encode(document)), b"\n"], protected=file, called=called)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 10
 FOREIGN = (
-    "Not loaded: {}. Pigeon runs extensions in Python, and these are of another agent: what they add (commands, tools, "
-    "questions before tools run) is missing."
+    "Not loaded: {}. Pigeon runs extensions in Python, and these belong to another agent: what they add (commands, "
+    "tools, approval before tools run) is missing."
 )
 DEBUG = "PIGEON_DEBUG_EXTENSIONS"
 

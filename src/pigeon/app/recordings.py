@@ -69,7 +69,7 @@ class RecordingSetup:
 
         path, self._asked = _place_and_options(asked.partition("/")[2], environment)
         if options.record is not None and os.path.realpath(environment.absolute(options.record)) == path:
-            raise StartupError(f"--record {options.record} would write over the recording that is to be played")
+            raise StartupError(f"--record {options.record} would overwrite the recording that is to be played")
         recording = self._recording = Recording(path)
         agent = recording.agent
         if not agent.model:

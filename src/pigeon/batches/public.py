@@ -101,7 +101,7 @@ def _opened(
     of_agents = {name: value for name, value in choices.items() if name not in of_batch}
     options = as_options(cast("AgentChoices", of_agents))
     if given := [name for name in OF_ONE_SESSION if name in options]:
-        raise UsageError(f"{given[0]} is for one conversation, and cannot be given to all of them")
+        raise UsageError(f"{given[0]} applies to a single conversation, so it cannot be given to all of them")
     api_key = options.pop("api_key", None)
     folder = environment.agent_dir(os.fspath(choices["agent_dir"]) if "agent_dir" in choices else None)
     if "agent_dir" in choices:

@@ -61,8 +61,8 @@ class ProgressLines:
             return f"{event.tool_name} failed"
         if isinstance(event, AutoRetryStart):
             pause = f"{event.delay_ms / 1000:g} s"
-            return f"trying again in {pause} ({event.attempt} of {event.max_attempts}): {event.error_message}"
-        return "making room: older messages are being summarized" if isinstance(event, CompactionStart) else ""
+            return f"retrying in {pause} ({event.attempt} of {event.max_attempts}): {event.error_message}"
+        return "summarizing older messages to free context" if isinstance(event, CompactionStart) else ""
 
     def show(self, text: str) -> None:
         """Show a line."""

@@ -38,7 +38,7 @@ def run_json(line: CommandLine, environment: Environment) -> int:
     """Run the prompts; returns the exit code."""
     if line.output or line.output_schema:
         option = "--output" if line.output else "--output-schema"
-        raise UsageError(f"{option} goes with -p, and --mode json prints events. For one answer leave --mode json away")
+        raise UsageError(f"{option} needs -p, while --mode json prints events. For one answer, leave out --mode json")
     dialect = spoken_dialect(line, environment)
     line = with_key(line, environment)
     piped = piped_text()

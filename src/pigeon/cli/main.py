@@ -63,7 +63,7 @@ def _end_on_interrupt() -> None:
 
 def _run_from(program: str, *arguments: str) -> int:
     if sys.stdout is None:
-        raise OSError(errno.EBADF, "it is closed, and what Pigeon has to say would be lost", "stdout")
+        raise OSError(errno.EBADF, "it is closed, so output would be lost", "stdout")
     if list(arguments) in (["--version"], ["-v"]):
         return _print_version(program)
     _take_all_signals()

@@ -115,7 +115,7 @@ class Observer:
 
     def dropped(self, number: int) -> None:
         """The agent has let go of the answer."""
-        self._tell(f"the answer was let go of after {self._since(number)} ({_size(self._sizes.get(number, 0))})")
+        self._tell(f"the answer was dropped after {self._since(number)} ({_size(self._sizes.get(number, 0))})")
         if self._trace is not None:
             self._trace.write("dropped", exchange=number)
 

@@ -125,7 +125,7 @@ def _schema(given: str, environment: Environment) -> OutputType:
     except PigeonError as error:
         raise UsageError(f"--output-schema: {error}") from None
     if not isinstance(schema, dict):
-        raise UsageError("--output-schema: a JSON Schema is an object")
+        raise UsageError("--output-schema: a JSON Schema must be an object")
     try:
         OutputSchema(schema)
     except Refusal as error:

@@ -21,9 +21,9 @@ def pick(folder: str, terminal: str = "/dev/tty") -> str:
     with screen:
         rows, _ = listed([folder], None, MOST)
         if not rows:
-            raise StartupError("There are no sessions of this folder to resume")
+            raise StartupError("There are no sessions in this folder to resume")
         lines = [f"{number:3}  {_shown(row)}" for number, row in enumerate(rows, 1)]
-        screen.write(("\r\n".join([*lines, "Which one? (number, empty for none) "])).encode("utf-8", "replace"))
+        screen.write(("\r\n".join([*lines, "Which one? (number, or Enter for none) "])).encode("utf-8", "replace"))
         chosen = screen.readline().decode("utf-8", "replace").strip()
     if not chosen.isdigit() or not 1 <= int(chosen) <= len(rows):
         raise StartupError("No session was chosen")

@@ -36,9 +36,9 @@ def piped_text() -> str:
     except OSError as error:
         raise StartupError(f"stdin cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST_FILE:
-        raise UsageError(f"What is piped in is {TOO_LARGE}. Put it into a file, and say in the prompt where it is")
+        raise UsageError(f"The piped input is {TOO_LARGE}. Put it into a file and name the file in the prompt")
     if b"\0" in data or _is_image(data):
-        raise UsageError("What is piped in is no text. An image is named with @: pigeon -p @screen.png")
+        raise UsageError("The piped input is not text. To attach an image, use @: pigeon -p @screen.png")
     return _text(data).strip()
 
 
@@ -86,8 +86,7 @@ def _read(names: list[str], environment: Environment) -> tuple[list[str], list[b
             data = read_whole(path, LARGEST_FILE)
         except OSError as error:
             raise UsageError(
-                f"@{name}: {_why(error)}. Words that begin with @ name files; a prompt that "
-                "begins with @ goes behind --"
+                f"@{name}: {_why(error)}. Words that begin with @ name files; put a prompt that begins with @ after --"
             ) from None
         if _is_image(data):
             images.append(data)

@@ -153,7 +153,7 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
     prompt = " ".join(line.messages)
     advice = f'To send it as a prompt: pigeon -p "{prompt}", or pigeon -- "{prompt}"'
     if word in COMMANDS:
-        raise UsageError(f"{word} is a command, and a command comes first: pigeon {word}. {advice}")
+        raise UsageError(f"{word} is a command, and commands must come first: pigeon {word}. {advice}")
     raise UsageError(f'There is no command "{word}". Did you mean: pigeon {meant}? {advice}')
 
 

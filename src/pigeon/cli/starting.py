@@ -73,7 +73,7 @@ def with_key(line: CommandLine, environment: Environment) -> CommandLine:
     if not key:
         raise StartupError(f"--api-key-file {file}: there is no key in the first line")
     if key.startswith("{"):
-        raise StartupError(f"--api-key-file {file}: the first line must be the key, and this is JSON")
+        raise StartupError(f"--api-key-file {file}: the first line must be the key, but it is JSON")
     return structs.replace(line, agent=structs.replace(line.agent, api_key=key))
 
 
@@ -108,7 +108,7 @@ def _first_line(descriptor: int, seconds: float | None = None) -> bytes:
         line += byte
         if len(line) > LONGEST_KEY:
             raise OSError(errno.EFBIG, f"the first line is longer than {LONGEST_KEY} bytes")
-    raise TimeoutError(errno.ETIMEDOUT, f"no whole line was written to it within {seconds:g} s")
+    raise TimeoutError(errno.ETIMEDOUT, f"no complete line arrived within {seconds:g} s")
 
 
 def run_agent(
@@ -199,4 +199,4 @@ def _not_known(option: str, agent: BuiltAgent) -> str:
 
     known = [*option_names(option_rows()), *(f"--{name}" for name in agent.known_flags)]
     text = f"Unknown option {option}.{did_you_mean(option, known)} `pigeon --help` lists the options"
-    return f"{text}; a prompt that begins with a dash goes behind --"
+    return f"{text}; put a prompt that begins with a dash after --"

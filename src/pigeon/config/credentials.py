@@ -49,7 +49,7 @@ class AuthFile:
         except OSError as error:
             self._revision, self._entries, self._problem = None, {}, None
             if not isinstance(error, FileNotFoundError) or os.path.lexists(self.path):
-                self._problem = f"{self.path}: {error.strerror}; no stored credential is used until this is corrected"
+                self._problem = f"{self.path}: {error.strerror}; stored credentials are ignored until this is fixed"
             return self._entries
         revision = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
         if revision != self._revision:
@@ -74,14 +74,14 @@ class AuthFile:
                 try:
                     entries = _read(self.path)
                     if has_comments(self.path):
-                        return f"{self.path} has comments, which would be lost; a sign-in was not kept"
+                        return f"{self.path} has comments, which would be lost; the sign-in was not saved"
                 except FileNotFoundError:
                     entries = {}
                 swap_file(os.path.realpath(self.path), codec.encode({**entries, name: entry}) + b"\n", 0o600)
             finally:
                 os.close(lock)
         except (OSError, BadRecord) as error:
-            return f"{self.path}: {error}; a sign-in was not kept"
+            return f"{self.path}: {error}; the sign-in was not saved"
         return None
 
     def _tighten(self, mode: int) -> None:
@@ -89,14 +89,14 @@ class AuthFile:
             try:
                 os.chmod(self.path, 0o600)
             except OSError:
-                self._problem = f"{self.path}: others can read this file; run chmod 600 on it"
+                self._problem = f"{self.path}: other users can read this file; run chmod 600 on it"
 
     def _load(self) -> None:
         try:
             entries = _read(self.path)
         except (BadRecord, OSError) as error:
             self._entries = {}
-            self._problem = f"{self.path}: {error}; no stored credential is used until this is corrected"
+            self._problem = f"{self.path}: {error}; stored credentials are ignored until this is fixed"
             return
         self._problem = None
         self._entries = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}

@@ -145,19 +145,19 @@ def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
     if not isinstance(rules, dict):
         yield "permissions must be an object with the lists deny, ask and allow"
     if not isinstance(tools, dict):
-        yield "tools must be an object; its approvalMode is not seen"
+        yield "tools must be an object; its approvalMode is ignored"
         tools = {}
     if "permissions" in raw:
         repeated = repeated_key(path)
         if repeated is not None:
-            yield f"{repeated[:80]!r} stands there twice, and only the last one is seen"
+            yield f"{repeated[:80]!r} appears twice, and only the last one counts"
     known, within = keys_of(Settings), keys_of(ToolSettings)
     if not (raw.keys() <= set(known) and tools.keys() <= set(within)):
         from pigeon.config.known_keys import hides_rules
 
         hiding = hides_rules(raw, known) or hides_rules(tools, within, "tools")
         if hiding is not None:
-            yield f"{hiding[0][:80]!r} is not seen; the key is called {hiding[1]!r}"
+            yield f"{hiding[0][:80]!r} is ignored; the key is called {hiding[1]!r}"
 
 
 def _joined(one: Any, other: Any) -> Any:

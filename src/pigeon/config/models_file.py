@@ -76,7 +76,7 @@ def read_models_file(path: str) -> ModelsFile:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not leads_nowhere(path):
             return ModelsFile()
-        return ModelsFile(problem=f"{path}: cannot be read ({error.strerror or error}); its models are left out")
+        return ModelsFile(problem=f"{path}: cannot be read ({error.strerror or error}); its models are ignored")
     return parse_models_file(data, path)
 
 
@@ -85,7 +85,7 @@ def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
     try:
         return ModelsFile(providers=_checked(decode_with_comments(data, may_be_blank=True)))
     except BadRecord as error:
-        return ModelsFile(problem=f"{path}: {error}; its models are left out until this is corrected")
+        return ModelsFile(problem=f"{path}: {error}; its models are ignored until this is fixed")
 
 
 def _checked(value: Any) -> dict[str, dict[str, Any]]:

@@ -143,7 +143,7 @@ def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, An
     except FileNotFoundError as error:
         if not leads_nowhere(path):
             return {}
-        report(f"{path} cannot be read: {error.strerror}, a link leads nowhere")
+        report(f"{path} cannot be read: {error.strerror}(dangling link)")
         return None
     except OSError as error:
         report(f"{path} cannot be read: {error.strerror or error}")
@@ -152,7 +152,7 @@ def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, An
         report(f"{path} is ignored: {error}")
         return None
     if not isinstance(value, dict):
-        report(f"{path} must hold a JSON object and is ignored")
+        report(f"{path} must contain a JSON object and is ignored")
         return None
     return value
 

@@ -86,8 +86,8 @@ def joined_lists(users: Sequence[str], projects: Sequence[str]) -> list[str]:
 def listed_names(value: Any, report: Callable[[str], None]) -> list[str]:
     """The list that stands in a settings file; what is no list names no tool, and what is no name is left out."""
     if not isinstance(value, list):
-        report("defaultTools must be a list of tool names; no tool is active by it")
+        report("defaultTools must be a list of tool names; until this is fixed, no tool is active")
         return [NO_TOOL]
     if not all(isinstance(entry, str) for entry in value):
-        report("defaultTools has entries that are no names; they are ignored")
+        report("defaultTools has entries that are not names; they are ignored")
     return [entry for entry in value if isinstance(entry, str)]

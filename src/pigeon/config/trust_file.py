@@ -32,9 +32,9 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
     except FileNotFoundError as error:
         if not leads_nowhere(path):
             return None, None
-        return False, f"{path}: {error.strerror}; no project is trusted until this is corrected"
+        return False, f"{path}: {error.strerror}; no project is trusted until this is fixed"
     except (OSError, BadRecord) as error:
-        return False, f"{path}: {error}; no project is trusted until this is corrected"
+        return False, f"{path}: {error}; no project is trusted until this is fixed"
     own = folder = os.path.realpath(cwd)
     while True:
         if folder in entries:
@@ -43,7 +43,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
                 return _inherited(agent_dir, own)
             if isinstance(decision, bool):
                 return decision, None
-            return False, f"{path}: {folder} must be true or false; it is not trusted until this is corrected"
+            return False, f"{path}: {folder} must be true or false; it is not trusted until this is fixed"
         above = os.path.dirname(folder)
         if above == folder:
             return None, None
@@ -97,25 +97,25 @@ def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
         entries = _read(path)
         if has_comments(path):
             line = f"{codec.encode(folder).decode()}: {codec.encode(trusted).decode()}"
-            return f"{path} has comments, which would be lost; the decision was not kept, add {line} yourself"
+            return f"{path} has comments, which would be lost; the decision was not saved; add {line} yourself"
     except FileNotFoundError:
         entries = {}
     except (OSError, BadRecord) as error:
-        return f"{path}: {error}; the decision was not kept"
+        return f"{path}: {error}; the decision was not saved"
     entries = {name: value for name, value in entries.items() if os.path.normpath(name) != folder}
     entries[folder] = trusted
     try:
         os.makedirs(agent_dir, mode=0o700, exist_ok=True)
         replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
     except OSError as error:
-        return f"{path}: {error.strerror}; the decision was not kept"
+        return f"{path}: {error.strerror}; the decision was not saved"
     return None
 
 
 def _read(path: str) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
-        raise BadRecord("it must hold a JSON object")
+        raise BadRecord("it must contain a JSON object")
     return value
 
 

@@ -45,7 +45,7 @@ MOST_REMEMBERED = 1000
 REASONS: dict[PermissionOutcome, str] = {
     "denied": "the user said no",
     "timeout": "there was no answer",
-    "aborted": "the question was taken back",
+    "aborted": "the question was withdrawn",
     "disconnected": "there is no host to ask",
 }
 # Letters that a screen shows as nothing.

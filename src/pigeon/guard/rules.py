@@ -150,7 +150,7 @@ def rules_of(
     wrong: list[str] = []
     added = parsed_rules(project, "yolo", wrong)
     for problem in (*problems, *wrong):
-        report(f"{problem}; until this is corrected, every tool call that is not denied is asked about")
+        report(f"{problem}; until this is fixed, every tool call that is not denied needs approval")
     return PermissionLayers(own, PermissionRules(added.deny, added.ask, default="ask" if wrong else "allow"))
 
 
@@ -310,12 +310,12 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
         problems.append(f"permissions.{name} must be a list of rules")
         return []
     if len(items) > MOST_RULES:
-        problems.append(f"permissions.{name} has {len(items)} rules, and {MOST_RULES} is the most that can be followed")
+        problems.append(f"permissions.{name} has {len(items)} rules; at most {MOST_RULES} are allowed")
     rules = []
     for item in items[:MOST_RULES]:
         rule = parsed(item) if isinstance(item, str) else None
         if rule is None:
-            problems.append(f'permissions.{name}: {_short(item)} is no rule; write "tool" or "tool(pattern)"')
+            problems.append(f'permissions.{name}: {_short(item)} is not a rule; write "tool" or "tool(pattern)"')
         else:
             rules.append(rule)
     return rules

@@ -98,7 +98,7 @@ def tool_environment(
 # --- what is a key ----------------------------------------------------------------------------------------------------
 
 MASK = "***"
-IMAGE_WITH_KEY = "[An image was left out: there is a key of a model provider in its data]"
+IMAGE_WITH_KEY = "[An image was left out: its data contain a model provider's key]"
 KEY = "key"
 SHORTEST = 8
 MOST_VALUES = 500

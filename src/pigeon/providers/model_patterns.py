@@ -99,7 +99,7 @@ def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bo
     inner = resolved_by(head, find, strict=strict)
     if inner.model is None or level is not None:
         return ModelMatch(model=inner.model, level=level, warning=inner.warning)
-    warning = f'"{tail}" in "{pattern}" is no thinking level ({", ".join(LEVELS)}); the default is used'
+    warning = f'"{tail}" in "{pattern}" is not a thinking level ({", ".join(LEVELS)}); the default is used'
     return ModelMatch(model=inner.model, warning=warning)
 
 

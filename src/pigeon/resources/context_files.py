@@ -66,7 +66,7 @@ def _file_in(folder: str, within: str | None, report: Callable[[str], None]) -> 
 def _problem_of(path: str, place: str, within: str | None) -> str | None:
     """Why a file is not read: a repository may show its own files to the model, and no others through links."""
     if _is_below(place, _SPECIAL):
-        return f"{path} leads to {place}, which is no file of a project"
+        return f"{path} leads to {place}, which is not a project file"
     if within is not None and not _is_below(place, (within,)):
         return f"{path} is a link that leads out of {within}"
     try:

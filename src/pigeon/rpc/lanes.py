@@ -20,7 +20,7 @@ from pigeon.wire.base import Absent
 from pigeon.wire.commands import Abort, AbortAndPrompt, Command, Prompt, Subject
 from pigeon.wire.errors import ABORTED_BEFORE, Refusal
 
-TOO_MANY = "Too many commands are running at once; wait for some of them to end"
+TOO_MANY = "Too many commands are running at once; wait for some of them to finish"
 MOST_IN_FLIGHT = 1000
 PROMPTS = (Prompt, AbortAndPrompt)
 Start = Callable[[], Any]

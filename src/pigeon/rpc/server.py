@@ -146,7 +146,7 @@ def _failed_call(value: Any, problem: str) -> Any:
     """What stands for a result that cannot be taken: its call waits and must end. None for any other line."""
     if not isinstance(value, dict) or value.get("type") != NAMES[HostToolResult]:
         return None
-    text = f"The result of the host cannot be used: its JSON {problem}"
+    text = f"The host's result cannot be used: its JSON {problem}"
     return {
         "type": value["type"],
         "id": _short(_id_of(value)) or None,

@@ -33,8 +33,8 @@ from pigeon.wire.content import ImageInput
 from pigeon.wire.errors import PigeonError
 
 HINTS = "/ commands, @ files, ! shell, Esc stops, Ctrl-D leaves"
-NO_MODEL = """There is no model to talk to: no provider has a key.
-Set the key of one, for example ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, and start Pigeon again.
+NO_MODEL = """No model is available: no provider has a key.
+Set a provider's key, for example ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, and start Pigeon again.
 The demo model needs no key and shows how everything works."""
 DEMO = ("demo", "guide")
 
@@ -218,7 +218,7 @@ class Chat:
         """Give back the last message that waits."""
         items = self._transcript.queued_items
         if not items:
-            self._show(Notice("No message waits", "faint"))
+            self._show(Notice("No message is queued", "faint"))
         else:
             item = await self._conversation.remove_queued(items[-1].id)
             self._put_back([item.text], [item])
@@ -293,7 +293,7 @@ class Chat:
             self._dead = True
             code = death.exit_code
             how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
-            words = f"The agent has ended{how}.\nYour next message starts it again, where this conversation was."
+            words = f"The agent has ended{how}.\nYour next message restarts it and continues this conversation."
             if items := self._transcript.queued_items:
                 self._put_back([item.text for item in items], items)
             self._show(*self._transcript.interrupt(), Notice(words, "error"))

@@ -46,9 +46,9 @@ def _blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Blo
     if isinstance(message, CustomMessage) and message.display:
         return [Notice(text_of(message.content))]
     if isinstance(message, CompactionSummaryMessage):
-        return [Notice(f"Compacted here: {message.tokens_before:,} tokens became a summary", "faint")]
+        return [Notice(f"Compacted here: {message.tokens_before:,} tokens were replaced by a summary", "faint")]
     if isinstance(message, BranchSummaryMessage):
-        return [Notice("Came back here from another branch", "faint")]
+        return [Notice("Returned here from another branch", "faint")]
     return []
 
 

@@ -127,7 +127,7 @@ class PlainView:
         self._tell_activity(self._transcript.activity)
         for text in self._transcript.queued:
             if text not in self._queued:
-                self._line("Your message waits for the agent's next break.")
+                self._line("Your message is queued until the agent's next break.")
         self._queued = list(self._transcript.queued)
         for card in self._transcript.cards:
             if card.call_id not in self._announced:
@@ -163,7 +163,7 @@ class PlainView:
                 async with asyncio.timeout(question.seconds):
                     return await self._answered(question, answers)
             except TimeoutError:
-                self._line("The time for an answer is over.")
+                self._line("The time to answer is over.")
                 return None
             finally:
                 self._answers = None
@@ -215,7 +215,7 @@ class PlainView:
             if found:
                 self._list(choices := found)
             else:
-                self._line(f"{cleaned(given)} is none of the answers.")
+                self._line(f"{cleaned(given)} is not one of the answers.")
 
     # The rest of a view
 
@@ -226,7 +226,7 @@ class PlainView:
 
     def put_back(self, text: str) -> None:
         """Say what was not said to the agent: unlike a line that was refused, it went away unseen."""
-        self._line(f"Not said to the agent: {cleaned(text)}")
+        self._line(f"Not sent to the agent: {cleaned(text)}")
 
     def set_title(self, title: str) -> None:
         """There is no window to name."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pigeon.wire import events
     from pigeon.wire.answers import QueueItem
 
-ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended: what it needed was not permitted"}
+ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended because what it needed was not allowed"}
 
 
 # The name of the card of a command that the person runs.
@@ -276,7 +276,7 @@ class ChatTranscript:
 
     def _retry_start(self, event: events.AutoRetryStart) -> None:
         # What failed has been said with the answer that did.
-        self.retrying = f"Trying again ({event.attempt} of {event.max_attempts})"
+        self.retrying = f"Retrying ({event.attempt} of {event.max_attempts})"
 
     def _retry_end(self, event: events.AutoRetryEnd) -> None:
         self.retrying = ""
@@ -288,7 +288,7 @@ class ChatTranscript:
         self.compacting = False
         result = or_else(event.result, None)
         if result is not None:
-            self._show(Notice(f"Compacted: {result.tokens_before:,} tokens became a summary", "faint"))
+            self._show(Notice(f"Compacted: {result.tokens_before:,} tokens were replaced by a summary", "faint"))
         elif (error := or_else(event.error_message, "")) and event.reason != "manual":
             # One that was asked for is refused with the same words.
             self._show(Notice(error, "error"))

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 PARALLEL: dict[str, Json] = {
     "parallel": {
         "type": "boolean",
-        "description": "True if it may run beside the neighbouring calls of this answer: it neither needs "
-        "what they do nor changes what they work on",
+        "description": "True if the command may run in parallel with the neighbouring calls of this answer: it neither "
+        "depends on them nor changes what they work on",
     },
 }
 UNSANDBOXED: dict[str, Json] = {
     "unsandboxed": {
         "type": "boolean",
-        "description": "True to run it outside the sandbox. The user is asked each time and may say no",
+        "description": "True to run it outside the sandbox. The user is asked each time and may refuse",
     },
     "reason": {"type": "string", "description": "With unsandboxed: what the command needs that the sandbox refuses"},
 }

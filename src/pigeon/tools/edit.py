@@ -31,7 +31,7 @@ class EditTool(BaseTool):
     label = "edit"
     description = (
         "Change a file by replacing text. Every oldText must occur exactly once in the file as it is now, whitespace "
-        "included, and no two may overlap. Put all changes of one file into one call."
+        "included, and no two may overlap. Put all changes to one file into one call."
     )
     parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
@@ -45,7 +45,7 @@ class EditTool(BaseTool):
                     "type": "object",
                     "properties": {
                         "oldText": {"type": "string", "description": "Text that occurs exactly once in the file"},
-                        "newText": {"type": "string", "description": "What stands there afterwards"},
+                        "newText": {"type": "string", "description": "The replacement text"},
                     },
                     "required": ["oldText", "newText"],
                 },
@@ -56,7 +56,7 @@ class EditTool(BaseTool):
     snippet = "Change files by exact text replacement"
     strict = True
     guidelines = (
-        "Make several separate changes of one file with one edit call and several entries in edits.",
+        "Make several separate changes to one file with one edit call and several entries in edits.",
         "Keep oldText as short as it can be while it occurs only once.",
     )
 

@@ -27,8 +27,8 @@ class FindTool(BaseTool):
     name = "find"
     label = "find"
     description = (
-        "Find files and directories by a glob pattern. Answers with paths relative to the searched directory, "
-        "directories with a trailing slash. Files named by .gitignore are left out. "
+        "Find files and directories by a glob pattern. Returns paths relative to the searched directory, "
+        "directories with a trailing slash. Files ignored by .gitignore are left out. "
         f"At most {DEFAULT_LIMIT} results or {MAX_BYTES // 1024}KB."
     )
     parameters: ClassVar[dict[str, Json]] = {
@@ -36,7 +36,7 @@ class FindTool(BaseTool):
         "properties": {
             "pattern": {"type": "string", "description": "For example *.py, **/*.json or src/**/*_test.ts"},
             "path": {"type": "string", "description": "The directory to search (the working directory by default)"},
-            "limit": {"type": "number", "description": f"The most results ({DEFAULT_LIMIT} by default)"},
+            "limit": {"type": "number", "description": f"Maximum number of results ({DEFAULT_LIMIT} by default)"},
         },
         "required": ["pattern"],
     }

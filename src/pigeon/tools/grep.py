@@ -34,9 +34,9 @@ class GrepTool(BaseTool):
     name = "grep"
     label = "grep"
     description = (
-        "Search file contents for a regular expression or a literal text. Answers with path, line number and line. "
-        f"Files named by .gitignore are left out. At most {DEFAULT_LIMIT} matches or {MAX_BYTES // 1024}KB; long lines "
-        f"are cut to {LINE_WIDTH} characters."
+        "Search file contents for a regular expression or a literal text. Returns path, line number and line. "
+        f"Files ignored by .gitignore are left out. At most {DEFAULT_LIMIT} matches or {MAX_BYTES // 1024}KB; long "
+        f"lines are cut to {LINE_WIDTH} characters."
     )
     parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
@@ -44,10 +44,10 @@ class GrepTool(BaseTool):
             "pattern": {"type": "string", "description": "A regular expression, or a text if literal is true"},
             "path": {"type": "string", "description": "A directory or a file (the working directory by default)"},
             "glob": {"type": "string", "description": "Only files that match, for example *.py or src/**/*.ts"},
-            "ignoreCase": {"type": "boolean", "description": "Upper and lower case are the same"},
+            "ignoreCase": {"type": "boolean", "description": "Ignore case"},
             "literal": {"type": "boolean", "description": "The pattern is plain text"},
             "context": {"type": "number", "description": "Lines to show before and after each match"},
-            "limit": {"type": "number", "description": f"The most matches ({DEFAULT_LIMIT} by default)"},
+            "limit": {"type": "number", "description": f"Maximum number of matches ({DEFAULT_LIMIT} by default)"},
         },
         "required": ["pattern"],
     }

@@ -35,7 +35,7 @@ class LsTool(BaseTool):
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "The directory (the working directory by default)"},
-            "limit": {"type": "number", "description": f"The most entries ({DEFAULT_LIMIT} by default)"},
+            "limit": {"type": "number", "description": f"Maximum number of entries ({DEFAULT_LIMIT} by default)"},
         },
     }
     snippet = "List directories"

@@ -32,15 +32,15 @@ class ReadTool(BaseTool):
     name = "read"
     label = "read"
     description = (
-        f"Read a file. Text comes as it is, at most {MAX_LINES} lines or {MAX_BYTES // 1024}KB at once; use offset and "
-        "limit to go on in a long file. Images (jpg, png, gif, webp, bmp) are shown to you."
+        f"Read a file. Text is returned unchanged, at most {MAX_LINES} lines or {MAX_BYTES // 1024}KB at once; use "
+        "offset and limit to continue in a long file. Images (jpg, png, gif, webp, bmp) are shown to you."
     )
     parameters: ClassVar[dict[str, Json]] = {
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "The file, relative to the working directory or absolute"},
-            "offset": {"type": "number", "description": "The line to begin with, counted from 1"},
-            "limit": {"type": "number", "description": "The most lines to read"},
+            "offset": {"type": "number", "description": "The first line to read, counted from 1"},
+            "limit": {"type": "number", "description": "Maximum number of lines to read"},
         },
         "required": ["path"],
     }
@@ -117,7 +117,7 @@ def _start(descriptor: int, size: int) -> bytes:
 def _image_outcome(image: Fitted, seen: bool) -> ToolOutcome:
     notes = [f"Read image file [{image.mime}]", *image.hints]
     if not seen:
-        notes.append("[The current model takes no images, so it will not see this one.]")
+        notes.append("[The current model does not accept images, so it will not see this one.]")
     content: list[UserBlock] = [TextContent(text="\n".join(notes))]
     if image.data is not None:
         content.append(ImageContent(data=image.base64(), mime_type=image.mime))

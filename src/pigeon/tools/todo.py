@@ -54,7 +54,7 @@ class TodoTool(BaseTool):
     description = (
         "Keep a plan of the work, in phases with tasks. Send a list of operations; they are applied in order, all or "
         "none. replace: a whole new plan. add_phase: another phase. add_task: a task at the end of a phase. update: "
-        "change the status, text or notes of a task by its id. remove_task: take a task out. One task is in progress "
+        "change the status, text or notes of a task by its id. remove_task: remove a task. One task is in progress "
         "at a time; when it is completed or abandoned the next one begins by itself. The result is the whole plan with "
         "all ids."
     )
@@ -78,8 +78,8 @@ class TodoTool(BaseTool):
                         "id": {"type": "string", "description": "update, remove_task: id of the task"},
                         "content": {"type": "string", "description": "add_task, update: what to do"},
                         "status": {"type": "string", "enum": list(STATUSES), "description": "update: the new status"},
-                        "notes": {"type": "string", "description": "add_task, update: what was found out"},
-                        "details": {"type": "string", "description": "add_task, update: how to go about it"},
+                        "notes": {"type": "string", "description": "add_task, update: findings"},
+                        "details": {"type": "string", "description": "add_task, update: how to do it"},
                     },
                     "required": ["op"],
                 },

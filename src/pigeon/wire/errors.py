@@ -95,7 +95,7 @@ class UsageError(StartupError):
 
 
 UNEXPECTED = "Pigeon failed unexpectedly; the details are on its stderr"
-_NO_NAME = "The text has half of a surrogate pair, which cannot be in the name of a file or in a command"
+_NO_NAME = "The text contains half of a surrogate pair, which is not allowed in a file name or a command"
 
 
 def text_for_host(error: BaseException) -> str:

@@ -179,13 +179,13 @@ def limit_text(reached: LimitReached) -> str:
     """What hosts and models are told of the limit that ended a run."""
     if reached.name == "repeated_calls":
         return (
-            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, and "
-            f"{reached.allowed} are the most (setting loopGuard)"
+            f"Stopped by the loop guard: the same tool calls were made {reached.reached} times in a row, and at most "
+            f"{reached.allowed} are allowed (setting loopGuard)"
         )
     unit = LIMIT_UNITS[reached.name]
     if reached.reached < reached.allowed and reached.name != "seconds":
         return (
-            f"Limit reached: of {shown_limit(reached.allowed)} {unit} {shown_limit(reached.reached)} are used, and the "
+            f"Limit reached: {shown_limit(reached.reached)} of {shown_limit(reached.allowed)} {unit} are used, and the "
             "next request needs more than is left"
         )
     return f"Limit reached: {shown_limit(reached.allowed)} {unit} are allowed, {shown_limit(reached.reached)} are used"

@@ -92,7 +92,7 @@ async def test_another_address_differs(played: Any) -> None:
     said = await refusal(played(an_exchange(1, {})), {}, "http://there/v1")
     assert "the address: recorded POST http://here/v1, sent POST http://there/v1" in said
     said = await refusal(played(an_exchange(1, {}), match="loose"), {}, "http://there/v1")
-    assert "has no further answer of http://there/v1" in said
+    assert "has no further answer from http://there/v1" in said
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def written(path: Path, *lines: Any, end: str = "\n") -> Path:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([""], "is no recording: it is empty"),
+        ([""], "is not a recording: it is empty"),
         (['{"type":"session","id":"x"}'], "it is a session; `pigeon replay` plays those"),
         (['{"at":"2026","kind":"in"}'], "it is a trace"),
         (["hello there"], 'it begins with "hello there"'),

@@ -65,7 +65,7 @@ async def test_a_small_image_is_handed_over_unchanged(tmp_path: Path) -> None:
 async def test_a_model_without_eyes_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(encoded("PNG"))
     outcome = await call(ReadTool(paths_in(tmp_path), PlainFitter(), sees_images=lambda: False), path="x.png")
-    assert "takes no images" in text_of(outcome)
+    assert "does not accept images" in text_of(outcome)
     assert len(images_of(outcome)) == 1
 
 

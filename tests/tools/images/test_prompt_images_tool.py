@@ -180,7 +180,7 @@ async def test_a_format_that_cannot_be_converted_is_not_readable() -> None:
     assert images.at_once(heic) is None
     picture = await images.fitted(heic)
     assert (picture.image, picture.readable) == (None, False)
-    assert picture.notes == ("[Image omitted: it could not be decoded (the format is not known).]",)
+    assert picture.notes == ("[Image omitted: it could not be decoded (the format is unknown).]",)
 
 
 async def test_a_large_image_that_is_cut_off_is_known_for_an_image() -> None:

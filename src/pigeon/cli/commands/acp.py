@@ -81,25 +81,25 @@ def set_up(environment: Environment) -> int:
     from pigeon.config.credentials import AuthFile
     from pigeon.providers.catalog.built_in import KNOWN
 
-    say("Pigeon asks a model, so it needs the key of a provider:")
+    say("Pigeon needs a provider's API key to use a model:")
     say("\n".join(wrap(", ".join(KNOWN), HELP_WIDTH)))
     try:
         provider = input("Provider (anthropic): ").strip() or "anthropic"
         if provider not in KNOWN:
             complain(f'There is no provider "{provider}".{did_you_mean(provider, KNOWN)}')
             return exit_codes.FAILED
-        key = getpass(f"Key of {KNOWN[provider].name} (it is not shown): ").strip()
+        key = getpass(f"Key of {KNOWN[provider].name} (not shown as you type): ").strip()
     except (EOFError, KeyboardInterrupt):
         return exit_codes.FAILED
     if not key:
-        complain("Without a key nothing was changed.")
+        complain("No key was entered, so nothing was changed.")
         return exit_codes.FAILED
     file = os.path.join(environment.agent_dir(), "auth.json")
     problem = AuthFile(file).put(provider, {"type": "api_key", "key": key})
     if problem is not None:
         complain(problem)
         return exit_codes.FAILED
-    say(f"The key is kept in {file}.")
+    say(f"The key is stored in {file}.")
     return exit_codes.OK
 
 

@@ -31,7 +31,7 @@ def agent_options(words: Sequence[str], environment: Environment) -> AgentOption
         what = (*line.unknown, *line.messages)[0]
         raise UsageError(f"Behind -- stand options of agents, and {what} is none. See: pigeon --help")
     if given := [f"--{name.replace('_', '-')}" for name in OF_ONE_SESSION if getattr(agent, name)]:
-        raise UsageError(f"{given[0]} is for one conversation, and cannot be given to all of them")
+        raise UsageError(f"{given[0]} applies to a single conversation, so it cannot be given to all of them")
     located = _located(environment)
     # Agents work in folders of their own, and these paths are meant from this one.
     paths = {name: tuple(map(located, getattr(agent, name))) for name in ("extensions", "skills")}

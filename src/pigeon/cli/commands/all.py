@@ -249,7 +249,7 @@ SERVE = CommandDeclaration(
         ("--max-kept", "N", "at most N conversations in total (default: 10000)"),
         ("--worker-memory", "MB", "memory limit of a conversation, including its commands (default: 4096; 0: none)"),
         ("--worker-processes", "N", "process limit of a conversation (default: 500; 0: none)"),
-        ("--worker-restarts", "N", "restart a process that dies at most N times a minute (default: 5)"),
+        ("--worker-restarts", "N", "restart a process that dies, at most N times a minute (default: 5)"),
         ("--worker-silence", "N", "kill a process that hangs for N seconds (default: 60; 0: never)"),
         ("--host-tool-wait", "N", "fail a host tool call after N seconds without a client (default: 120)"),
         ("--log-level", "LEVEL", "debug, info (the default), warning, error or off"),

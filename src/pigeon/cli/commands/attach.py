@@ -41,7 +41,7 @@ def run_attach(call: CommandCall) -> int:
     """Relay until the host goes, or the conversation cannot be reached any more; returns the exit code."""
     environment = call.environment
     if call.options.get("mode") not in (None, "rpc", "rpc-ui"):
-        raise UsageError("pigeon attach speaks --mode rpc and nothing else")
+        raise UsageError("pigeon attach only supports --mode rpc")
     place = _place(call)
     token = token_for(place.address, call.options.get("token_file"), environment)
     if token is not None and place.address.origin.startswith("ws:") and not _is_loopback(place.address):
@@ -107,9 +107,11 @@ def _place(call: CommandCall) -> ServedPlace:
         text = str(error).replace("cwd=", "--new DIR").replace("token=", "--token-file or PIGEON_TOKEN")
         raise UsageError(text.replace("url must", "URL must")) from None
     if place is None:
-        raise UsageError(f"{url} names no conversation: add ?session=ID, or begin a new one with --new DIR")
+        raise UsageError(f"{url} names no conversation: add ?session=ID, or start a new one with --new DIR")
     if place.new is None and call.options.get("model") is not None:
-        raise UsageError("--model is for a new conversation (--new DIR); set_model changes that of one that exists")
+        raise UsageError(
+            "--model is for a new conversation (--new DIR); to change the model of an existing one, send set_model"
+        )
     return place
 
 
@@ -135,7 +137,7 @@ def _token_in(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise StartupError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if not lines:
-        raise StartupError(f"{path} has no token")
+        raise StartupError(f"{path} contains no token")
     chosen = next((words for words in lines if words[0] == "admin" and len(words) > 1), lines[0])
     return chosen[1] if len(chosen) > 1 else chosen[0]
 

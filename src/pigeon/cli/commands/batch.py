@@ -43,7 +43,7 @@ OF_TASKS = (
     *("prompt", "template", "format", "model", "folder", "git", "revision"),
     *("output_schema", "check", "check_seconds"),
 )
-INTERRUPTED = "Interrupted: tasks that were under way are begun anew"
+INTERRUPTED = "Interrupted: unfinished tasks will start over"
 
 
 def run_batch(call: CommandCall) -> int:
@@ -102,7 +102,7 @@ def _refuse_other_tasks(call: CommandCall, agent: AgentOptions) -> None:
 def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     changes = batch.prepared.changes
     if changes is not None and (changes.new or changes.gone):
-        complain(f"As before: {counted(changes.same)}. New: {changes.new:,}. Gone from the file: {changes.gone:,}.")
+        complain(f"Unchanged: {counted(changes.same)}. New: {changes.new:,}. Removed from the file: {changes.gone:,}.")
     at_terminal = sys.stderr is not None and sys.stderr.isatty() and colours_of(call.environment.variables) is not None
     progress: LiveProgress | PlainProgress
     if at_terminal:
@@ -149,8 +149,8 @@ def _report(batch: OpenedBatch) -> None:
 def _how_to_go_on(outcome: Outcome, out: str) -> str:
     more = " --max-cost MORE" if outcome.limited else ""
     if outcome.left:
-        return f"Go on with: pigeon batch --resume {shlex.quote(out)}{more}"
-    return f"Run those again that are not done: pigeon batch --retry-failed {shlex.quote(out)}"
+        return f"Continue with: pigeon batch --resume {shlex.quote(out)}{more}"
+    return f"Run the unsuccessful tasks again: pigeon batch --retry-failed {shlex.quote(out)}"
 
 
 def _exit_code(outcome: Outcome) -> int:
@@ -176,7 +176,7 @@ def _watch_signals(driver: Driver) -> None:
             driver.stop(INTERRUPTED, signal=number)
             # The terminal may be gone, as after SIGHUP.
             with suppress(OSError):
-                complain("Ending; once more to end at once")
+                complain("Stopping; interrupt again to stop immediately")
         else:
             driver.kill()
 
@@ -193,11 +193,11 @@ def _run_reports(call: CommandCall) -> int:
     environment = call.environment
     if call.has("report"):
         if len(words) != 1 or call.has("compare"):
-            raise UsageError("The report of one batch is written with: pigeon batch --report DIR")
+            raise UsageError("To write the report of a batch: pigeon batch --report DIR")
         _write_report(BatchFolder(environment.absolute(words[0])))
         return exit_codes.OK
     if len(words) != 2:
-        raise UsageError("Two batches are compared with: pigeon batch --compare DIR1 DIR2 [--out FILE]")
+        raise UsageError("To compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]")
     folders = [BatchFolder(environment.absolute(word)) for word in words]
     for folder in folders:
         folder.record()
@@ -253,7 +253,7 @@ def _kept_options(agent: AgentOptions) -> dict[str, Any]:
 def _template(call: CommandCall) -> str | None:
     text, file = call.options.get("prompt"), call.options.get("template")
     if text is not None and file is not None:
-        raise UsageError("--prompt and --template are two ways to give one template")
+        raise UsageError("use either --prompt or --template, not both")
     if file is None:
         return text
     try:
@@ -276,7 +276,7 @@ def _schema(call: CommandCall) -> dict[str, Any] | None:
     except PigeonError as error:
         raise UsageError(f"--output-schema: {error}") from None
     if not isinstance(schema, dict):
-        raise UsageError("--output-schema: a JSON Schema is an object")
+        raise UsageError("--output-schema: a JSON Schema must be an object")
     return schema
 
 
@@ -295,7 +295,7 @@ def _engine_choice(call: CommandCall) -> EngineChoice:
     if options.get("address") and engine is None:
         engine = "ray"
     if options.get("address") and engine != "ray":
-        raise UsageError("--address is that of a cluster, for --engine ray")
+        raise UsageError("--address needs --engine ray")
     concurrency = options.get("concurrency")
     found = None if concurrency is None else whole_number("concurrency", concurrency, 1, 100_000)
     if found == 0:

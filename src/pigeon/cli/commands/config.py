@@ -93,7 +93,7 @@ class _Config:
         """Change one value."""
         _check_known(key)
         if self._project and key.partition(".")[0] in USERS_ONLY:
-            raise UsageError(f"{key} is yours alone: it cannot be set for a project")
+            raise UsageError(f"{key} is a personal setting: it cannot be set for a project")
         raw = self._read()
         changed = _with(raw, key.split("."), value)
         top = key.partition(".")[0]
@@ -117,7 +117,7 @@ class _Config:
             say(f"{key} is not set")
             return
         self._change(lambda raw: raw if _at(raw, key) is _NONE else _without(raw, key.split(".")))
-        say(f"{key} has its default again: {_shown(_default(key))}")
+        say(f"{key} is back to its default: {_shown(_default(key))}")
 
     def edit(self) -> int:
         """Open the file in an editor, and say what is wrong with it afterwards."""
@@ -148,7 +148,7 @@ class _Config:
         wrong: list[str] = []
         raw = read_settings_file(self.path, wrong.append)
         if raw is None:
-            raise StartupError(f"{wrong[0]}. Correct the file first: pigeon config edit")
+            raise StartupError(f"{wrong[0]}. Fix the file first: pigeon config edit")
         return raw
 
     def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -28,13 +28,13 @@ TOUR = (
     "write hello to hello.txt",
 )
 INTRODUCTION = (
-    "Pigeon is a coding agent. This tour asks its demo model, which needs no key and no network, in a folder that is "
-    "removed afterwards. The tools are the real ones."
+    "Pigeon is a coding agent. This tour uses its demo model, which needs no key and no network, in a folder that is "
+    "removed afterwards. The tools are real."
 )
 CLOSING = (
     "Talk to the demo yourself:   pigeon demo            (in a terminal)\n"
-    'With a model of a provider:  export ANTHROPIC_API_KEY=…; pigeon "what does this project do?"\n'
-    "What is set up:              pigeon doctor"
+    'Use a real model:            export ANTHROPIC_API_KEY=…; pigeon "what does this project do?"\n'
+    "Check your setup:            pigeon doctor"
 )
 
 

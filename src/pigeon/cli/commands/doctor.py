@@ -115,18 +115,18 @@ class _Checks:
         libraries = _libraries()
         missing = [name for name in libraries if not _version(name)]
         if missing:
-            yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "install Pigeon again")
+            yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "reinstall Pigeon")
         else:
             yield Finding("libraries", "ok", ", ".join(f"{name} {_version(name)}" for name in libraries))
 
     def _files(self) -> Iterator[Finding]:
-        yield _folder("folder", self._folder, "set PIGEON_CODING_AGENT_DIR to a folder that you can write")
+        yield _folder("folder", self._folder, "set PIGEON_CODING_AGENT_DIR to a folder you can write to")
         own = self._layers.settings.session_dir
         if not isinstance(own, Absent):
             yield _folder("sessions", self._environment.absolute(own), "change it: pigeon config set sessionDir DIR")
-        yield _folder("temporary", self._environment.temporary, "set TMPDIR to a folder that you can write")
+        yield _folder("temporary", self._environment.temporary, "set TMPDIR to a folder you can write to")
         if self._environment.cwd:
-            yield _folder("work", self._environment.cwd, "Pigeon can read here, and cannot change files")
+            yield _folder("work", self._environment.cwd, "Pigeon can read files here but not change them")
         else:
             yield Finding("work", "broken", "the working directory does not exist any more", "change to another folder")
         wrong = [*self._layers.doubts, *self._problems]
@@ -135,11 +135,11 @@ class _Checks:
 
             parsed_rules(self._layers.user_permissions, "yolo", wrong)
         for problem in wrong:
-            yield Finding("settings", "broken", problem, "correct it: pigeon config edit")
+            yield Finding("settings", "broken", problem, "fix it: pigeon config edit")
         if not wrong:
             yield _settings(os.path.join(self._folder, "settings.json"))
         for problem in self._registry.problems():
-            yield Finding("models", "broken", problem, "correct the file")
+            yield Finding("models", "broken", problem, "fix the file")
 
     def _keys(self) -> Iterator[Finding]:
         having = [provider for provider in self._registry.providers() if self._registry.has_key(provider)]
@@ -148,7 +148,7 @@ class _Checks:
                 "keys",
                 "broken",
                 "no provider has a key",
-                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or describe a server of your own in "
+                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or describe your own server in "
                 f"{self._folder}/models.json; without a key: pigeon demo",
             )
             return
@@ -160,7 +160,7 @@ class _Checks:
         settings = self._layers.settings
         model = _default_model(settings, self._registry)
         if model is None:
-            return Finding("model", "broken", "no model can be used", "choose one of `pigeon models` with --model")
+            return Finding("model", "broken", "no model can be used", "choose one from `pigeon models` with --model")
         named = or_else(settings.default_model, model.id)
         if named != model.id:
             return Finding(
@@ -179,7 +179,9 @@ class _Checks:
             if self._registry.has_key(provider) and (model := default_of(provider, self._registry)) is not None
         ]
         if self._offline:
-            return [Finding("network", "note", "model servers were not asked", "leave --offline away to ask them")]
+            return [
+                Finding("network", "note", "model servers were not contacted", "run without --offline to contact them")
+            ]
         return asyncio.run(_ask_all(models, self._registry, self._environment, self._layers.settings, self._redactor))
 
     def _shell(self) -> Iterator[Finding]:
@@ -206,7 +208,9 @@ class _Checks:
             found = f"to be had by {'' if isinstance(state, Absent) else or_else(state.builder, '')}"
             if asked is not None:
                 return Finding("sandbox", "ok", found)
-            return Finding("sandbox", "ok", f"{found}, not asked for: pigeon --sandbox workspace", f"see {page}")
+            return Finding(
+                "sandbox", "ok", f"{found}, not in use; turn it on with: pigeon --sandbox workspace", f"see {page}"
+            )
         except StartupError as error:
             return Finding("sandbox", "note", str(error).splitlines()[0], f"see {page}")
         finally:
@@ -215,7 +219,7 @@ class _Checks:
     def _terminal(self) -> Iterator[Finding]:
         variables = self._environment.variables
         if not sys.stdout.isatty():
-            yield Finding("terminal", "note", "stdout is no terminal", "the chat needs one; pigeon -p does not")
+            yield Finding("terminal", "note", "stdout is not a terminal", "the chat needs one; pigeon -p does not")
             return
         columns = f"{os.get_terminal_size().columns or 'unknown'} columns"
         colours = "colours" if has_colours(sys.stdout) else "no colours"
@@ -246,7 +250,7 @@ def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
 def _settings(path: str) -> Finding:
     if os.path.exists(path):
         return Finding("settings", "ok", path)
-    return Finding("settings", "ok", f"none, so the defaults count ({path} does not exist)")
+    return Finding("settings", "ok", f"none, so the defaults apply ({path} does not exist)")
 
 
 def _folder(subject: str, path: str, advice: str) -> Finding:
@@ -263,7 +267,7 @@ def _folder(subject: str, path: str, advice: str) -> Finding:
     others = os.stat(path).st_mode & 0o022 if above == path and subject == "folder" else 0
     if others:
         return Finding(subject, "note", f"{path} can be changed by other users", f"run: chmod go-w {path}")
-    return Finding(subject, "ok", path if above == path else f"{path} (is made when it is needed)")
+    return Finding(subject, "ok", path if above == path else f"{path} (will be created when needed)")
 
 
 async def _ask_all(
@@ -291,7 +295,7 @@ async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor
         else:
             headers[name.lower()] = value
     if not address:
-        return Finding(subject, "note", "its address is put together for each request, and was not asked")
+        return Finding(subject, "note", "its address depends on the request, so it was not contacted")
     path = "/v1/models" if model.api == "anthropic-messages" and not address.endswith("/v1") else "/models"
     try:
         async with asyncio.timeout(REACH_SECONDS):
@@ -306,8 +310,8 @@ async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor
     if status in (401, 403):
         return Finding(subject, "broken", f"{address} refuses the key (status {status})", "set a valid key")
     if status >= 500 and status != NOT_IMPLEMENTED:
-        return Finding(subject, "broken", f"{address} has trouble (status {status})", "try again later")
-    checked = "answers, and takes the key" if status < 300 else f"answers (status {status}; the key was not checked)"
+        return Finding(subject, "broken", f"{address} is having problems (status {status})", "try again later")
+    checked = "answers and accepts the key" if status < 300 else f"answers (status {status}; the key was not checked)"
     return Finding(subject, "ok", f"{address} {checked}")
 
 

@@ -31,12 +31,12 @@ LISTS = ("mcpServers", "servers")
 ENDED = ("connected", "failed", "sign_in")
 # What to do about a failure, by the step that failed.
 ADVICE = {
-    "configuration": "Correct its entry{file}.",
+    "configuration": "Fix its entry{file}.",
     "start": "Check that the program is installed and can be run: {command}",
-    "connect": "Check the address and the network: {command}\nA service that wants a token needs it in headers.",
+    "connect": "Check the address and the network: {command}\nIf the service needs a token, put it in headers.",
     "initialize": "Run the program by hand and look at what it writes: {command}\n"
-    "It must write nothing but messages to stdout. One that needs longer to start gets it with startupTimeoutMs.",
-    "list": "The server has said hello, but cannot list what it offers; its own log may say why.",
+    "It must write nothing but messages to stdout. If it needs longer to start, set startupTimeoutMs.",
+    "list": "The server connects but cannot list what it offers; its own log may say why.",
 }
 
 
@@ -63,7 +63,7 @@ def _add(call: CommandCall) -> int:
     entry: dict[str, Any] = {}
     if target.startswith(("http://", "https://")):
         if arguments or call.options["env"]:
-            raise UsageError("An address takes neither arguments nor --env; did you mean --header?")
+            raise UsageError("A URL takes neither arguments nor --env; did you mean --header?")
         entry["type"] = "sse" if call.has("sse") else "http"
         entry["url"] = target
         headers = dict(_pair(given, ":", "--header") for given in call.options["header"])
@@ -73,7 +73,7 @@ def _add(call: CommandCall) -> int:
             entry["oauth"] = {"flow": "device"}
     else:
         if call.options["header"] or call.has("sse") or call.has("device"):
-            raise UsageError("--header, --sse and --device are for addresses; give a program variables with --env")
+            raise UsageError("--header, --sse and --device need a URL; pass variables to a program with --env")
         entry["command"] = target
         entry["args"] = arguments
         variables = dict(_pair(given, "=", "--env") for given in call.options["env"])
@@ -104,11 +104,11 @@ def _remove(call: CommandCall) -> int:
         raw, key = _read(path)
         servers = raw.get(key, {})
         if name not in servers:
-            other = " It is not looked for in other files." if servers else ""
+            other = " Other files are not searched." if servers else ""
             raise StartupError(f"{path} has no server {name!r}.{did_you_mean(name, servers)}{other}")
         return {**raw, key: {known: entry for known, entry in servers.items() if known != name}}
 
-    change_file(path, changed, "Take the server out yourself.")
+    change_file(path, changed, "Remove the server yourself.")
     say(f"Removed {name} from {path}.")
     return exit_codes.OK
 
@@ -171,7 +171,7 @@ def _list(call: CommandCall) -> int:
     elif not waiting:
         say("No tool server is configured. Add one: pigeon mcp add NAME COMMAND|URL")
     for path in waiting:
-        say(f"{path} is not used: this folder is not trusted. The chat asks about it; --approve trusts it for once.")
+        say(f"{path} is not used: this folder is not trusted. The chat asks; --approve trusts it once.")
     return exit_codes.OK
 
 
@@ -222,10 +222,10 @@ def _show(config: ServerConfig, state: McpServerState) -> None:
         say(f"{state.error}")
         return
     step = state.step or "start"
-    say(f"{config.name} does not work. It broke at the step {step}:")
+    say(f"{config.name} does not work. It failed at the step {step}:")
     say(f"  {state.error}")
     if state.status == "sign_in":
-        say("A person has to sign in. Run this in a terminal, and follow the address that it shows.")
+        say("You have to sign in. Run this in a terminal and open the address it shows.")
         return
     place = f" in {config.file}" if config.file else ""
     command = shlex.join([config.command, *config.args]) if config.command else config.url

@@ -19,7 +19,7 @@ from pigeon.wire.model import Model, plain_number
 
 COLUMNS = ("provider", "model", "context", "max-out", "thinking", "images")
 NO_KEY = (
-    "No model can be used: no provider has a key.\n"
+    "No model is available: no provider has a key.\n"
     "  Set one:          export ANTHROPIC_API_KEY=…  (or OPENAI_API_KEY, GEMINI_API_KEY, …)\n"
     "  Your own server:  describe it in {file}\n"
     "  All models:       pigeon models --all\n"

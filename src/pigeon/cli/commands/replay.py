@@ -96,7 +96,7 @@ PIECE = 24
 MOST_RETRIES = 3
 FAILED = ("error", "aborted")
 _OF_RUNS = ("user", "assistant", "toolResult")
-REFUSED = "This is a replay: it shows what has happened, and {} is not possible. Go on with a session by --session"
+REFUSED = "This is a replay of past events, so {} is not possible. To continue a session, use --session"
 
 
 def run_replay(call: CommandCall) -> int:
@@ -109,7 +109,7 @@ def run_replay(call: CommandCall) -> int:
     pace = _Pace(speed, _seconds(call.options.get("max_gap")))
     loaded = load_session(path)
     if loaded is None or not any(line.type == "message" for line in loaded.lines):
-        raise StartupError(f"Nothing was said in {path}, so there is nothing to play")
+        raise StartupError(f"{path} has no messages, so there is nothing to play")
     variables = environment.variables
     name = chosen_name(call.options.get("dialect"), environment.called, (), variables)
     dialect = dialect_named(name, __version__, variables)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pigeon.serve.http.tokens import Tokens
 
 PACKAGES = ("starlette", "uvicorn", "websockets")
-NOT_RUNNING = "No server of this agent's folder is running. Start one: pigeon serve"
+NOT_RUNNING = "No server is running for this agent's folder. Start one: pigeon serve"
 STDERR = 2
 MEGABYTE = 1024 * 1024
 # Workers say every five seconds that they live; on a machine without time that may come late.
@@ -150,7 +150,7 @@ def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
     if address is None:
         raise StartupError(NOT_RUNNING)
     if token is None:
-        raise StartupError("The token file has no token with the scope admin")
+        raise StartupError("The token file has no token with scope admin")
     place = urlsplit(address.url)
     assert place.hostname is not None
     if place.scheme == "https":

@@ -73,7 +73,7 @@ class _Sessions:
         rows = self._rows(_most(self._call.options.get("limit")))
         if not rows and not self._call.has("json"):
             elsewhere = "" if self._call.has("all") else " `pigeon sessions --all` lists those of other folders."
-            complain(f"There are no sessions {'yet' if self._call.has('all') else 'of this folder'}.{elsewhere}")
+            complain(f"There are no sessions {'yet' if self._call.has('all') else 'in this folder'}.{elsewhere}")
             return exit_codes.OK
         self._print(rows)
         return exit_codes.OK
@@ -82,8 +82,8 @@ class _Sessions:
         wanted = " ".join(self._call.words).casefold()
         found = [row for row in self._rows(sys.maxsize) if wanted in _said(row.path).casefold()]
         if not found and not self._call.has("json"):
-            elsewhere = "" if self._call.has("all") else " Look in all folders with --all."
-            complain(f'No session has "{" ".join(self._call.words)}".{elsewhere}')
+            elsewhere = "" if self._call.has("all") else " To search all folders, add --all."
+            complain(f'No session contains "{" ".join(self._call.words)}".{elsewhere}')
             return exit_codes.FAILED
         self._print(found[: _most(self._call.options.get("limit"))])
         return exit_codes.OK
@@ -114,7 +114,7 @@ class _Sessions:
         if form not in EXPORT_FORMATS:
             raise UsageError(f'--format must be one of {", ".join(EXPORT_FORMATS)}; got "{form}"')
         if leaf and form != "atif":
-            raise UsageError("--leaf goes with --format atif: a page has all branches")
+            raise UsageError("--leaf needs --format atif; a page has all branches")
         if form == "atif":
             say(f"Exported to: {export_trajectory(self._environment, path, asked, leaf)}")
         else:
@@ -127,12 +127,14 @@ class _Sessions:
         journal = self._repository.open(path, self._environment.cwd)
         try:
             if journal.reading:
-                raise StartupError(f"Another process writes this session: {path}. End it first, or rename it there")
+                raise StartupError(
+                    f"Another process is writing this session: {path}. Close it first, or rename it there"
+                )
             journal.append(SessionInfo, name=name)
             journal.sync()
         finally:
             journal.close()
-        say(f"{_short_id(path)} is called {name} now")
+        say(f"{_short_id(path)} is now called {name}")
         return exit_codes.OK
 
     def delete(self) -> int:
@@ -150,7 +152,7 @@ class _Sessions:
     def list_trash(self) -> int:
         gone, unreadable = self._trash.all(), self._trash.unreadable()
         for folder in unreadable:
-            complain(f"Warning: {folder} cannot be read; a session in it can be moved back by hand")
+            complain(f"Warning: {folder} cannot be read; move its session back by hand")
         if self._call.has("json"):
             say(json.dumps([_trashed_object(one) for one in gone], indent=2))
         elif gone:
@@ -158,7 +160,7 @@ class _Sessions:
             titles = [(one.deleted[:16].replace("T", " "), listing.title_of(one.row)) for one in gone]
             rows = [(id, *title) for id, title in zip(ids, titles, strict=True)]
             say(table([("id", "deleted", "session"), *rows]))
-            say(f"\nThey are in {self._trash.folder}, and stay there until you remove them.")
+            say(f"\nThey are in {self._trash.folder}and stay there until you delete them.")
         elif not unreadable:
             complain("The trash is empty.")
         return exit_codes.OK
@@ -213,7 +215,7 @@ def _most(asked: str | None) -> int:
     if asked is None:
         return MOST_LISTED
     if not re.fullmatch("0*[1-9][0-9]{0,17}", asked):
-        raise UsageError(f'--limit must be a number from 1 on; got "{asked}"')
+        raise UsageError(f'--limit must be a number of at least 1; got "{asked}"')
     return int(asked)
 
 

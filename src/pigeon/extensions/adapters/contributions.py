@@ -154,7 +154,7 @@ class Contributions:
         return next((one for one in self._dispatcher.extensions if tool in one.extension.registered.tools), None)
 
     def _report_taken(self, loaded: LoadedExtension, what: str, name: str) -> None:
-        text = f'the {what} "{name}" is left out: another extension has one of that name'
+        text = f'the {what} "{name}" is ignored: another extension has one with that name'
         self._dispatcher.reports(loaded.source.path, "load", text)
 
 

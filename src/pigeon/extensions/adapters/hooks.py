@@ -190,7 +190,7 @@ class ExtensionHooks:
         def take(answer: Answer) -> bool:
             if isinstance(answer.value, r.GoOn):
                 if self._continued >= MOST_CONTINUATIONS:
-                    self._report(answer, f"the run was continued {MOST_CONTINUATIONS} times already; it ends here")
+                    self._report(answer, f"the run has already been continued {MOST_CONTINUATIONS} times; it ends here")
                 else:
                     notes.extend(self._notes(answer, answer.value.note))
             return False

@@ -121,7 +121,7 @@ class Extension:
         wanted = None if needs is None else frozenset(needs)
         if wanted is not None and not wanted <= CAPABILITIES:
             unknown = ", ".join(sorted(wanted - CAPABILITIES))
-            raise ValueError(f"unknown capability: {unknown}; there are {', '.join(sorted(CAPABILITIES))}")
+            raise ValueError(f"unknown capability: {unknown}; known: {', '.join(sorted(CAPABILITIES))}")
         self.name = name
         self.version = version
         self.needs = wanted

@@ -152,7 +152,7 @@ class ModelsHandle:
     def think(self, level: ThinkingLevel) -> None:
         """Choose how hard it thinks, as far as it can."""
         if level not in LEVELS:
-            raise ValueError(f"there is no thinking level {level!r}; there are {', '.join(LEVELS)}")
+            raise ValueError(f"there is no thinking level {level!r}; choose one of {', '.join(LEVELS)}")
         self._access.call("models", lambda port: port.models.think(level))
 
 

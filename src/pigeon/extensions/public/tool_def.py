@@ -155,7 +155,7 @@ def _hints(
         raise TypeError(f'parameter "{bare}" of the tool "{tool}" needs a type hint')
     nameless = next((name for name in wanted if parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY), None)
     if nameless is not None:
-        raise TypeError(f'parameter "{nameless}" of the tool "{tool}" cannot be given by name; take the / away')
+        raise TypeError(f'parameter "{nameless}" of the tool "{tool}" cannot be passed by name; remove the /')
     try:
         # Only the arguments: the hint of the context may name a type that is imported for type checkers only.
         stub = types.SimpleNamespace(__annotations__=annotations)

@@ -37,7 +37,7 @@ class FailureReports:
         if count > REPORTED_EACH_TIME:
             if str(count).strip("0") != "1":
                 return
-            error = f"{error} (for the {count}th time)"
+            error = f"{error} (occurrence {count})"
         self._post(ExtensionError(extension_path=path, event=event, error=error))
 
 

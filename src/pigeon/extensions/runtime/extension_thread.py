@@ -72,7 +72,7 @@ class ExtensionThread:
         if self._closing or self.loop.is_closed() or not self._thread.is_alive():
             raise ExtensionFailed("it was stopped" if self._closing else "its thread has ended")
         if self.unresponsive:
-            raise Unresponsive("it is still held up by its own code; nothing was asked of it")
+            raise Unresponsive("it is still blocked by its own code, so it was not called")
         expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         timeout.start(lambda: _settle(expired, None, None))
         running = asyncio.wrap_future(self._submit(self._guarded(function, args)))
@@ -127,7 +127,7 @@ class ExtensionThread:
                 asked_at = clock()
             elif clock() - asked_at > ANSWERS_PULSE_WITHIN:
                 self._free()
-                raise TookTooLong("it holds its thread up and was stopped")
+                raise TookTooLong("it blocked its thread and was stopped")
 
     def _answers_pulse(self) -> bool:
         answered = self._pulse is None or self._pulse.done()

@@ -174,7 +174,7 @@ class Playback:
         if not self._left:
             said = f"The recording {path} has no further answer: all {count} exchanges in it are used up"
         else:
-            said = f"The recording {path} has no further answer of {self._shown_url(request)}"
+            said = f"The recording {path} has no further answer from {self._shown_url(request)}"
         return _broken("recording_exhausted", f"{said}. Record again with what is asked now")
 
 

@@ -117,7 +117,9 @@ class Recording:
         try:
             line: RecordingLine = decoder.decode(self._file.readline(LONGEST_LINE))
         except msgspec.MsgspecError:
-            raise BadRecording(f"{self.path} has changed since it was opened: it cannot be played on") from None
+            raise BadRecording(
+                f"{self.path} has changed since it was opened, so it cannot be played any further"
+            ) from None
         return line
 
     def _first(self) -> RecordingHeader:
@@ -127,7 +129,7 @@ class Recording:
         except msgspec.MsgspecError:
             header = None
         if not isinstance(header, RecordingHeader):
-            raise BadRecording(f"{self.path} is no recording: {_what_it_is(first)}")
+            raise BadRecording(f"{self.path} is not a recording: {_what_it_is(first)}")
         if header.version > VERSION:
             raise BadRecording(f"{self.path} was recorded by a newer Pigeon ({header.pigeon}): update this one")
         return header
@@ -193,7 +195,7 @@ def _opened(path: str) -> BinaryIO:
     try:
         file = os.fdopen(open_regular(path), "rb")
     except NotRegular as error:
-        raise BadRecording(f"{path} is no recording: {error.strerror}") from None
+        raise BadRecording(f"{path} is not a recording: {error.strerror}") from None
     except OSError as error:
         raise BadRecording(f"The recording {path} cannot be read: {error.strerror}") from None
     if os.fstat(file.fileno()).st_size > LARGEST:

@@ -12,7 +12,7 @@ from pigeon.wire.commands import Hello
 from pigeon.wire.errors import Refusal
 
 NAME = "pigeon"
-BUSY = "hello changes the form of events and cannot do so in the middle of a run; send it first, or between runs"
+BUSY = "hello changes the format of events, so it is refused during a run; send it first, or between runs"
 
 
 @handles(Hello)

@@ -51,7 +51,7 @@ class SessionTrash:
             # Held until the file has moved: a process that wants to write it meanwhile finds the lock.
             file = AppendFile(path, False)
         except FileInUse:
-            raise StartupError(f"A process writes this session: {path}. End it first") from None
+            raise StartupError(f"A process is writing this session: {path}. End it first") from None
         except OSError as error:
             raise StartupError(f"{path} cannot be deleted: {error.strerror}") from None
         try:

@@ -46,9 +46,9 @@ class SessionCommands:
         current = or_else((await self._conversation.get_state()).session_file, "")
         choices = [Choice(row.path, _one_line(_named(row)), hint=_when(row)) for row in rows if row.path != current]
         if not choices:
-            self._view.show(Notice("There is no other conversation of this folder", "warning"))
+            self._view.show(Notice("There is no other conversation in this folder", "warning"))
             return
-        chosen = await self._view.ask(ChoiceQuestion("Go on with which conversation?", choices, search=True))
+        chosen = await self._view.ask(ChoiceQuestion("Continue which conversation?", choices, search=True))
         if chosen is not None and not (await self._conversation.switch_session(chosen)).cancelled:
             await self._arrived("")
 
@@ -59,7 +59,7 @@ class SessionCommands:
         if not choices:
             self._view.show(Notice("There is no message to go back to yet", "warning"))
             return
-        chosen = await self._view.ask(ChoiceQuestion("Begin anew before which message?", choices, search=True))
+        chosen = await self._view.ask(ChoiceQuestion("Branch off before which message?", choices, search=True))
         if chosen is None:
             return
         forked = await self._conversation.fork(chosen)
@@ -85,7 +85,7 @@ class SessionCommands:
     async def name(self, rest: str) -> None:
         """Give it a name."""
         if not rest:
-            self._view.show(Notice(f"Its name: {self._facts.session or 'none yet. /name NAME gives it one'}"))
+            self._view.show(Notice(f"Its name: {self._facts.session or 'none yet. Set it with /name NAME'}"))
             return
         await self._conversation.set_session_name(rest)
         await self._update_facts()

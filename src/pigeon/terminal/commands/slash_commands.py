@@ -24,21 +24,21 @@ from pigeon.wire.base import or_else
 KEYS = """
 | key | |
 |---|---|
-| Enter | send; while the agent works: say it at the next break |
-| Alt-Enter | while the agent works: say it when the work is done; else a new line |
+| Enter | send; while the agent works: send at its next break |
+| Alt-Enter | while the agent works: send when the work is done; otherwise a new line |
 | Ctrl-J, or `\\` and Enter | a new line |
 | Esc, Ctrl-C | stop the agent |
 | Ctrl-C twice, Ctrl-D | leave |
 | Tab | complete a command or a file name |
-| Up, Down | what was written before |
-| Ctrl-R | search in it |
-| Alt-Up | take the last message back that waits |
+| Up, Down | your previous messages |
+| Ctrl-R | search your previous messages |
+| Alt-Up | take back the last queued message |
 | Ctrl-G | write in your editor |
-| Ctrl-V | attach the image of the clipboard |
+| Ctrl-V | attach the image in the clipboard |
 | Ctrl-P, Shift-Tab | next model, next thinking level |
-| Ctrl-T | show thinking, or fold it |
-| Ctrl-O | the whole output of the last tool |
-| Ctrl-Z | to the background; `fg` comes back |
+| Ctrl-T | show or hide thinking |
+| Ctrl-O | show the whole output of the last tool |
+| Ctrl-Z | suspend; `fg` resumes |
 """
 DEFAULTS = (
     Choice("ask", "Ask before every tool that no rule allows", "a"),
@@ -83,20 +83,22 @@ class SlashCommands:
         self._sessions = sessions
         rows = (
             CommandRow("model", "choose the model", self._model, "[name]"),
-            CommandRow("thinking", "how much the model thinks", self._thinking, "[level]"),
-            CommandRow("new", "begin a new conversation", sessions.new),
-            CommandRow("resume", "go on with another conversation", sessions.resume),
-            CommandRow("tree", "go to another point of this conversation", sessions.tree),
-            CommandRow("fork", "begin a new conversation before one of your messages", sessions.fork),
+            CommandRow("thinking", "choose the thinking level", self._thinking, "[level]"),
+            CommandRow("new", "start a new conversation", sessions.new),
+            CommandRow("resume", "continue another conversation", sessions.resume),
+            CommandRow("tree", "go to another point in this conversation", sessions.tree),
+            CommandRow("fork", "branch off into a new conversation before one of your messages", sessions.fork),
             CommandRow("name", "name the conversation", sessions.name, "[name]"),
-            CommandRow("compact", "make room: replace the past by a summary", self._compact, "[what matters]"),
-            CommandRow("export", "write the conversation as a page", sessions.export, "[file]"),
+            CommandRow(
+                "compact", "replace older messages with a summary, to free context", self._compact, "[what matters]"
+            ),
+            CommandRow("export", "write the conversation as an HTML page", sessions.export, "[file]"),
             CommandRow("copy", "copy the last answer", self._copy),
             CommandRow("image", "attach an image to the next message", self._image, "file"),
-            CommandRow("cost", "tokens and cost", self._cost),
-            CommandRow("permissions", "what tools may do", self._permissions),
-            CommandRow("trust", "use the extensions and settings of this folder", self._trust),
-            CommandRow("help", "keys and commands", self._help),
+            CommandRow("cost", "show tokens and cost", self._cost),
+            CommandRow("permissions", "show and change what tools may do", self._permissions),
+            CommandRow("trust", "trust this folder: use its extensions and settings", self._trust),
+            CommandRow("help", "show keys and commands", self._help),
             CommandRow("quit", "leave", self._quit),
         )
         self._table = {row.name: row for row in rows}
@@ -131,7 +133,7 @@ class SlashCommands:
         if name in self._of_agent or name.startswith("mcp__"):
             return False
         near = difflib.get_close_matches(name, self._names, 1)
-        meant = f"did you mean /{near[0]}?" if near else "/help lists those that exist."
+        meant = f"did you mean /{near[0]}?" if near else "/help lists the commands."
         self._view.show(Notice(f"There is no command /{name}: {meant} Nothing was sent.", "error"))
         self._view.set_input(line)
         return True
@@ -152,7 +154,7 @@ class SlashCommands:
         own = list(dict.fromkeys(shown))
         agent = [f"| `/{name}` | {about} |" for name, about in self._of_agent.items()]
         rows = "\n".join([*own, *agent])
-        marks = "`@file` names a file, `!command` runs a command for both of you, `!!command` for you alone."
+        marks = "`@file` refers to a file, `!command` runs a command for you and the model, `!!command` only for you."
         self._view.show(AnswerText(f"| command | |\n|---|---|\n{rows}\n\n{KEYS}\n{marks}"))
 
     async def _model(self, rest: str) -> None:
@@ -165,7 +167,7 @@ class SlashCommands:
         if chosen is None:
             if rest and not fitting:
                 self._view.show(
-                    Notice(f'No model with a key is called "{rest}". /model shows those that can be used.', "error")
+                    Notice(f'No model with a key is called "{rest}". /model lists the ones you can use.', "error")
                 )
                 return
             choices = [
@@ -185,11 +187,11 @@ class SlashCommands:
         level: str | None = rest
         if rest not in levels:
             if rest:
-                self._view.show(Notice(f'There is no level "{rest}" here; there are {", ".join(levels)}.', "error"))
+                self._view.show(
+                    Notice(f'This model has no level "{rest}"; choose one of {", ".join(levels)}.', "error")
+                )
             choices = [Choice(one, one, hint="now" if one == self._facts.thinking else "") for one in levels]
-            level = await self._view.ask(
-                ChoiceQuestion("How much shall the model think?", choices, chosen=self._facts.thinking)
-            )
+            level = await self._view.ask(ChoiceQuestion("Which thinking level?", choices, chosen=self._facts.thinking))
         if level is not None:
             await self._conversation.set_thinking_level(level)  # type: ignore[arg-type]
             await self._update_facts()
@@ -243,7 +245,9 @@ class SlashCommands:
         after = await self._conversation.get_permissions()
         if after.default != chosen:
             self._view.show(
-                Notice(f"Your settings are stricter: what no rule allows stays on {after.default}", "warning")
+                Notice(
+                    f"Your settings are stricter: the default for calls without a rule stays {after.default}", "warning"
+                )
             )
 
     async def _trust(self, rest: str) -> None:
@@ -261,7 +265,7 @@ class SlashCommands:
             Choice("no", "No", "n"),
         )
         detail = "\n".join(f"  {path}" for path in waiting)
-        chosen = await self._view.ask(ChoiceQuestion(f"Do you trust what {cwd} brings?", choices, detail=detail))
+        chosen = await self._view.ask(ChoiceQuestion(f"Do you trust the files in {cwd}?", choices, detail=detail))
         if chosen is None or chosen == "no":
             return
         change = await self._conversation.set_trust(True, remember=chosen == "always")
@@ -270,7 +274,7 @@ class SlashCommands:
             if await self._renew(change.cwd):
                 self._view.show(Notice(f"In use now: {names}", "faint"))
             else:
-                self._view.show(Notice(f"In use from the next start on: {names}", "faint"))
+                self._view.show(Notice(f"In use after a restart: {names}", "faint"))
         if problem := or_else(change.problem, ""):
             self._view.show(Notice(problem, "warning"))
 

@@ -151,7 +151,7 @@ class QuestionPanel:
             text += to_formatted_text(ANSI(self._detail.shown))
             if count := self._detail.left_out:
                 text.append(
-                    ("class:hint", f"{self._painter.signs['cut']} {count:,} more lines; all of it stands above\n")
+                    ("class:hint", f"{self._painter.signs['cut']} {count:,} more lines; see above for all of it\n")
                 )
         text.append(("class:question", cleaned(question.title)))
         if isinstance(question, TextQuestion) and question.placeholder and not self._buffer.text:
@@ -179,7 +179,7 @@ class QuestionPanel:
 
     def _hint(self) -> StyleAndTextTuples:
         if isinstance(self._question, TextQuestion):
-            return [("", "Enter answers, Ctrl-J begins a new line, Esc cancels")]
+            return [("", "Enter answers, Ctrl-J adds a line, Esc cancels")]
         search = isinstance(self._question, ChoiceQuestion) and self._question.search
         return [("", "Type to search, Enter chooses, Esc cancels" if search else "Enter chooses, Esc says no")]
 

@@ -284,9 +284,9 @@ class Screen:
         """Have the person choose among what was written before."""
         choices = [Choice(text, " ".join(text[:LONGEST_ROW].split())) for text in self.line.written(SEARCHED)]
         if not choices:
-            self.show(Notice("Nothing was written before", "faint"))
+            self.show(Notice("You have not sent any messages yet", "faint"))
             return
-        chosen = await self.ask(ChoiceQuestion("Which of what you wrote?", choices, search=True))
+        chosen = await self.ask(ChoiceQuestion("Which message?", choices, search=True))
         if chosen is not None:
             self.set_input(chosen)
 

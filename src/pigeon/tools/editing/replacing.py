@@ -40,12 +40,12 @@ def edited_file(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[by
         if second.match.start < first.match.end:
             raise ToolFailed(
                 f"edits[{first.index}] and edits[{second.index}] overlap in {path}. "
-                "Merge them into one edit or choose texts that lie apart."
+                "Merge them into one edit or choose texts that do not overlap."
             )
     result = _replaced(text.original, found)
     if result == text.original:
         raise ToolFailed(
-            f"No changes made to {path}. The replacement produces identical content; the text may already be as wanted."
+            f"No changes made to {path}. The replacement produces identical content; it may already be as intended."
         )
     known = _touched_lines(text.original, result, found)
     changes = difference(_readable(text.plain), _readable(plain_newlines(result)), path, known)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 HEAD_CHARS = 128 << 10
 TAIL_CHARS = 32
 _ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9", "image/gif": b";"}
-NOT_AN_IMAGE = "[Image omitted: the data is no image that can be read.]"
+NOT_AN_IMAGE = "[Image omitted: the data is not a readable image.]"
 
 
 class PromptImages:

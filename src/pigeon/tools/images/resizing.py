@@ -75,7 +75,7 @@ def fitted(data: bytes, mime: str, profile: Profile | None = None, most_pixels: 
 
 def _reason(error: Exception) -> str:
     name = type(error).__name__
-    return "the format is not known" if name == "UnidentifiedImageError" else f"{name}: {error}"
+    return "the format is unknown" if name == "UnidentifiedImageError" else f"{name}: {error}"
 
 
 def _unchecked(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
