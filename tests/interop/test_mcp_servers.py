@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ import pytest
 import pigeon
 from fakes.installed_programs import node, npm_package, only_on_request
 from fakes.mcp_agents import ServedAgents, tool_results
+from fakes.web_tool_server import follow
 from pigeon.testing import call
 
 pytestmark = only_on_request
@@ -124,6 +126,13 @@ async def _hold(agents: ServedAgents, replies: tuple[Any, ...]) -> None:
         result = await agent.run(f"read @all:{resource.uri}")
         (message,) = [one for one in result.messages if isinstance(one, pigeon.UserMessage)]
         assert len(message.content) > 1
+        listed = (await agent.complete_mcp("read @all:")).completions
+        assert f"all:{resource.uri}" in [one.text for one in listed]
+        templates = [one for one in (await agent.get_mcp_resources()).resources if one.template]
+        assert templates
+        prompt = next(name for name in state.prompts if "complet" in name)
+        offered = await agent.complete_mcp(f"/{prompt} ")
+        assert [one.text for one in offered.completions if not one.text.endswith("=")], offered
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http", "sse"])
@@ -160,3 +169,23 @@ async def _register(agents: ServedAgents, replies: tuple[Any, ...]) -> None:
         result = await agent.run("what is @register:city://Bonn")
         (message,) = [one for one in result.messages if isinstance(one, pigeon.UserMessage)]
         assert message.content[-1].text == "Bonn is a city."  # type: ignore[union-attr]
+
+
+async def test_a_sign_in_at_the_authorization_server_of_the_official_package(agents: ServedAgents) -> None:
+    port = free_port()
+    asked: list[str] = []
+
+    async def browser(question: Any) -> None:
+        asked.append(question.title)
+        await follow(re.findall(r"http\S+", question.title)[0])
+
+    async with running(port, sys.executable, str(SDK_SERVER.with_name("signed_in_server.py")), str(port)):
+        agents.write({"guarded": {"url": f"http://127.0.0.1:{port}/mcp"}})
+        replies = (call("mcp__guarded__refreshed"), call("mcp__guarded__refreshed"), "Done.")
+        async with agents.agent(*replies, on_dialog=browser) as agent:
+            (state,) = (await agent.get_mcp_servers()).servers
+            assert state.status == "connected", state.error
+            first, second = tool_results(await agent.run("go"))
+    assert first.startswith("refreshed")
+    assert int(second.split()[1]) >= 1, "an expired token was refreshed in the middle of the conversation"
+    assert len(asked) == 1

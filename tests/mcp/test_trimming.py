@@ -37,7 +37,15 @@ def test_any_list_is_one_that_the_package_takes(key: str, entries: list[Any]) ->
     assert getattr(taken, key)[-1].name == "good"
 
 
-@given(st.lists(ODD | st.fixed_dictionaries({"type": st.sampled_from(["text", "image", "audio", "resource_link"])})))
+@given(
+    st.lists(
+        ODD
+        | st.fixed_dictionaries(
+            {"type": st.sampled_from(["text", "image", "audio", "resource_link", "resource", "x"])},
+            optional={"text": ODD, "data": ODD, "resource": st.dictionaries(st.sampled_from(["uri", "text"]), ODD)},
+        )
+    )
+)
 def test_any_content_is_one_that_the_package_takes(blocks: list[Any]) -> None:
     taken = types.CallToolResult.model_validate(result_of(content=blocks))
     assert len(taken.content) == len(blocks)

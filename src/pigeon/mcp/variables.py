@@ -83,6 +83,7 @@ class Surroundings:
     def questions(self, config: ServerConfig) -> dict[str, str]:
         """What a person has to be asked before `filled_in`, by id."""
         texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
+        texts += [one for one in (config.env_file, config.cwd, config.oauth.client_secret) if one is not None]
         wanted = {found for text in texts for found in re.findall(_INPUT, text)}
         return {id: config.inputs[id] for id in sorted(wanted) if id in config.inputs and id not in self._answers}
 
