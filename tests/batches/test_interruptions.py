@@ -10,7 +10,15 @@ import sys
 from pathlib import Path
 
 from fakes.agent_folders import AgentFolders
-from fakes.batch_setup import results_in, shell, write_script, write_tasks
+from fakes.batch_setup import (
+    filled_folder,
+    put_finished,
+    result_of,
+    results_in,
+    shell,
+    write_script,
+    write_tasks,
+)
 from fakes.command_line import Calling, call
 from fakes.processes import eventually, processes_with
 from pigeon.batches.engine import LocalLimits
@@ -131,24 +139,39 @@ def test_an_attempt_whose_folder_was_taken_away_makes_no_result(tmp_path: Path) 
     assert results_in(folders.work / "o")["t"]["turns"] == 2
 
 
-async def test_a_task_that_was_being_forked_when_all_were_told_to_stop_stops_too(tmp_path: Path) -> None:
-    folders = AgentFolders(tmp_path)
-    folders.configure()
-    model = write_script(folders.work / "m.json", shell("sleep 300"), "Done.")
-    place = TaskPlace(
+def place_in(folders: AgentFolders) -> TaskPlace:
+    """Where tasks of these folders are done."""
+    return TaskPlace(
         batch="b",
         out=str(folders.work),
         part="",
-        cache=str(tmp_path / "cache"),
+        cache=str(folders.temp / "cache"),
         agent_dir=str(folders.agent),
         cwd=str(folders.work),
         variables=folders.environment(),
     )
+
+
+async def never() -> None:
+    raise AssertionError("there is no limit to what may be spent")
+
+
+async def test_a_task_that_has_its_result_is_not_begun_again_when_the_word_about_it_was_lost(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    spec = TaskSpec(id="t", prompt="x", model="scripted/missing")
+    result = result_of(spec, text="Done before.")
+    put_finished(filled_folder(folders.work, [spec]), spec, result)
+    processes = TaskProcesses({}, LocalLimits(SharedLimits({})))
+    assert await processes.run(spec, place_in(folders), never) == result
+    processes.kill()
+
+
+async def test_a_task_that_was_being_forked_when_all_were_told_to_stop_stops_too(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    model = write_script(folders.work / "m.json", shell("sleep 300"), "Done.")
+    place = place_in(folders)
     processes = TaskProcesses(place.variables, LocalLimits(SharedLimits({})))
-
-    async def never() -> None:
-        raise AssertionError
-
     running = asyncio.ensure_future(processes.run(TaskSpec(id="t", prompt="x", model=model), place, never))
     await asyncio.sleep(0)
     await processes.stop("Interrupted")

@@ -100,6 +100,7 @@ def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
         (["-p", "--output-schema", '{"type": 5}', "hi"], "Error: --output-schema: type: not a valid JSON Schema"),
         (["-p", "--output-schema", "[]", "hi"], "Error: --output-schema []: No such file"),
         (["--mode", "acp", "hi"], "Error: pigeon acp takes no prompt"),
+        (["--mode", "acp", "--record", "x.recording"], "Error: --record is for one conversation"),
         (["--mode", "json"], "Error: There is no prompt."),
         (["--mode", "json", "--frobnicate", "hi"], "Error: Unknown option --frobnicate."),
         (["--mode", "json", "--output", "json", "hi"], "Error: --output needs -p"),

@@ -77,6 +77,9 @@ class TaskProcesses:
 
         Raises `WorkerDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
         """
+        if (there := read_result(os.path.join(place.out, hash_of(spec)))) is not None:
+            # A cluster tries again what was lost with a machine, and only the word about the result may have been.
+            return there
         part = os.path.join(place.out, f"{PART}{hash_of(spec)}-{os.urandom(4).hex()}")
         os.mkdir(part, 0o700)
         try:
