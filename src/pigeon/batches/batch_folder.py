@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import socket
 import time
@@ -55,7 +56,6 @@ class BatchRecord(Struct, rename="camel", frozen=True, kw_only=True):
         rates: what providers allow
         keep: which workspaces stay
         engine: the engine that it was begun with
-        agent_options: the options of agents that hold for the batch and are no secrets
     """
 
     version: int = VERSION
@@ -352,8 +352,6 @@ class TaskChanges(Struct, frozen=True):
 
 def _hashes(path: str) -> set[int]:
     """The tasks of a file, each as a short number: there may be many."""
-    import hashlib
-
     found = set()
     with open(path, "rb") as file:
         for line in file:

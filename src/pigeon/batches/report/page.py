@@ -282,9 +282,9 @@ def _task_row(one: TaskResult, columns: Iterable[Callable[[TaskResult], str]]) -
 
 def why_html(one: TaskResult) -> str:
     """Why a task is not done, below its name; nothing if it is."""
-    return f"<small>{escaped(' '.join((one.error or 'no reason was given').split())[:300])}</small>" * (
-        one.status != "done"
-    )
+    if one.status == "done":
+        return ""
+    return f"<small>{escaped(' '.join((one.error or 'no reason was given').split())[:300])}</small>"
 
 
 def status_html(one: TaskResult) -> str:
