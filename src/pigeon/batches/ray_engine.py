@@ -27,7 +27,7 @@ from msgspec import Struct, structs
 
 from pigeon.app.environment import process_environment
 from pigeon.batches.batch_folder import BATCH_FILE
-from pigeon.batches.engine import fitting_slots
+from pigeon.batches.engine import LocalLimits, fitting_slots
 from pigeon.batches.records import TaskResult, TaskSpec
 from pigeon.batches.shared_limits import Rate, SharedLimits
 from pigeon.batches.task_link import FatalTask
@@ -71,27 +71,11 @@ class RemoteOutcome(Struct, frozen=True, kw_only=True):
     fatal: str | None = None
 
 
-class LimitsActor:
+class LimitsActor(LocalLimits):
     """`SharedLimits` as an actor. Ray starts it anew if its process dies; the driver then tells it what was spent."""
 
     def __init__(self, rates: Mapping[str, Rate], max_cost: float | None, spent: float) -> None:
-        self._limits = SharedLimits(rates, max_cost, spent)
-
-    async def ask(self, provider: str, tokens: int) -> float:
-        """Give a request its time."""
-        return self._limits.ask(provider, tokens)
-
-    async def still(self, provider: str) -> float:
-        """Whether it has to wait longer."""
-        return self._limits.still(provider)
-
-    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
-        """A request has ended."""
-        self._limits.ended(provider, more_tokens, is_refused, seconds)
-
-    async def spend(self, task: str, dollars: float) -> bool:
-        """A task has spent something."""
-        return self._limits.spend(task, dollars)
+        super().__init__(SharedLimits(rates, max_cost, spent))
 
     async def reserve(self, task: str, share: float) -> bool:
         """Keep money for a task."""
