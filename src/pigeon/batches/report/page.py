@@ -74,7 +74,9 @@ small { color: var(--dim); }
 @media (max-width: 40rem) { body { font-size: 15px; } th, td { padding: .34rem .5rem; }
   main, header, footer { padding-left: .8rem; padding-right: .8rem; }
   figure > div { overflow-x: auto; } svg { min-width: 27rem; } }
-@media print { thead th { position: static; } figure, .wide { break-inside: avoid; } }
+@media print { @page { size: landscape; margin: 1cm; } body { font-size: 11px; } figure { break-inside: avoid; }
+  .wide { overflow: visible; } thead th { position: static; } th, td { padding: .2rem .35rem; }
+  .id, thead th { min-width: 0; } .plots { grid-template-columns: 1fr 1fr; } }
 """
 LEFT = ' class="left"'
 NAME = ' class="left name"'
