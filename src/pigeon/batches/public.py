@@ -28,7 +28,7 @@ from pigeon.wire.steering import Limits, limits_of
 if TYPE_CHECKING:
     from typing import Unpack
 
-OF_ONE_SESSION = ("session_id", "continue_newest", "fork", "no_session", "session_dir", "name")
+OF_ONE_SESSION = ("session_id", "continue_newest", "fork", "no_session", "session_dir", "name", "record")
 
 
 class BatchChoices(AgentChoices, total=False):

@@ -61,15 +61,13 @@ class Plotter:
 
     def success(self, title: str, groups: Mapping[str, GroupFigures]) -> Plot:
         """The share of tasks that are done, with its interval."""
-        shown = _largest(groups)
-        rows = [(name, one.success) for name, one in shown]
-        words = "; ".join(f"{name}: {one.value:.0%} of {one.count}" for name, one in rows)
-        return self._estimates(title, words, {"": rows}, "share of tasks that are done", 100)
+        largest = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))[:MOST_ROWS]
+        return self.side_by_side(title, {"": [(name, one.success) for name, one in largest]})
 
     def side_by_side(self, title: str, batches: Mapping[str, Sequence[tuple[str, Estimate]]]) -> Plot:
         """The success of two batches, group by group."""
         words = "; ".join(
-            f"{batch}, {name}: {one.value:.0%} of {one.count}" for batch, rows in batches.items() for name, one in rows
+            f"{batch} {name}: {one.value:.0%} of {one.count}" for batch, rows in batches.items() for name, one in rows
         )
         return self._estimates(title, words, batches, "share of tasks that are done", 100)
 
@@ -117,7 +115,7 @@ class Plotter:
 
     def spread(self, title: str, unit: str, groups: Mapping[str, Sequence[float]]) -> Plot:
         """How a measure spreads over tasks: the middle half as a box, the rest as lines, single tasks as points."""
-        shown = [(name, values) for name, values in _largest_values(groups)]
+        shown = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_ROWS]
         words = "; ".join(f"{name}: median {median(list(values)):,.4g}" for name, values in shown)
         figure, axes = self._figure(5.4, 0.85 + 0.42 * len(shown))
         drawn = axes.boxplot(
@@ -220,14 +218,6 @@ class Plotter:
             rule = rule.replace(colour, f"var({variable})")
         name = self._classes.setdefault(rule, f"s{len(self._classes)}")
         return f' class="{name}"'
-
-
-def _largest(groups: Mapping[str, GroupFigures]) -> list[tuple[str, GroupFigures]]:
-    return sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))[:MOST_ROWS]
-
-
-def _largest_values(groups: Mapping[str, Sequence[float]]) -> list[tuple[str, Sequence[float]]]:
-    return sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_ROWS]
 
 
 def _short(name: str) -> str:
