@@ -329,7 +329,8 @@ def test_prompts_and_resources_of_tool_servers_are_completed_and_sent(tmp_path: 
     with PtyChat(tmp_path, scripted(tmp_path), 100, env={"PIGEON_CODING_AGENT_DIR": str(agent_dir)}) as chat:
         chat.footer("scripted")
         chat.type("/mcp__notes__poem pigeons", ENTER)
-        chat.until("You said: Write a poem about pigeons (plain)")
+        # The process that holds the connections is started with low priority.
+        chat.until("You said: Write a poem about pigeons (plain)", 60)
         chat.type("/mcp", TAB)
         chat.has_input("/mcp__notes__poem")
         chat.type(" pi", TAB)
@@ -337,5 +338,6 @@ def test_prompts_and_resources_of_tool_servers_are_completed_and_sent(tmp_path: 
         chat.empty()
         chat.type("see @notes:note://o", TAB)
         chat.has_input("see @notes:note://one")
-        chat.type(ENTER)
-        chat.until("You said: see @notes:note://one")
+        # The menu may be open, where Enter takes what is chosen; typing closes it.
+        chat.type(" again", ENTER)
+        chat.until("You said: see @notes:note://one again")
