@@ -56,7 +56,9 @@ def test_modules_in_the_working_directory_are_not_run_as_libraries(folders: Agen
 )
 def test_an_interrupt_while_it_starts_leaves_no_complaint(folders: AgentFolders, interrupt: str, code: int) -> None:
     """What was half made, as an event loop, complains when it is collected: the process ends before."""
-    broken = "import os, pigeon.cli.running as r, pigeon.cli.main as m\nasync def half(): pass\n"
+    # Where this was started in the background of a shell, SIGINT is ignored, and a child inherits that.
+    broken = "import os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    broken += "import pigeon.cli.running as r, pigeon.cli.main as m\nasync def half(): pass\n"
     broken += f"def run(*_):\n    made = half()\n    {interrupt}\nr.run = run\nm.main()\n"
     ran = subprocess.run(
         [sys.executable, "-c", broken, "hello"], env=folders.environment(), capture_output=True, timeout=30, check=False
