@@ -11,6 +11,7 @@ import ctypes
 import errno
 import fcntl
 import json
+import mmap
 import os
 import signal
 import socket
@@ -235,6 +236,33 @@ def open_a_terminal_of_the_user_by_another_process(t: Targets) -> object:
 
 
 # The kernel
+
+
+@attempt
+def make_calls_by_the_numbers_of_another_processor(t: Targets) -> object:
+    """`getpid` as programs of 32 bits call it: numbers of theirs are not those that the filter knows."""
+    if (child := os.fork()) == 0:
+        memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        memory.write(b"\x53\xb8\x14\x00\x00\x00\xcd\x80\x5b\xc3" if IS_64 else b"\xc0\x03\x5f\xd6")
+        start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        os._exit(0 if ctypes.CFUNCTYPE(ctypes.c_int)(start)() == os.getpid() else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@attempt
+def write_what_the_kernel_keeps_about_a_process(t: Targets) -> object:
+    return Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+@attempt
+def compare_descriptors_with_a_process(t: Targets) -> object:
+    return call(312 if IS_64 else 272, os.getpid(), os.getpid(), 0, 0, 0) == 0
+
+
+@attempt
+def ask_the_kernel_for_its_mounts(t: Targets) -> object:
+    found = ctypes.create_string_buffer(8 * 64)
+    return call(458, ctypes.create_string_buffer(struct.pack("=IIQQQ", 32, 0, 2**64 - 1, 0, 0)), found, 64, 0) > 0
 
 
 @attempt

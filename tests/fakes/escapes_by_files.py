@@ -145,6 +145,68 @@ def plant_a_hook_in_a_repository_below(t: Targets) -> object:
 
 
 @attempt
+def plant_a_hook_in_a_repository_far_below(t: Targets) -> object:
+    return (Path(t["folder"]) / "a" / "b" / "deep" / ".git" / "hooks" / "pre-commit").write_text("x")
+
+
+@attempt
+def change_the_configuration_of_a_repository_far_below(t: Targets) -> object:
+    return shell(f"git -C {t['folder']}/a/b/deep config core.fsmonitor evil")
+
+
+@attempt
+def change_a_file_that_the_configuration_of_git_includes(t: Targets) -> object:
+    return (Path(t["folder"]) / "a" / "b" / "deep" / "shared").write_text("[core] fsmonitor = evil\n")
+
+
+@attempt
+def change_a_program_that_the_configuration_of_git_names(t: Targets) -> object:
+    return (Path(t["folder"]) / "a" / "b" / "deep" / "filter").write_text("#!/bin/sh\nevil\n")
+
+
+@attempt
+def make_hooks_where_the_users_configuration_looks_for_them(t: Targets) -> object:
+    hooks = Path(t["folder"]) / "git-hooks"
+    hooks.mkdir(exist_ok=True)
+    return (hooks / "pre-commit").write_text("x")
+
+
+@attempt
+def lead_a_submodule_to_other_data(t: Targets) -> object:
+    return (Path(t["folder"]) / "part" / ".git").write_text("gitdir: ../evil\n")
+
+
+@attempt
+def put_another_folder_in_the_place_of_one_above_a_repository(t: Targets) -> object:
+    above = Path(t["folder"]) / "a"
+    os.rename(above, above.with_name("old-a"))
+    os.rename(above.with_name("old-a"), above)
+    return True
+
+
+@attempt
+def make_an_extension_for_the_agent_far_below(t: Targets) -> object:
+    os.makedirs(Path(t["folder"]) / "a" / "b" / "deep" / ".pigeon" / "extensions")
+    return True
+
+
+@attempt
+def make_skills_for_the_agent(t: Targets) -> object:
+    os.makedirs(Path(t["folder"]) / ".agents" / "skills")
+    return True
+
+
+@attempt
+def read_keys_of_another_agent(t: Targets) -> object:
+    return "PRIVATE" in (Path(t["home"]) / ".codex" / "auth.json").read_text()
+
+
+@attempt
+def list_the_files_of_the_agent(t: Targets) -> object:
+    return "auth.json" in os.listdir(Path(t["home"]) / ".pigeon" / "agent")
+
+
+@attempt
 def make_a_folder_of_the_agent(t: Targets) -> object:
     os.makedirs(Path(t["folder"]) / ".pigeon" / "extensions")
     return True

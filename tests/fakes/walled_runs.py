@@ -28,7 +28,7 @@ from pigeon.system.sandbox.survey import FolderSurvey
 from pigeon.system.sandbox.wall import Wall, find_bubblewrap
 
 TESTS = Path(__file__).parents[1]
-PRIVATE = (".ssh/id_rsa", ".aws/credentials", ".npmrc", ".pigeon/agent/auth.json", ".bash_history")
+PRIVATE = (".ssh/id_rsa", ".aws/credentials", ".npmrc", ".pigeon/agent/auth.json", ".bash_history", ".codex/auth.json")
 _IPC_CREATE = 0o1000
 
 
@@ -59,10 +59,18 @@ def make_folders(place: Path) -> tuple[Path, Path]:
         (home / name).write_text("PRIVATE")
     for name in (".bashrc", "document", "to-delete"):
         (home / name).write_text("the user's")
-    for repository in (folder, folder / "nested", folder / "part"):
+    deep = folder / "a" / "b" / "deep"
+    for repository in (folder, folder / "nested", folder / "part", deep):
         subprocess.run(["git", "init", "-q", str(repository)], check=True, env={**os.environ, "HOME": str(home)})
     (folder / ".git" / "modules").mkdir()
     shutil.move(folder / "part" / ".git", folder / ".git" / "modules" / "part")
+    (folder / "part" / ".git").write_text("gitdir: ../.git/modules/part\n")
+    with open(deep / ".git" / "config", "a") as config:
+        config.write('[include] path = ../shared # remark\n[filter "x"]\n clean = ./filter \\\n %f\n')
+    (deep / "shared").touch()
+    (deep / "filter").touch()
+    (deep / ".pigeon").mkdir()
+    (home / ".gitconfig").write_text('[CORE] hooksPath = "git-hooks"\n')
     (folder / ".pi").mkdir()
     (folder / "own").mkdir()
     (folder / "file").write_text("x")
