@@ -249,7 +249,7 @@ async def test_a_settings_file_that_cannot_be_used_and_speaks_of_the_sandbox_end
 ) -> None:
     settings = agent.agent_dir / "settings.json"
     settings.write_text('{"sandbox": "workspace"')
-    with pytest.raises(StartupError, match=r"settings\.json cannot be used and may ask for the sandbox"):
+    with pytest.raises(StartupError, match=r"settings\.json cannot be used and speaks of the sandbox"):
         await agent.start()
     await agent.start(sandbox="read-only")
     assert mode_of(agent) == "read-only"
@@ -258,15 +258,16 @@ async def test_a_settings_file_that_cannot_be_used_and_speaks_of_the_sandbox_end
     await agent.start()
 
 
-async def test_a_settings_file_that_cannot_be_read_at_all_ends_the_start(agent: InProcessAgent) -> None:
+async def test_with_a_settings_file_that_cannot_be_read_the_sandbox_is_the_strictest(agent: InProcessAgent) -> None:
     settings = agent.agent_dir / "settings.json"
     settings.unlink(missing_ok=True)
     for spoil in (settings.mkdir, lambda: os.symlink("nowhere", settings), lambda: os.mkfifo(settings)):
         spoil()
-        with pytest.raises(
-            StartupError, match=r"settings\.json cannot be used and may ask for .* say it with --sandbox"
-        ):
-            await agent.start()
+        await agent.start()
+        state = agent.agent.session.sandbox()
+        assert state is not ABSENT
+        assert (state.mode, state.network, state.writable) == ("read-only", False, [])
+        await agent.stop()
         settings.rmdir() if settings.is_dir() else settings.unlink()
     settings.mkdir()
     await agent.start(sandbox="off")

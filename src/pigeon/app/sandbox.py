@@ -113,9 +113,13 @@ class SandboxSetup:
         unclear = self._layers.unclear_sandbox(with_users=self._by_options.mode is None)
         if unclear is not None:
             raise StartupError(
-                f"{unclear} cannot be used and may ask for the sandbox, so it is not known whether one is wanted. "
+                f"{unclear} cannot be used and speaks of the sandbox, so it is not known whether one is wanted. "
                 "Put the file right (`pigeon doctor` says what is wrong with it), or say it with --sandbox"
             )
+        if self._layers.unread_sandbox(with_users=self._by_options.mode is None):
+            # It is not known whether one is wanted, so it is the strictest; the file is reported by those who read it.
+            self._asked = True
+            return self._policy(cwd, "read-only", False, AskedSandbox(), False)
         user = _asked(self._layers.user_sandbox, "sandbox")
         projects = [_asked(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
         own = self._by_options

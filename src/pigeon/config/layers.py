@@ -67,9 +67,15 @@ class Layers:
         return self._user.get("sandbox")
 
     def unclear_sandbox(self, with_users: bool) -> str | None:
-        """A file that cannot be used and may speak of the sandbox: it is not known what it asks for. None if none."""
-        asked = (path for path in self._unusable if with_users or path != self._path)
-        return next((path for path in asked if _may_speak_of_sandbox(path)), None)
+        """A file that cannot be used and speaks of the sandbox: it is not known what it asks for. None if none."""
+        return next((path for path in self._doubtful(with_users) if _speaks_of_sandbox(path)), None)
+
+    def unread_sandbox(self, with_users: bool) -> bool:
+        """Whether a file is there that cannot be read at all: it may ask for a sandbox or not."""
+        return any(_speaks_of_sandbox(path) is None for path in self._doubtful(with_users))
+
+    def _doubtful(self, with_users: bool) -> list[str]:
+        return [path for path in self._unusable if with_users or path != self._path]
 
     def add_project(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.
@@ -117,12 +123,12 @@ class Layers:
         return codec.convert(together, Settings)
 
 
-def _may_speak_of_sandbox(path: str) -> bool:
+def _speaks_of_sandbox(path: str) -> bool | None:
+    """Whether the word is in a file; none if it cannot be read."""
     try:
         return b"sandbox" in read_whole(path, LARGEST).lower()
     except OSError:
-        # What is in it is not known.
-        return True
+        return None
 
 
 def _lower_limits(known: dict[str, Any], more: dict[str, Any], report: Callable[[str], None]) -> dict[str, Any]:
