@@ -1,7 +1,7 @@
 """Folders that are mounted more than once: what is hidden in one place is looked for in the others.
 
-The kernel's list of mounts says for each which part of which disk it shows. The same part shown twice (a home bound
-into a container, the disk of the host below `/run/host`) would leave a secret open under its second path.
+The kernel's list of mounts says for each which part of which disk it shows. The same part shown twice (the disk of the
+host below `/run/host`) would leave a secret open under its second path.
 """
 
 from __future__ import annotations
