@@ -11,7 +11,7 @@ from pathlib import Path
 from fakes.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
-MOST = 1_420_000
+MOST = 1_430_000
 
 
 def packed_files() -> list[Path]:
