@@ -6,6 +6,7 @@ the style sheet of `style.py`; what they show is escaped or cleaned. `conversati
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from pigeon.export.escaping import escaped, moment_html, moment_of
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
 from pigeon.export.tool_html import blocks_html, call_html, card_html, json_text, shell_html
+from pigeon.wire import codec
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.entries import (
@@ -25,6 +27,7 @@ from pigeon.wire.entries import (
     ModelChange,
     ThinkingLevelChange,
 )
+from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import (
     AssistantMessage,
     BashExecutionMessage,
@@ -41,6 +44,7 @@ Item = Entry | dict[str, Any]
 Results = Mapping[str, ToolResultMessage]
 DAY = 86_400_000
 _ORDINARY_ENDS = ("stop", "toolUse", "pending")
+_LONGEST_FAILURE = 20_000
 
 
 def conversation_html(
@@ -139,7 +143,7 @@ def answer_html(
         else:
             parts.append(call_html(block, results.get(block.id), formatter))
     if not isinstance(message.error_message, Absent):
-        parts.append(f'<pre class="bad">{escaped(message.error_message)}</pre>')
+        parts.append(_failure(message.error_message))
     if message.stop_reason not in _ORDINARY_ENDS:
         parts.append(f'<p class="note">ended: {escaped(message.stop_reason)}</p>')
     works = all(isinstance(block, (ThinkingContent, ToolCall)) for block in message.content)
@@ -148,6 +152,23 @@ def answer_html(
         return _article(kind, "", "", "", "".join(parts), anchor, label) if any(parts) else ""
     about = f"{escaped(message.model)} · {message.usage.output:,} tokens out"
     return _article(kind, "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
+
+
+def _failure(text: str) -> str:
+    """What went wrong: the sentence of a server that answered with JSON, and below it all that it sent."""
+    found = re.search(r"\{.*\}", text, re.DOTALL) if len(text) <= _LONGEST_FAILURE else None
+    try:
+        sent = None if found is None else codec.decode(found[0].encode())
+    except BadRecord:
+        sent = None
+    error = sent.get("error", sent) if isinstance(sent, dict) else None
+    said = error.get("message") if isinstance(error, dict) else error
+    if not isinstance(said, str) or not said.strip():
+        return f'<pre class="bad">{escaped(text)}</pre>'
+    whole = (
+        f'<details><summary>What the server sent</summary><div class="inner"><pre>{escaped(text)}</pre></div></details>'
+    )
+    return f'<p class="bad">{escaped(said)}</p>{whole}'
 
 
 def _message(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:

@@ -99,7 +99,8 @@ def found_in(lines: Sequence[Line], text: str, most: int) -> tuple[list[FoundTex
                 continue
             if len(found) == most:
                 return found, True
-            around = said[max(0, place - AROUND) : place + len(text) + AROUND]
+            start, end = place - AROUND, place + len(text) + AROUND
+            around = f"{'… ' * (start > 0)}{said[max(0, start) : end]}{' …' * (end < len(said))}"
             shown = _shown_with(lines, at)
             found.append(FoundText(entry_id=lines[shown].id, role=role, text=" ".join(plain(around).split())))
             break

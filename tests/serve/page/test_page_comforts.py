@@ -239,3 +239,14 @@ def _status(served: ServedPigeon, path: str) -> Any:
         error.close()
         return error.code
     return 200
+
+
+def test_the_sentence_of_a_server_that_refuses_is_shown_and_what_it_sent_below_it(
+    tab: Tab, models: ModelServer
+) -> None:
+    models.fails(400, "the <b>credit</b> is used up")
+    tab.say("go")
+    tab.shows("the <b>credit</b> is used up", "#entries .body > p.bad")
+    assert tab.ask("document.querySelector('#entries details:has(pre) pre').textContent").startswith("400 {")
+    tab.settled()
+    assert tab.ask("document.querySelectorAll('.notice').length") == 0

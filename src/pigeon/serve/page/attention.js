@@ -44,6 +44,6 @@ export class Attention {
 
   _show() {
     this.button.setAttribute("aria-pressed", String(this.wanted));
-    this.button.textContent = this.wanted ? "Do not notify me" : "Notify me when it ends or asks";
+    this.button.textContent = this.wanted ? "Do not notify me" : "Notify me";
   }
 }

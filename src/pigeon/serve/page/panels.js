@@ -9,6 +9,8 @@ const KEYS = [
   ["Alt+J", "Newest message"], ["Alt+I", "Message box"], ["↑", "In an empty box: what you have said before"], ["/  @", "In the box: commands, files"], ["?", "This help"],
 ];
 
+const MOST_MARKED = 200;
+
 export function showHelp() {
   const rows = KEYS.flatMap(([key, about]) => [element("dt", {}, element("kbd", {}, key)), element("dd", {}, about)]);
   openWindow("Keyboard shortcuts", element("dl", { class: "keys" }, ...rows),
@@ -39,6 +41,8 @@ export class Search {
 
   close() {
     byId("search").hidden = true;
+    globalThis.CSS?.highlights?.delete("found");
+    for (const old of byId("entries").querySelectorAll(".found")) old.classList.remove("found");
     this.list.replaceChildren();
     byId("message").focus();
   }
@@ -70,10 +74,26 @@ export class Search {
   }
 }
 
-// Open what is folded around the words that were looked for.
+// Open what is folded around the words that were looked for, mark them, and go to the first.
 function unfold(piece, text) {
-  for (const part of piece.querySelectorAll("details")) if (part.textContent.toLowerCase().includes(text.toLowerCase())) part.open = true;
-  piece.scrollIntoView({ block: "center" });
+  const wanted = text.toLowerCase();
+  for (const part of piece.querySelectorAll("details")) if (part.textContent.toLowerCase().includes(wanted)) part.open = true;
+  const found = [];
+  const walker = document.createTreeWalker(piece, NodeFilter.SHOW_TEXT);
+  while (found.length < MOST_MARKED && walker.nextNode()) {
+    const node = walker.currentNode;
+    const said = node.data.toLowerCase();
+    // Letters that are longer in lower case would shift the places.
+    if (said.length !== node.data.length) continue;
+    for (let at = said.indexOf(wanted); at >= 0; at = said.indexOf(wanted, at + wanted.length)) {
+      const range = new Range();
+      range.setStart(node, at);
+      range.setEnd(node, at + wanted.length);
+      found.push(range);
+    }
+  }
+  globalThis.CSS?.highlights?.set("found", new Highlight(...found));
+  (found[0]?.startContainer.parentElement ?? piece).scrollIntoView({ block: "center" });
 }
 
 function marked(text, wanted) {
