@@ -21,7 +21,11 @@ export class Questions {
     this.conversation = null;
     this.struck = null;
     this.typedAt = -Infinity;
-    document.addEventListener("keydown", (event) => { if (event.key.length === 1 && typing()) this.typedAt = now(); }, true);
+    document.addEventListener("keydown", (event) => {
+      // Enter ends a message, and with it the typing.
+      if (event.key === "Enter") this.typedAt = -Infinity;
+      else if (event.key.length === 1 && typing()) this.typedAt = now();
+    }, true);
   }
 
   use(conversation) {
