@@ -1,6 +1,6 @@
 // The page as a whole: which session is shown, the bar above it, and keys.
 
-import { byId, element, has, notice, now, openWindow, removeNotice, request, say, typing } from "./dom.js";
+import { byId, element, has, keep, notice, now, openWindow, removeNotice, request, say, typing } from "./dom.js";
 import { Attention } from "./attention.js";
 import { Conversation } from "./conversation.js";
 import { Composer } from "./composer.js";
@@ -214,7 +214,6 @@ byId("delete").addEventListener("click", inMenu(askDelete));
 byId("notify").addEventListener("click", inMenu(() => attention.toggle()));
 byId("only-talk").addEventListener("click", inMenu(() => {
   const hidden = byId("scroll").classList.toggle("only-talk");
-  byId("only-talk").setAttribute("aria-pressed", String(hidden));
   byId("only-talk").textContent = hidden ? "Show thinking and tools" : "Hide thinking and tools";
   conversation?.follow();
 }));
@@ -222,7 +221,7 @@ byId("theme").value = document.documentElement.dataset.theme ?? "";
 byId("theme").addEventListener("change", (event) => {
   const theme = event.target.value;
   if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
-  try { localStorage.setItem("pigeon-theme", theme); } catch { /* for this page only */ }
+  keep("localStorage", "pigeon-theme", theme);
 });
 byId("show-help").addEventListener("click", showHelp);
 byId("newest").addEventListener("click", () => conversation?.toNewest());

@@ -1,13 +1,12 @@
 // How the reader learns what happens while another tab is in front: the title of this one, and notifications if they are wanted.
 
-import { byId, notice } from "./dom.js";
+import { byId, keep, kept, notice } from "./dom.js";
 
 const WANTED = "pigeon-notify";
-const kept = { get() { try { return localStorage.getItem(WANTED) === "yes"; } catch { return false; } }, set(yes) { try { localStorage.setItem(WANTED, yes ? "yes" : "no"); } catch { /* for this page only */ } } };
 
 export class Attention {
   constructor() {
-    this.wanted = kept.get() && globalThis.Notification?.permission === "granted";
+    this.wanted = kept("localStorage", WANTED) === "true" && globalThis.Notification?.permission === "granted";
     this.missed = false;
     this.button = byId("notify");
     this.button.hidden = !("Notification" in globalThis);
@@ -22,7 +21,7 @@ export class Attention {
       this.wanted = (await Notification.requestPermission()) === "granted";
       if (!this.wanted) notice("The browser does not let this page notify you. Its settings for this site decide", { kind: "warning", key: "notify" });
     }
-    kept.set(this.wanted);
+    keep("localStorage", WANTED, String(this.wanted));
     this._show();
   }
 
@@ -43,7 +42,6 @@ export class Attention {
   }
 
   _show() {
-    this.button.setAttribute("aria-pressed", String(this.wanted));
     this.button.textContent = this.wanted ? "Do not notify me" : "Notify me";
   }
 }

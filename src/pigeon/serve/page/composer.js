@@ -1,21 +1,16 @@
 // The message box: what is sent and how, images, commands, the messages that wait, the model and how much it thinks.
 
-import { byId, element, has, notice, say, typing } from "./dom.js";
-import { pick } from "./picker.js";
+import { byId, element, has, keep, kept, notice, say, typing } from "./dom.js";
+import { pick } from "./panels.js";
 
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MOST_SHOWN = 8;
 const LONG_TEXT = 20_000;
+// What was typed and not sent outlives a reload of its tab, and ends with the tab.
 const DRAFT = "pigeon-draft-";
 // `@` and what was typed of a file's name up to the cursor; a name with spaces stands in quotes.
 const AT_WORD = /(^|\s)@("[^"\n]*|[^\s"]*)$/;
-
-// What was typed and not sent outlives a reload of its tab, and ends with the tab.
-const drafts = {
-  get(id) { try { return sessionStorage.getItem(DRAFT + id) ?? ""; } catch { return ""; } },
-  set(id, text) { try { if (text) sessionStorage.setItem(DRAFT + id, text); else sessionStorage.removeItem(DRAFT + id); } catch { /* full, or not allowed */ } },
-};
 
 export class Composer {
   // `own` are the commands of this page: name -> { about, run(rest) }.
@@ -50,7 +45,7 @@ export class Composer {
     this._keep();
     this.conversation = conversation;
     this._showBox();
-    this.setText(conversation ? drafts.get(conversation.id) : "");
+    this.setText(conversation ? kept("sessionStorage", DRAFT + conversation.id) : "");
     this.pictures = [];
     this._showPictures();
     this.changed("queue");
@@ -75,7 +70,7 @@ export class Composer {
 
   _keep() {
     clearTimeout(this.keeping);
-    if (this.conversation) drafts.set(this.conversation.id, this.box.value);
+    if (this.conversation) keep("sessionStorage", DRAFT + this.conversation.id, this.box.value);
   }
 
   async _learn(conversation) {

@@ -145,7 +145,6 @@ export class Conversation {
     }
     if (!this.atEnd) return;
     for (const piece of [...this.entries.children]) if (this.page.settledId === null || piece.dataset.open) piece.remove();
-    // What was drawn live and what is on record change places at once: nothing is shown twice, not even for a frame.
     this.entries.append(...this._pieces(page));
     for (const answer of finished) { answer.stop?.(); answer.element.remove(); }
     this.answers = this.answers.filter((answer) => !finished.includes(answer));

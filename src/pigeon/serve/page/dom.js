@@ -83,6 +83,10 @@ export const now = () => performance.now();
 
 export const has = Object.hasOwn;
 
+// What the browser keeps (`localStorage`, or `sessionStorage` for one tab), where it may keep anything.
+export function kept(where, key) { try { return globalThis[where].getItem(key) ?? ""; } catch { return ""; } }
+export function keep(where, key, text) { try { globalThis[where].setItem(key, text); } catch { /* full, or not allowed */ } }
+
 // Put a text into the clipboard. Without TLS a browser has the old way only.
 export async function copyText(text) {
   try { await navigator.clipboard.writeText(text); return true; } catch { /* the old way */ }
