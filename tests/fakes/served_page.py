@@ -39,9 +39,12 @@ class ServedPigeon:
 
     def _start(self, port: int) -> None:
         arguments = ["serve", "--port", str(port), "--root", str(self.folders.work), "--model", "fake/fake-1"]
-        self.process = start_server(arguments, self.folders)
+        log = self.folders.agent.parent / "serve.log"
+        with log.open("ab") as errors:
+            self.process = start_server(arguments, self.folders, errors.fileno())
         said = [self.process.stdout.readline().decode() for _ in range(2)]
         links = [found for line in said for found in re.findall(r"http://\S+", line)]
+        assert len(links) == 2, log.read_text("utf-8")[-2000:]
         self.url, self.link = links[0], links[1]
 
     def __enter__(self) -> Self:
