@@ -219,7 +219,8 @@ class Conversations:
             if path is None or row is None:
                 raise UnknownConversation(f"There is no session {id}")
             owner = self._owner(os.path.realpath(path))
-            if owner is not None:
+            # A folder of its own without a record is what a kill has left of it.
+            if owner is not None and owner != id:
                 return self.conversation(owner)
             record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
         # It need not be there any more: what was said can still be read, and deleted.
