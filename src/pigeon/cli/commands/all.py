@@ -199,8 +199,8 @@ DEMO = CommandDeclaration(
     run=_demo,
     actions=(Action("", ("[PROMPT...]",), "chat with the demo model, starting with this prompt if given"),),
     examples=(
-        ("pigeon demo", "a chat; without a terminal, a short tour"),
-        ('pigeon demo "list the files"', "a chat that starts with this prompt"),
+        ("pigeon demo", "a chat; without a terminal: a short tour"),
+        ('pigeon demo "list the files"', "a chat that starts with this prompt; without a terminal: one answer"),
     ),
     notes="The demo model understands a few plain sentences: list or read files, run a command, write or change a "
     "file, search. It calls real tools in this folder. The tour works in a temporary folder.",
