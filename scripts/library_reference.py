@@ -30,8 +30,8 @@ from pigeon.wire.commands import mcp, services
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "library.md"
 HEAD = """# Reference of the Python library
 
-Every class, function and record of `import pigeon`. This page is made from the docstrings of the source (`make docs`).
-For an introduction there are the [tutorial](../tutorial.md) and [Pigeon in Python programs](../library.md).
+Every class, function and record of `import pigeon`, generated from the docstrings of the source (`make docs`).
+For an introduction, see the [tutorial](../tutorial.md) and [Pigeon in Python programs](../library.md).
 
 * [Agents](#agents): `Agent`, `Client`, `SyncAgent`, `SyncClient`, `run_sync`
 * [Conversation](#conversation): what all of them can do, and [every command](#commands)
@@ -56,7 +56,7 @@ SPELLED = {
 ALIASES = {
     "PermissionAnswer": "What `on_permission` returns: `True` or `'allow'` for this call, `'always'` also for "
     "the same ones later in the session; anything else is a no.",
-    "ImageLike": "What stands for an image: a path, bytes, an image of Pillow, or a record with the image in base64.",
+    "ImageLike": "An image: a path, bytes, a Pillow image, or a record with the image in base64.",
 }
 BY_HAND = ("prompt", "run", "events", "steer", "follow_up", "set_tools", "send", "open", "close")
 _ENTRY = re.compile(r"^ {4}(\*{0,2}\w+): (.+)$")

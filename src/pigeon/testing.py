@@ -24,13 +24,13 @@ Reply = str | Mapping[str, Any]
 def scripted(
     *replies: Reply, rules: Sequence[Mapping[str, Any]] = (), default: Reply | None = None, **options: Any
 ) -> Iterator[str]:
-    """Give the name of a model that answers with these replies, one for each request; it lasts as long as the block.
+    """Give the name of a model that answers with these replies, one per request, for as long as the block runs.
 
     Args:
         replies: what the model says, in order
-        rules: replies to requests that look a certain way, asked before `replies`
-        default: the reply when there is none left; without it such a request fails
-        options: the further keys of a script, as `chunk` or `context_window`
+        rules: replies to requests that look a certain way, tried before `replies`
+        default: the reply when none is left; without it, such a request fails
+        options: further keys of a script, such as `chunk` or `context_window`
 
     Raises `ScriptError` where a reply cannot be used; it names the field.
     """
@@ -48,12 +48,12 @@ def scripted(
 
 
 def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
-    """A reply that calls a tool with these arguments; the next reply answers to its result."""
+    """A reply that calls a tool with these arguments; the next reply responds to its result."""
     return {"toolCalls": [{"name": tool, "arguments": arguments}]}
 
 
 def value(given: Any) -> dict[str, Any]:
-    """A reply that ends a run with `output=`: this value, which may be anything that can be written as JSON."""
+    """A reply that ends a run with `output=`: this value, which may be anything that JSON can express."""
     from pigeon.wire import codec
 
     return {"text": codec.encode(given).decode()}

@@ -36,17 +36,17 @@ class BatchChoices(AgentChoices, total=False):
 
     Attributes:
         prompt: a template for tasks without a prompt, with `{name}` for their other fields
-        model: the model of tasks that name none
-        workspace: the workspace of tasks that have none
-        limits: the most that a task may use, where it does not say so itself
-        output: a type or a JSON Schema that answers have to fit
+        model: the model for tasks that name none
+        workspace: the workspace for tasks that have none
+        limits: the most that a task may use, unless it has its own limits
+        output: a type or a JSON Schema that answers must fit
         check: the command that decides whether a task is done
         max_cost: the most that all tasks may cost together, in US dollars
-        rates: what providers allow in a minute, by their names; `*` stands for any other
-        concurrency: how many tasks at a time; by default as many as fit
+        rates: what providers allow per minute, by their names; `*` stands for any other
+        concurrency: how many tasks run at a time; by default as many as fit
         engine: `local`, the default, or `ray`
         address: the address of a cluster, for `ray`
-        keep: the workspaces that stay: `all`, the default, `failed` or `none`
+        keep: which workspaces to keep: `all`, the default, `failed` or `none`
         permissions: rules that tighten those of the user, as for `Agent`
         agent_dir: the folder of settings and keys; by default that of the user
     """
@@ -75,17 +75,17 @@ async def batch(
     retry_failed: bool = False,
     **choices: Unpack[BatchChoices],
 ) -> AsyncIterator[TaskResult]:
-    """Run tasks, each by an agent of its own in a workspace of its own; gives the results as they come.
+    """Run tasks, each with its own agent in its own workspace; yields the results as they come.
 
     All tasks are checked before the first one starts: a `StartupError` names every one that cannot be run. Leaving
-    the iteration early stops what is under way. A batch that was left, or killed, is continued with `resume`: what was
-    finished comes first, and is not run again.
+    the iteration early stops what is running. `resume` continues a batch that was left or killed: finished results
+    come first, and are not run again.
 
     Args:
-        tasks: records, dictionaries or prompts, or the path of a file; none to go on with those of the folder
+        tasks: records, dictionaries or prompts, or the path of a file; `None` to continue those of the folder
         out: the folder for results
-        resume: whether to go on with the batch in that folder
-        retry_failed: whether to go on, and to run those again that are not done
+        resume: whether to continue the batch in that folder
+        retry_failed: whether to continue, and to run again the tasks that are not done
     """
     opened = await asyncio.to_thread(_opened, tasks, os.fspath(out), resume or retry_failed, choices)
     async for result in _results(opened, retry_failed):
@@ -155,10 +155,10 @@ async def _results(opened: OpenedBatch, retry_failed: bool) -> AsyncIterator[Tas
 
 
 def batch_sync(tasks: TaskSource | str | os.PathLike[str] | None = None, **options: Any) -> Iterator[TaskResult]:
-    """Run tasks and give the results as they come, without an event loop; the options are those of `batch`.
+    """Run tasks and yield the results as they come, without an event loop; the options are those of `batch`.
 
     Args:
-        tasks: records, dictionaries or prompts, or the path of a file; none to go on with those of the folder
+        tasks: records, dictionaries or prompts, or the path of a file; `None` to continue those of the folder
         options: the arguments of `batch`
     """
     thread = LoopThread()

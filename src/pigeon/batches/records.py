@@ -36,9 +36,9 @@ class Workspace(TaskRecord, frozen=True, forbid_unknown_fields=True):
     """Where a task is done: in a fresh copy of a folder, or of a revision of a git repository.
 
     Attributes:
-        folder: a folder, of which each task gets a copy
+        folder: a folder; each task gets a copy of it
         git: the address or the path of a git repository
-        revision: a branch, tag or commit of it; by default what its HEAD names
+        revision: a branch, tag or commit; by default the repository's HEAD
     """
 
     folder: str | None = None
@@ -47,10 +47,10 @@ class Workspace(TaskRecord, frozen=True, forbid_unknown_fields=True):
 
 
 class Check(TaskRecord, frozen=True, forbid_unknown_fields=True):
-    """The command that decides whether a task succeeded: it has, if the command ends with 0.
+    """The command that decides whether a task succeeded: it did if the command exits with code 0.
 
     Attributes:
-        command: a command of the shell, run in the workspace when the agent has ended
+        command: a shell command, run in the workspace when the agent has ended
         seconds: how long it may take
     """
 
@@ -63,12 +63,12 @@ class Task(TaskRecord, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         prompt: what the agent is told
-        id: a name that no other task of the batch has; by default it is made of the task itself
-        workspace: where the task is done; by default in an empty folder
+        id: a name that no other task of the batch has; by default derived from the task itself
+        workspace: where the task is done; by default an empty folder
         model: the model; by default that of the batch
-        limits: the most that the task may use, as `{"turns": 30, "cost": 0.5}`
-        output: a JSON Schema that the answer has to fit
-        check: the command that decides about success, as a text or with its time limit
+        limits: the most that the task may use, such as `{"turns": 30, "cost": 0.5}`
+        output: a JSON Schema that the answer must fit
+        check: the command that decides whether the task succeeded, as a string or with a time limit
         group: tasks of the same group are counted together in the report
     """
 
@@ -100,10 +100,10 @@ class CheckResult(ResultRecord, frozen=True):
     """How the check of a task ended.
 
     Attributes:
-        passed: whether it ended with 0, and in time
-        exit_code: how it ended; none if it was stopped
+        passed: whether it exited with code 0, and in time
+        exit_code: its exit code; `None` if it was stopped
         seconds: how long it took
-        timed_out: whether it was stopped because its time was over
+        timed_out: whether it was stopped because its time was up
         output: the end of what it printed
     """
 
@@ -120,7 +120,7 @@ class TaskResult(ResultRecord, frozen=True):
     Attributes:
         id: the task
         status: `done`, `failed` (by its check, or not allowed), `limit` or `error`
-        ended: how the run ended; none if there was none
+        ended: how the run ended; `None` if there was no run
         error: why it is not done, in one sentence
         check: how the check ended
         usage: tokens and cost
@@ -130,11 +130,11 @@ class TaskResult(ResultRecord, frozen=True):
         folder: the folder of the task, in the folder of the batch
         group: the group of the task
         model: the model that was used
-        commit: the commit that the workspace began with
+        commit: the commit that the workspace started from
         turns: answers of the model
         tools: how often each tool was called
         seconds: how long it took
-        began: when it began, in milliseconds since 1970
+        began: when it started, in milliseconds since 1970
     """
 
     id: str

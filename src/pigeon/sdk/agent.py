@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class AgentChoices(TypedDict, total=False):
-    """The further options of an agent, those of the command line under their names there.
+    """The further options of an agent, named as on the command line.
 
     Attributes:
-        provider: the provider of the model, where the name of the model alone is not clear
+        provider: the model's provider, if the name of the model alone is ambiguous
         models: the models that `cycle_model` goes through, as names or patterns
-        api_key: a key for the provider of the model, for this agent only
+        api_key: a key for the model's provider, for this agent only
         thinking: how much the model thinks: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`
-        session_id: the id of a session to go on with, or to begin if there is none
-        continue_newest: whether to go on with the newest session of the folder
-        fork: a session to begin with a copy of, by path or id
+        session_id: the id of a session to continue, or to start if there is none
+        continue_newest: whether to continue the newest session of the folder
+        fork: a session whose copy to start with, by path or id
         no_session: whether to keep nothing on disk
-        session_dir: the folder that sessions are kept in
+        session_dir: the folder in which sessions are kept
         name: the display name of the session
-        builtin_tools: the tools of Pigeon that the model gets, by name or pattern, or changes as `+ls` and `-bash`
+        builtin_tools: Pigeon's tools that the model gets, by name or pattern, or changes such as `+ls` and `-bash`
         exclude_tools: tools that the model does not get, by name or pattern
-        no_builtin_tools: whether to leave out all tools of Pigeon
+        no_builtin_tools: whether to leave out all of Pigeon's tools
         extensions: paths of extensions to load
         no_extensions: whether to load only the extensions named here
         skills: paths of skills to load
@@ -52,10 +52,10 @@ class AgentChoices(TypedDict, total=False):
         system_prompt: the system prompt to use instead of the usual one, as a text or the path of a file
         append_system_prompt: texts, or paths of files, to add to the system prompt
         trust_project: whether the project's settings and extensions are used; by default as the user decided earlier
-        record: a file to record all exchanges with model servers in, for `recorded/FILE`
-        approval_mode: which tool calls are asked about where no rule says so; `yolo`, the default, asks about none
-        sandbox: what commands may do behind a wall: `off`, `read-only` or `workspace`; by default as the settings say
-        sandbox_network: whether commands behind the wall reach the network
+        record: a file in which to record all exchanges with model servers, for `recorded/FILE`
+        approval_mode: which tool calls need approval where no rule decides; with `yolo`, the default, none
+        sandbox: the sandbox for commands: `off`, `read-only` or `workspace`; by default as the settings say
+        sandbox_network: whether commands in the sandbox reach the network
     """
 
     provider: str
@@ -91,20 +91,20 @@ class AgentChoices(TypedDict, total=False):
 class Agent(Conversation):
     """An agent in this process: no subprocess, no JSON. Several may live side by side.
 
-    It begins with `async with`, which raises `StartupError` for options that cannot be followed.
+    It starts with `async with`, which raises `StartupError` for options that cannot be used.
 
     Args:
-        model: an id, `provider/id` or part of a name; by default that of the settings
-        cwd: the folder that it works in; by default the current one
+        model: an id, `provider/id` or part of a name; by default the one in the settings
+        cwd: the folder in which it works; by default the current one
         tools: functions that the model may call, with or without `@pigeon.tool`
         limits: the most that the conversation may use
         permissions: rules that tighten those of the user, as a dictionary, as JSON or as the path of a file
-        on_permission: is asked about each tool call that the rules ask about; without it all of these are denied
-        on_dialog: is asked the questions of extensions; without it they are cancelled
+        on_permission: is asked about each tool call that needs approval; without it, all of these are denied
+        on_dialog: is asked the questions of extensions; without it, they are cancelled
         unattended: whether there is no person to ask; the model is told, and verifies its work before it ends
-        session: a session to go on with, by path or id
+        session: a session to continue, by path or id
         agent_dir: the folder of settings, keys and sessions; by default that of the user
-        env: the variables that it sees instead of those of the process
+        env: the environment variables that it sees, instead of those of the process
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
@@ -150,7 +150,7 @@ class Agent(Conversation):
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with settings and files but did not keep the agent from starting."""
+        """Problems with settings and files that did not keep the agent from starting."""
         return [] if self._built is None else list(self._built.problems)
 
     async def open(self) -> None:

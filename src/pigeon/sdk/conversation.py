@@ -75,7 +75,7 @@ class Conversation(CommandMethods):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop what runs, and leave or end the agent; further calls change nothing."""
+        """Stop what is running, and leave or end the agent; further calls change nothing."""
 
     @abstractmethod
     def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Awaitable[Any]:
@@ -97,7 +97,7 @@ class Conversation(CommandMethods):
     # Commands and events
 
     async def send(self, command: Command) -> Any:
-        """Send a command as a record; returns its answer, raises a `Refusal` where it is refused."""
+        """Send a command as a record; returns its answer, raises a `Refusal` if it is refused."""
         if isinstance(command, Hello) and command.dialect not in (ABSENT, DIALECT):
             raise Refusal(f"The events of this conversation are read as {DIALECT}; it cannot turn to {command.dialect}")
         if isinstance(command, Hello) and isinstance(command.features, list):
@@ -109,9 +109,9 @@ class Conversation(CommandMethods):
         return await self._call(command)
 
     def events(self) -> AsyncIterator[ConversationEvent]:
-        """Everything that the agent tells from this call on, for as long as the conversation is open.
+        """Everything that the agent sends from this call on, for as long as the conversation is open.
 
-        A `message_update` is given as what it brings: a `TextDelta`, a `ToolcallEnd` and so on. Several readers are
+        A `message_update` comes as what it carries: a `TextDelta`, a `ToolcallEnd` and so on. Several readers are
         independent of each other.
         """
         return _EventReader(self._subscribed())
@@ -130,12 +130,12 @@ class Conversation(CommandMethods):
 
         `output` is a type or a JSON Schema; `agent_settled` then has the output of the run, as JSON.
 
-        Leaving the iteration early aborts the run; the next prompt waits until that is over. Raises a `Refusal` where
-        the prompt is refused, as while another run is active. With a `streaming_behavior` it joins that run instead
-        and ends with it; leaving then takes the message back, if it still waits.
+        Leaving the iteration early aborts the run; the next prompt waits until that is over. Raises a `Refusal` if
+        the prompt is refused, for example while another run is active. With a `streaming_behavior` it joins that run
+        instead and ends with it; leaving then takes back the message, if it is still queued.
 
         `message_id` is an id of the program's own that makes sending safe to repeat: the same prompt under the same id
-        starts nothing and gives the rest of the run that the first one started; of a run that is over, its end.
+        starts nothing and gives the rest of the run that the first one started, or only its end if it is over.
         """
 
         schema = None if output is None else OutputType(output).schema
@@ -197,10 +197,10 @@ class Conversation(CommandMethods):
         message_id: str | None = None,
         streaming_behavior: StreamingBehavior | None = None,
     ) -> Result[Any]:
-        """Prompt, wait for the end of the run, and say how it ended; cancelling this aborts the run.
+        """Prompt, wait for the end of the run, and return how it ended; cancelling this aborts the run.
 
-        `output` is a type (a dataclass, a struct, `list[str]`, ...) or a JSON Schema: what `Result.output` is when
-        `ended` is `done`; else it is none. The other arguments are those of `prompt`.
+        `output` is a type (a dataclass, a struct, `list[str]`, ...) or a JSON Schema: the type of `Result.output`
+        if `ended` is `done`; otherwise that is `None`. The other arguments are those of `prompt`.
         """
         wanted = None if output is None else OutputType(output)
         record = RunRecord(wanted)
@@ -218,19 +218,19 @@ class Conversation(CommandMethods):
         return (record if whole is None else whole.wanting(wanted)).result(await self.get_state())
 
     async def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
-        """Say something to the model at the next break of the running turn."""
+        """Send a message to the model at the next break in the running turn."""
         given = _given({"client_message_id": message_id})
         return cast("Accepted", await self._call(Steer(message=text, images=await images_of(images), **given)))
 
     async def follow_up(
         self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None
     ) -> Accepted:
-        """Say something to the model when it would stop."""
+        """Send a message to the model when it would otherwise stop."""
         given = _given({"client_message_id": message_id})
         return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images), **given)))
 
     async def set_tools(self, tools: Sequence[AnyTool]) -> None:
-        """Give the model these functions instead of those that it had, from its next request on."""
+        """Give the model these functions instead of those it had, from its next request on."""
         before = self._host_calls.use(tools)
         try:
             await self._call(SetHostTools(tools=self._host_calls.definitions()))

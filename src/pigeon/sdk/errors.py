@@ -6,7 +6,7 @@ from pigeon.wire.errors import PigeonError
 
 
 class ConversationClosed(PigeonError):
-    """The conversation is not open: it was never opened, or it was closed meanwhile."""
+    """The conversation is not open: it was never opened, or has been closed."""
 
     def __init__(self, text: str = "The conversation is closed; open it with `async with`") -> None:
         super().__init__(text)
@@ -22,21 +22,21 @@ class AnswerTimeout(PigeonError, TimeoutError):
 
 
 class ConnectionLost(PigeonError):
-    """The connection was lost before a command was answered, and it is not known whether it was done."""
+    """The connection was lost before a command was answered; it is not known whether it was carried out."""
 
 
 class ReaderTooSlow(PigeonError):
-    """A reader of events has left so many unread that it gets no more of them; the run goes on without it."""
+    """A reader of events has left so many unread that it gets no more; the run continues without it."""
 
     def __init__(self, unread: int) -> None:
-        super().__init__(f"{unread} events were left unread, so no more were kept for this reader; begin a new one")
+        super().__init__(f"{unread} events were left unread, so no more were kept for this reader; start a new one")
         self.unread = unread
 
 
 class RunOver(PigeonError):
-    """A message was sent again under its id, and the run that it started has ended too long ago to be told again.
+    """A message was sent again under its id, and the run that it started ended too long ago to be repeated.
 
-    `get_messages` has what became of it.
+    `get_messages` shows what became of it.
     """
 
     def __init__(self, message_id: str, run_id: str) -> None:
@@ -48,7 +48,7 @@ class RunOver(PigeonError):
 class ProcessDied(PigeonError):
     """The agent's process has ended, or its connection broke, while it was needed.
 
-    `exit_code` is negative for a signal, and none behind a socket; `last_words` are the last lines of its stderr.
+    `exit_code` is negative for a signal, and `None` behind a socket; `last_words` are the last lines of its stderr.
     """
 
     def __init__(self, what: str, exit_code: int | None = None, last_words: str = "") -> None:

@@ -54,7 +54,7 @@ _QUESTIONS = (SelectRequest, ConfirmRequest, InputRequest, EditorRequest)
 
 
 class PermissionRequest(Struct, frozen=True, kw_only=True):
-    """A tool call that needs a yes.
+    """A tool call that needs approval.
 
     Attributes:
         id: the id of the question

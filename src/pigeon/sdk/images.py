@@ -30,7 +30,7 @@ async def images_of(given: Sequence[ImageLike]) -> list[ImageInput] | Absent:
     if not given:
         return ABSENT
     if isinstance(given, str | bytes | bytearray | memoryview) or not isinstance(given, Iterable):
-        raise Refusal("images must be a list, also if there is only one")
+        raise Refusal("images must be a list, even if there is only one")
     return [await asyncio.to_thread(image_of, image, f"images[{index}]") for index, image in enumerate(given)]
 
 
@@ -50,7 +50,7 @@ def image_of(image: ImageLike, where: str = "image") -> ImageInput:
         return _encoded(bytes(image), where)
     if hasattr(image, "save"):
         return _encoded(_png(image, where), where)
-    raise Refusal(f"{where}: a {type(image).__name__} is no image; give a path, bytes or an image of Pillow")
+    raise Refusal(f"{where}: a {type(image).__name__} is not an image; give a path, bytes or a Pillow image")
 
 
 def _png(image: SavableImage, where: str) -> bytes:
@@ -77,5 +77,5 @@ def _encoded(data: bytes, where: str) -> ImageInput:
 
     header = header_of(data)
     if header is None:
-        raise Refusal(f"{where}: these bytes are no image that is known here (PNG, JPEG, GIF or WebP)")
+        raise Refusal(f"{where}: these bytes are not a supported image (PNG, JPEG, GIF or WebP)")
     return ImageInput(type="image", data=b64encode(data).decode(), mime_type=header.mime)

@@ -24,7 +24,7 @@ OutputT = TypeVar("OutputT")
 MOST_RECENT = 4
 _KEPT = (AgentStart, MessageEnd, CompactionEnd, AgentSettled)
 CUT_OFF = "The answer was cut off: it reached the model's longest output"
-NO_OUTPUT = "The agent told no output: no run was started, or it does not know outputSchema"
+NO_OUTPUT = "The agent gave no output: no run was started, or it does not know outputSchema"
 
 
 class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
@@ -33,13 +33,13 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
     Attributes:
         text: the text of the last answer
         output: the value that was asked for with `output=`, in that type; `None` unless `ended` is `done`
-        messages: every message of the run in order, the prompt and what the model was told beside it included
-        usage: tokens and cost of this run alone, retries and compactions included
+        messages: every message of the run in order, including the prompt and what the model was told along with it
+        usage: tokens and cost of this run alone, including retries and compactions
         ended: `done`, `limit`, `aborted`, `error` or `denied`
-        error: why, where `ended` is `error` or `limit`
+        error: why, if `ended` is `error` or `limit`
         session_id: the id of the session that the run is part of
-        session_file: the file that it is kept in; `None` if nothing is kept
-        run_id: the id of the run; `None` of agents that do not name their runs
+        session_file: the file in which it is kept; `None` if nothing is kept
+        run_id: the id of the run; `None` from agents whose runs have none
     """
 
     text: str
@@ -146,7 +146,7 @@ class RunRecord:
             self._output = self._wanted.value(output)
             self._unusable = None
         except Exception as error:  # a type may check in its own code, and raise what it likes
-            self._unusable = f"The output fits its schema, but is none of the type: {error}"
+            self._unusable = f"The output fits its schema, but not its type: {error}"
 
     def _count(self, usage: Usage | Absent) -> None:
         # Counts of other agents need not be numbers.

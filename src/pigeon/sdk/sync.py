@@ -142,7 +142,7 @@ class SyncConversation(SyncCommandMethods):
         atexit.register(self.close)
 
     def close(self) -> None:
-        """Stop what runs, and end the agent; further calls change nothing."""
+        """Stop what is running, and end the agent; further calls change nothing."""
         if self._thread is not None:
             self._thread.must_be_another()
         thread, self._thread = self._thread, None
@@ -164,11 +164,11 @@ class SyncConversation(SyncCommandMethods):
         self.close()
 
     def send(self, command: Command) -> Any:
-        """Send a command as a record; returns its answer, raises a `Refusal` where it is refused."""
+        """Send a command as a record; returns its answer, raises a `Refusal` if it is refused."""
         return self._wait(lambda conversation: conversation.send(command))
 
     def events(self) -> Iterator[ConversationEvent]:
-        """Everything that the agent tells from this call on, for as long as the conversation is open."""
+        """Everything that the agent sends from this call on, for as long as the conversation is open."""
         thread, conversation = self._opened()
 
         async def subscribed() -> Any:
@@ -256,7 +256,7 @@ class SyncConversation(SyncCommandMethods):
         message_id: str | None = None,
         streaming_behavior: StreamingBehavior | None = None,
     ) -> Result[Any]:
-        """Prompt, wait for the end of the run, and say how it ended."""
+        """Prompt, wait for the end of the run, and return how it ended."""
         return self._wait(
             lambda one: one.run(
                 text,
@@ -269,15 +269,15 @@ class SyncConversation(SyncCommandMethods):
         )
 
     def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
-        """Say something to the model at the next break of the running turn."""
+        """Send a message to the model at the next break in the running turn."""
         return self._wait(lambda one: one.steer(text, images=images, message_id=message_id))
 
     def follow_up(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
-        """Say something to the model when it would stop."""
+        """Send a message to the model when it would otherwise stop."""
         return self._wait(lambda one: one.follow_up(text, images=images, message_id=message_id))
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
-        """Give the model these functions instead of those that it had, from its next request on."""
+        """Give the model these functions instead of those it had, from its next request on."""
         self._wait(lambda one: one.set_tools(tools))
 
     def _opened(self) -> tuple[LoopThread, Conversation]:
@@ -402,6 +402,6 @@ def run_sync(
     output: Any = None,
     **options: Unpack[AgentArguments],
 ) -> Result[Any]:
-    """Start an agent, run one prompt, end it, and give the result; the options are those of `Agent`."""
+    """Start an agent, run one prompt, end the agent, and return the result; the options are those of `Agent`."""
     with SyncAgent(**options) as agent:
         return agent.run(text, images=images, limits=limits, output=output)

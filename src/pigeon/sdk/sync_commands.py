@@ -86,7 +86,9 @@ class SyncCommandMethods(ABC):
         output_schema: dict[str, Any] | None = None,
         limits: Limits | None = None,
     ) -> Accepted:
-        """Abort what runs, wait until it has ended, then prompt, also with `outputSchema` and `limits`."""
+        """Abort what is running, wait until it has ended, then prompt; `outputSchema` and `limits` as for
+        `prompt`.
+        """
         return cast(
             "Accepted",
             self.send(
@@ -102,21 +104,21 @@ class SyncCommandMethods(ABC):
         )
 
     def abort(self, *, tool_call_id: str | None = None) -> None:
-        """Cancel the run and everything that belongs to it; answered when the agent is idle. With `toolCallId`
-        only that call is stopped, and the turn goes on; answered when the call has ended.
+        """Cancel the run and everything that belongs to it; answered when the agent is idle. With `toolCallId`,
+        stop only that call and continue the turn; answered when the call has ended.
         """
         self.send(commands.Abort(tool_call_id=_given(tool_call_id)))
 
     def clear_queue(self) -> ClearedQueue:
-        """Take all queued messages back."""
+        """Take back all queued messages."""
         return cast("ClearedQueue", self.send(commands.ClearQueue()))
 
     def remove_queued(self, queued_id: str) -> QueueItem:
-        """Take one queued message back."""
+        """Take back one queued message."""
         return cast("QueueItem", self.send(commands.RemoveQueued(queued_id=queued_id)))
 
     def edit_queued(self, queued_id: str, message: str) -> QueueItem:
-        """Change the text of a queued message; its images and its place stay."""
+        """Change the text of a queued message; its images and its place in the queue stay."""
         return cast("QueueItem", self.send(commands.EditQueued(queued_id=queued_id, message=message)))
 
     def promote_queued(self, queued_id: str) -> QueueItem:
@@ -124,7 +126,7 @@ class SyncCommandMethods(ABC):
         return cast("QueueItem", self.send(commands.PromoteQueued(queued_id=queued_id)))
 
     def get_state(self) -> State:
-        """What the session is and does right now."""
+        """The current state of the session."""
         return cast("State", self.send(commands.GetState()))
 
     def get_messages(self) -> Messages:
@@ -132,7 +134,7 @@ class SyncCommandMethods(ABC):
         return cast("Messages", self.send(commands.GetMessages()))
 
     def get_last_assistant_text(self) -> LastAssistantText:
-        """The text of the last answer, null without one."""
+        """The text of the last answer; null if there is none."""
         return cast("LastAssistantText", self.send(commands.GetLastAssistantText()))
 
     def get_session_stats(self) -> SessionStats:
@@ -164,15 +166,15 @@ class SyncCommandMethods(ABC):
         return cast("Models", self.send(commands.GetAvailableModels()))
 
     def set_thinking_level(self, level: Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]) -> None:
-        """Think more or less; clamped to what the model supports."""
+        """Set the thinking level; it is clamped to what the model supports."""
         self.send(commands.SetThinkingLevel(level=level))
 
     def cycle_thinking_level(self) -> Level | None:
-        """The next level; null for a model without thinking."""
+        """Use the next thinking level; null for a model without thinking."""
         return cast("Level | None", self.send(commands.CycleThinkingLevel()))
 
     def get_available_thinking_levels(self) -> Levels:
-        """The levels of the current model."""
+        """The thinking levels of the current model."""
         return cast("Levels", self.send(commands.GetAvailableThinkingLevels()))
 
     def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
@@ -188,25 +190,23 @@ class SyncCommandMethods(ABC):
         self.send(commands.SetInterruptMode(mode=mode))
 
     def set_locale(self, locale: str) -> None:
-        """The language and region of the person at the host; the model is told, an empty text takes it back."""
+        """Tell the model the language and region of the person at the host; an empty text clears it."""
         self.send(commands.SetLocale(locale=locale))
 
     def set_auto_compaction(self, enabled: bool) -> None:
-        """Switch automatic compaction."""
+        """Turn automatic compaction on or off."""
         self.send(commands.SetAutoCompaction(enabled=enabled))
 
     def set_auto_retry(self, enabled: bool) -> None:
-        """Switch automatic retry of transient errors."""
+        """Turn the automatic retry of transient errors on or off."""
         self.send(commands.SetAutoRetry(enabled=enabled))
 
     def set_limits(self, limits: Limits) -> LimitsState:
-        """Replace the limits of the conversation; what is used counts from here on, an empty object takes them
-        away.
-        """
+        """Replace the limits of the conversation; use counts from here on, and an empty object removes them."""
         return cast("LimitsState", self.send(commands.SetLimits(limits=limits)))
 
     def get_limits(self) -> LimitsState:
-        """The limits in force and what was used of them."""
+        """The limits in force, and how much of them has been used."""
         return cast("LimitsState", self.send(commands.GetLimits()))
 
     def abort_retry(self) -> None:
@@ -218,7 +218,7 @@ class SyncCommandMethods(ABC):
         return cast("Compacted", self.send(commands.Compact(custom_instructions=_given(custom_instructions))))
 
     def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
-        """Run a shell command; its output is in the context of the next prompt."""
+        """Run a shell command; its output becomes context of the next prompt."""
         return cast(
             "BashResult", self.send(commands.Bash(command=command, exclude_from_context=_given(exclude_from_context)))
         )
@@ -228,7 +228,7 @@ class SyncCommandMethods(ABC):
         self.send(commands.AbortBash())
 
     def new_session(self, *, parent_session: str | None = None) -> Cancelled:
-        """Begin an empty conversation."""
+        """Start an empty conversation."""
         return cast("Cancelled", self.send(commands.NewSession(parent_session=_given(parent_session))))
 
     def switch_session(self, session_path: str) -> Cancelled:
@@ -236,7 +236,7 @@ class SyncCommandMethods(ABC):
         return cast("Cancelled", self.send(commands.SwitchSession(session_path=session_path)))
 
     def fork(self, entry_id: str) -> Forked:
-        """A new session that ends before the given user message."""
+        """Branch off into a new session that ends before the given user message."""
         return cast("Forked", self.send(commands.Fork(entry_id=entry_id)))
 
     def branch(self, entry_id: str) -> Forked:
@@ -244,7 +244,7 @@ class SyncCommandMethods(ABC):
         return cast("Forked", self.send(commands.Branch(entry_id=entry_id)))
 
     def clone(self) -> Cancelled:
-        """A new session with the whole active branch."""
+        """Copy the whole active branch into a new session."""
         return cast("Cancelled", self.send(commands.Clone()))
 
     def get_fork_messages(self) -> ForkMessages:
@@ -271,7 +271,7 @@ class SyncCommandMethods(ABC):
         custom_instructions: str | None = None,
         label: str | None = None,
     ) -> Navigated:
-        """Go to another entry of the session, with a summary of the branch that is left if `summarize` says so."""
+        """Go to another entry of the session; with `summarize`, the branch that is left is summarized."""
         return cast(
             "Navigated",
             self.send(
@@ -292,7 +292,7 @@ class SyncCommandMethods(ABC):
         limit: int = 50,
         session_id: str | None = None,
     ) -> Sessions:
-        """Sessions on disk, newest first, a page at a time; with `sessionId` the one that has exactly this id, if
+        """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if
         there is one.
         """
         return cast(
@@ -303,8 +303,8 @@ class SyncCommandMethods(ABC):
         )
 
     def delete_session(self, session_path: str) -> SessionRow:
-        """Move a session to the trash, from where `pigeon sessions undelete` brings it back. One that a process
-        writes, as the one that is open here, cannot be deleted.
+        """Move a session to the trash; `pigeon sessions undelete` restores it. One that a process is writing, such
+        as the one that is open here, cannot be deleted.
         """
         return cast("SessionRow", self.send(commands.DeleteSession(session_path=session_path)))
 
@@ -313,7 +313,7 @@ class SyncCommandMethods(ABC):
         self.send(commands.SetSessionName(name=name))
 
     def export_html(self, *, output_path: str | None = None) -> Exported:
-        """Write the session as a page."""
+        """Write the session as an HTML page."""
         return cast("Exported", self.send(commands.ExportHtml(output_path=_given(output_path))))
 
     def get_html(
@@ -321,8 +321,8 @@ class SyncCommandMethods(ABC):
     ) -> HtmlPage:
         """Entries of the active branch as HTML, for programs that show the conversation.
 
-        The newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts entries,
-        and results of tools come with their calls.
+        These are the newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts
+        entries, and tool results come with their calls.
         """
         return cast(
             "HtmlPage",
@@ -332,24 +332,22 @@ class SyncCommandMethods(ABC):
     def render_html(
         self, *, markdown: str | None = None, diff: str | None = None, call: RenderedCall | None = None
     ) -> RenderedHtml:
-        """One text as HTML: a piece of `markdown`, a `diff`, or the `call` of a tool whose result is not there
-        yet.
-        """
+        """One text as HTML: `markdown`, a `diff`, or the `call` of a tool that has no result yet."""
         return cast(
             "RenderedHtml",
             self.send(commands.RenderHtml(markdown=_given(markdown), diff=_given(diff), call=_given(call))),
         )
 
     def find_text(self, text: str, *, limit: int = 100) -> FoundTexts:
-        """The entries of the active branch that have a text in them, whatever its case, newest first."""
+        """The entries of the active branch that contain a text, ignoring case, newest first."""
         return cast("FoundTexts", self.send(commands.FindText(text=text, limit=limit)))
 
     def find_files(self, *, text: str = "", limit: int = 20) -> FoundFiles:
-        """Files and folders of the working directory whose paths have these letters in this order, the best match
+        """Files and folders in the working directory whose paths have these letters in this order, the best match
         first.
 
         Paths are relative to that directory, and those of folders end with a slash. What git ignores is left
-        out. It is for completing names: in a large project those that were found by now are listed.
+        out. It is meant for completing names: in a large project, it lists what has been found so far.
         """
         return cast("FoundFiles", self.send(commands.FindFiles(text=text, limit=limit)))
 
@@ -365,11 +363,11 @@ class SyncCommandMethods(ABC):
     ) -> Welcome:
         """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
         `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
-        when a question about permission has ended), `attribution` (`runId` on events and answers, ids of queued
+        when a permission question has ended), `attribution` (`runId` on events and answers, ids of queued
         messages), `mcp` (`mcp_server_changed` when the state of a tool server changes), `selection`
         (`selection_changed` when a command has chosen a model or another branch).
 
-        What is not named stays as it is; features that are not known are left out of the answer.
+        What is not named stays as it is; unknown features are left out of the answer.
         """
         return cast("Welcome", self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
 
@@ -378,8 +376,7 @@ class SyncCommandMethods(ABC):
         return cast("TodoPhases", self.send(commands.SetTodos(phases=phases)))
 
     def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
-        """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the
-        user.
+        """Replace the host's own permission rules, from the next tool call on; they can only tighten the user's.
 
         `permissions` has the form of the setting; rules that cannot be understood are refused and change
         nothing.
@@ -387,8 +384,8 @@ class SyncCommandMethods(ABC):
         return cast("Permissions", self.send(commands.SetPermissions(permissions=permissions)))
 
     def set_approval_mode(self, mode: Literal["always-ask", "write", "yolo"]) -> Permissions:
-        """Which tool calls the host wants asked about where no rule says so, from the next tool call on; the
-        strictest of the host's mode and that of the settings counts.
+        """Set which tool calls need approval where no rule decides, from the next tool call on; the stricter of
+        this mode and that of the settings applies.
         """
         return cast("Permissions", self.send(commands.SetApprovalMode(mode=mode)))
 
@@ -401,7 +398,7 @@ class SyncCommandMethods(ABC):
         return cast("ToolNames", self.send(commands.SetHostTools(tools=tools)))
 
     def get_trust(self) -> TrustState:
-        """Whether the project of the conversation is trusted, and which of its files wait for that."""
+        """Whether the conversation's project is trusted, and which of its files wait for that."""
         return cast("TrustState", self.send(commands.GetTrust()))
 
     def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
@@ -420,12 +417,12 @@ class SyncCommandMethods(ABC):
         tell_changes: bool = False,
         roots: list[str] | None = None,
     ) -> HostServicesState:
-        """What the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: it reads and
-        writes the files of the workspace (`roots`, else the working directory), runs commands, and wants to
-        hear of changed files.
+        """Set what the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: whether
+        it reads and writes the files of the workspace (`roots`, by default the working directory), runs
+        commands, and is told of changed files.
 
         Each call is a `host_file_read`, `host_file_write` or `host_command_run`, answered with
-        `host_service_result`. Rules and paths are checked before.
+        `host_service_result`. Rules and paths are checked first.
         """
         return cast(
             "HostServicesState",
@@ -449,8 +446,8 @@ class SyncCommandMethods(ABC):
         exit_code: int | None = None,
         error: str | None = None,
     ) -> None:
-        """The answer to a request of `set_host_services`, not answered itself: `content` of a file that was read,
-        `output` and `exitCode` of a command (null if a signal ended it), or `error`.
+        """The answer to a request that `set_host_services` allowed, not answered itself: the `content` of a file
+        that was read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`.
         """
         self.send(
             commands.HostServiceResult(
@@ -463,34 +460,32 @@ class SyncCommandMethods(ABC):
         )
 
     def get_mcp_servers(self) -> McpServers:
-        """The tool servers that are configured, and the state of each."""
+        """The configured tool servers and the state of each."""
         return cast("McpServers", self.send(commands.GetMcpServers()))
 
     def set_mcp_servers(self, servers: dict[str, Any]) -> McpServers:
-        """Replace the tool servers that the host has set; those of files stay as they are.
+        """Replace the tool servers that the host has set; those from files stay as they are.
 
         Each is an object as in `mcp.json`: `command`, `args`, `env` and `cwd`, or `url`, `headers` and `type`
-        (`http` or `sse`). One that cannot be used is among the answered with what is wrong. They are connected
-        in the background.
+        (`http` or `sse`). The answer says what is wrong with one that cannot be used. They are connected in the
+        background.
         """
         return cast("McpServers", self.send(commands.SetMcpServers(servers=servers)))
 
     def connect_mcp_server(self, name: str) -> McpServerState:
-        """Connect a tool server again, at once and with a new sign-in where it wants one; answered before that is
-        done.
-        """
+        """Reconnect a tool server at once, with a new sign-in if it needs one; answered before that is done."""
         return cast("McpServerState", self.send(commands.ConnectMcpServer(name=name)))
 
     def get_mcp_resources(self) -> McpResources:
-        """What tool servers offer to be read. A message names one as `@server:uri`."""
+        """What tool servers offer for reading. A message refers to it as `@server:uri`."""
         return cast("McpResources", self.send(commands.GetMcpResources()))
 
     def complete_mcp(self, text: str) -> McpCompletions:
-        """What could stand at the end of a message that names something of a tool server.
+        """Completions for the end of a message that refers to something of a tool server.
 
-        `text` is the message up to the cursor. Behind `@` these are the things that can be read, as
-        `server:uri`; behind a slash the prompts of servers (`mcp__server__prompt`), and behind such a prompt
-        the values of its arguments. Servers that can are asked, for two seconds at most.
+        `text` is the message up to the cursor. After `@` they are what can be read, as `server:uri`; after a
+        slash, the prompts of servers (`mcp__server__prompt`), and after such a prompt, values of its arguments.
+        Servers that can complete are asked, for at most two seconds.
         """
         return cast("McpCompletions", self.send(commands.CompleteMcp(text=text)))
 
@@ -501,27 +496,27 @@ class SyncCommandMethods(ABC):
         return cast("EventFilter", self.send(commands.SetEventFilter(events=events)))
 
     def open_session(self, session_dir: str) -> OpenedSession:
-        """Go on with the newest session in a folder, or begin one there; sessions are kept there from then on."""
+        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
         return cast("OpenedSession", self.send(commands.OpenSession(session_dir=session_dir)))
 
     def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
-        """Some of the messages, from where the cursor of the page before says."""
+        """One page of the messages, from the cursor of the previous page on."""
         return cast("MessagesPage", self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit))))
 
     def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Which events of helpers are wanted; there are no helpers here, so none ever come."""
+        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
         return cast("SubagentSubscription", self.send(commands.SetSubagentSubscription(level=level)))
 
     def get_subagents(self) -> Subagents:
-        """The helpers that work now: none."""
+        """The subagents at work: none."""
         return cast("Subagents", self.send(commands.GetSubagents()))
 
     def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a helper said; refused, because there are none."""
+        """What a subagent said; refused, because there are none."""
         self.send(commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file)))
 
     def get_login_providers(self) -> LoginProviders:
-        """Providers that can be logged in to: none, keys come from files and variables."""
+        """Providers that can be logged in to: none; keys come from files and variables."""
         return cast("LoginProviders", self.send(commands.GetLoginProviders()))
 
     def login(self, provider_id: str) -> None:
@@ -529,15 +524,15 @@ class SyncCommandMethods(ABC):
         self.send(commands.Login(provider_id=provider_id))
 
     def set_fast_mode(self, enabled: bool) -> FastMode:
-        """A faster service of a model; it can only be switched off."""
+        """A model's faster service; it can only be turned off."""
         return cast("FastMode", self.send(commands.SetFastMode(enabled=enabled)))
 
     def handoff(self, *, custom_instructions: str | None = None) -> None:
-        """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
+        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
         self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
 
     def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
-        """Addresses that the host reads for the model; only the empty list is accepted."""
+        """URI schemes that the host reads for the model; only the empty list is accepted."""
         return cast("HostUriSchemes", self.send(commands.SetHostUriSchemes(schemes=schemes)))
 
     def negotiate_protocol(self, protocol_version: int) -> None:

@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class ToolContext:
-    """What a tool gets by a parameter of this type, or named `ctx`: its call, its end, a way to show progress."""
+    """What a tool gets by a parameter of this type, or named `ctx`: its call, whether to stop, how to show progress."""
 
     def __init__(self, call_id: str, show: Callable[[HostToolOutcome], None]) -> None:
         self.call_id = call_id
@@ -40,15 +40,15 @@ class ToolContext:
 
     @property
     def cancelled(self) -> bool:
-        """True once the call shall stop; plain functions look at it, async ones are cancelled."""
+        """True once the call should stop; plain functions check it, async ones are cancelled."""
         return self._stopped.is_set()
 
     def cancel(self) -> None:
-        """The call shall stop."""
+        """Ask the call to stop."""
         self._stopped.set()
 
     def update(self, progress: Any) -> None:
-        """Show everything there is so far; from any thread."""
+        """Show all progress so far; may be called from any thread."""
         self._show(outcome_of(progress))
 
 
@@ -120,10 +120,10 @@ def tool(
     schema: dict[str, Any] | None = None,
     read_only: bool = False,
 ) -> Any:
-    """Make a function a tool; raises `TypeError` or `ValueError` for one whose hints or docstring do not suffice.
+    """Make a function a tool; raises `TypeError` or `ValueError` if its type hints or docstring do not suffice.
 
-    `read_only` says that calls may run side by side. With a `schema` of its own the function gets the arguments as one
-    dictionary.
+    `read_only` says that calls may run in parallel. With a `schema` of its own, the function gets the arguments as
+    one dictionary.
     """
     from pigeon.extensions.public.tool_def import tool_def
 

@@ -15,14 +15,14 @@ Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp",
 
 
 class InputLimits(Record, kw_only=True):
-    """What is the most we take: bytes of a line, and commands that are not answered yet."""
+    """The most that Pigeon takes: bytes of a line, and commands that are not answered yet."""
 
     record_bytes: int
     commands_in_flight: int
 
 
 class Welcome(Record, kw_only=True):
-    """Answer of `hello`: who we are, and what is in force from the next line on."""
+    """Answer of `hello`: which agent this is, and what is in force from the next line on."""
 
     name: str
     version: str
@@ -35,7 +35,7 @@ class Accepted(Record, kw_only=True):
     """What became of a message: it started a run, waits in the queue, or was handled without a run.
 
     After `handled` no `agent_settled` follows. `runId` is the run that the message starts or waits for, and `queuedId`
-    names it in the queue, for hosts with the feature `attribution`; `clientMessageId` is the one of the command.
+    names it in the queue, for hosts with the feature `attribution`; `clientMessageId` repeats the command's.
     """
 
     disposition: Disposition
@@ -45,7 +45,7 @@ class Accepted(Record, kw_only=True):
 
 
 class LocalOnly(Record, kw_only=True):
-    """The same in oh-my-pi's form: a message that no run follows."""
+    """The same in oh-my-pi's form: a message that starts no run."""
 
     agent_invoked: bool = False
 
@@ -54,7 +54,7 @@ QueueKind = Literal["steering", "followUp"]
 
 
 class QueueItem(Record, kw_only=True):
-    """A message that waits: the id by which commands name it, its queue, its text, and the host's own id of it."""
+    """A queued message: the id by which commands name it, its queue, its text, and the host's own id for it."""
 
     id: str
     queue: QueueKind
@@ -78,7 +78,7 @@ class DumpedTool(Record, kw_only=True):
 
 
 class ContextUsage(Record, kw_only=True):
-    """How full the window is; null right after a compaction, until the provider counts again."""
+    """How full the context window is; null right after a compaction, until the provider counts again."""
 
     tokens: int | None
     context_window: int
@@ -92,7 +92,7 @@ HostShellPlace = Literal["inside", "outside"]
 class SandboxState(Record, kw_only=True):
     """The sandbox that commands run in: what they may write, whether they reach the network, and what builds it.
 
-    `hostShell` says where the host's own `bash` runs. Where the sandbox was turned off there is `mode` alone.
+    `hostShell` says where the host's own `bash` runs. If the sandbox was turned off, there is only `mode`.
     """
 
     mode: SandboxMode
@@ -103,7 +103,7 @@ class SandboxState(Record, kw_only=True):
 
 
 class State(Record, kw_only=True):
-    """Answer of `get_state`; `model` is null when there is none. Some members are for oh-my-pi's clients alone."""
+    """Answer of `get_state`; `model` is null when there is none. Some members are only for oh-my-pi's clients."""
 
     model: Model | None
     thinking_level: str
@@ -215,7 +215,7 @@ class ModelReadiness(Record, kw_only=True):
 
 
 class Service(Record, kw_only=True):
-    """Something outside that the agent is attached to."""
+    """An outside service that the agent is attached to."""
 
     name: str
     state: ServiceState
@@ -341,7 +341,7 @@ class Navigated(Record, kw_only=True):
 
 
 class SessionRow(Record, kw_only=True):
-    """One session of `list_sessions`; `inUse`, whether another process writes it, is told of one that was asked for."""
+    """One session of `list_sessions`; `inUse`, whether another process writes it, is there with `sessionId` only."""
 
     path: str
     id: str
@@ -368,8 +368,8 @@ class Exported(Record, kw_only=True):
 
 
 class HtmlPiece(Record, kw_only=True):
-    """One entry as a complete element; of an answer with the results of its calls. It may change yet if it is not
-    settled."""
+    """One entry as a complete HTML element; an answer includes the results of its calls. It may still change if it is
+    not `settled`."""
 
     entry_id: str
     html: str
@@ -377,10 +377,10 @@ class HtmlPiece(Record, kw_only=True):
 
 
 class HtmlPage(Record, kw_only=True):
-    """Answer of `get_html`: some entries, oldest first, those without anything to show left out.
+    """Answer of `get_html`: some entries, oldest first, without those that have nothing to show.
 
-    What stands behind the entry `settledId` may change yet: an answer whose calls have not all ended. To go on, ask for
-    what comes `after` that one, or `before` the entry `firstId`.
+    What comes after the entry `settledId` may still change: an answer whose calls have not all ended. To continue, ask
+    for what comes `after` that one, or `before` the entry `firstId`.
     """
 
     pieces: list[HtmlPiece]
@@ -412,14 +412,14 @@ class FoundFiles(Record, kw_only=True):
 
 
 class FoundTexts(Record, kw_only=True):
-    """Answer of `find_text`; `more` if there are others."""
+    """Answer of `find_text`; `more` says whether there are others."""
 
     found: list[FoundText]
     more: bool
 
 
 class BranchInfo(Record, kw_only=True):
-    """A branch: its last entry, what was first said on it, how many entries it has of its own."""
+    """A branch: its last entry, what was said first on it, and how many entries belong to it alone."""
 
     leaf_id: str
     title: str
@@ -461,7 +461,7 @@ class SourceRules(Record, kw_only=True):
 
 
 class SessionAllowance(Record, kw_only=True):
-    """A call that is allowed for the session: it is not asked about again in this folder."""
+    """A call that is allowed for the session: in this folder it needs no further approval."""
 
     tool_name: str
     subject: str
@@ -469,8 +469,8 @@ class SessionAllowance(Record, kw_only=True):
 
 
 class LimitsState(Record, kw_only=True):
-    """Answer of `get_limits` and `set_limits`: the limits of the conversation and what was used of them since they were
-    set; during a run that has limits of its own, these as well."""
+    """Answer of `get_limits` and `set_limits`: the limits of the conversation and how much of them was used since they
+    were set; during a run with limits of its own, those as well."""
 
     limits: Limits
     used: LimitedUse
@@ -479,7 +479,7 @@ class LimitsState(Record, kw_only=True):
 
 
 class Permissions(Record, kw_only=True):
-    """Answer of `get_permissions` and `set_permissions`: what is in force, over all sources and source by source.
+    """Answer of `get_permissions` and `set_permissions`: what is in force, overall and source by source.
 
     `default` and `approvalMode` are the strictest of all sources.
     """
@@ -497,9 +497,9 @@ DecidedBy = Literal["option", "extension", "saved", "setting", "host"]
 
 
 class TrustState(Record, kw_only=True):
-    """Answer of `get_trust`: whether the project of the conversation is trusted, and what waits for that.
+    """Answer of `get_trust`: whether the conversation's project is trusted, and what waits for that.
 
-    `decidedBy` is null as long as nothing was decided; then nothing of `waiting` is used.
+    `decidedBy` is null until there is a decision; until then, nothing in `waiting` is used.
     """
 
     cwd: str
@@ -509,9 +509,9 @@ class TrustState(Record, kw_only=True):
 
 
 class TrustChange(TrustState, kw_only=True):
-    """Answer of `set_trust`: the decision, what it changed at once, and what it changes when Pigeon is started again.
+    """Answer of `set_trust`: the decision, what it changed at once, and what it changes when Pigeon restarts.
 
-    `remembered` says whether the decision was saved, `problem` why it was not although that was asked for.
+    `remembered` says whether the decision was saved, and `problem` why it was not, if that was asked for.
     """
 
     applied: list[str]
@@ -536,7 +536,7 @@ class EventFilter(Record, kw_only=True):
 
 
 class MessagesPage(Record, kw_only=True):
-    """Answer of `get_messages_page`; no cursor behind the last page."""
+    """Answer of `get_messages_page`; `nextCursor` is absent on the last page."""
 
     messages: list[Message]
     next_cursor: str | Absent = ABSENT
@@ -578,7 +578,7 @@ class HostUriSchemes(Record, kw_only=True):
 
 
 class Response(Record, kw_only=True):
-    """`data` on success (absent where the command has none), `error` on failure, with a `code` for a few of them."""
+    """`data` on success (absent where the command has none), `error` on failure, sometimes with a `code`."""
 
     id: Json | Absent = ABSENT
     type: Literal["response"] = "response"

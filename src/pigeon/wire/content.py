@@ -21,7 +21,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 class TextContent(Record, tag_field="type", tag="text", kw_only=True):
-    """Plain text; the signature is opaque replay data of the provider."""
+    """Plain text; the signature is opaque data that the provider gets back."""
 
     text: str
     text_signature: str | Absent = ABSENT
@@ -43,7 +43,7 @@ class ImageContent(Record, tag_field="type", tag="image", kw_only=True):
 
 
 class ToolCall(Record, tag_field="type", tag="toolCall", kw_only=True):
-    """The model asks for one tool run; with `argumentsError`, in a form that cannot be read, and without arguments."""
+    """The model calls a tool; with `argumentsError`, the arguments could not be read and are empty."""
 
     id: str
     name: str
@@ -79,7 +79,7 @@ ImageSourceKind = Literal["base64", "url"]
 
 
 class Attachment(Record, kw_only=True):
-    """A file that came along with a prompt in the early form of the protocol; null is as good as nothing there."""
+    """A file that came along with a prompt in the protocol's early form; null counts as absent."""
 
     type: AttachmentKind
     file_name: str = ""

@@ -109,7 +109,7 @@ StreamEvent = (
 class Event(Record, tag_field="type", kw_only=True):
     """Anything that is sent without being asked for; `seq` numbers it for hosts with that feature.
 
-    `runId` is for hosts with the feature `attribution`: the run in which it happened, or whose end it tells.
+    `runId` is for hosts with the feature `attribution`: the run in which it happened, or whose end it reports.
     """
 
     seq: int | Absent = ABSENT
@@ -121,9 +121,9 @@ class AgentStart(Event, tag="agent_start", kw_only=True):
 
 
 class AgentEnd(Event, tag="agent_end", kw_only=True):
-    """A run ends, with the messages it added; `willRetry` when another attempt follows by itself.
+    """A run ends, with the messages it added; with `willRetry`, another attempt follows on its own.
 
-    `isTerminal` and `yielded` are oh-my-pi's words for: nothing follows by itself.
+    `isTerminal` and `yielded` are oh-my-pi's words for: nothing follows on its own.
     """
 
     messages: list[Message]
@@ -137,13 +137,13 @@ PromptStatus = Literal["completed", "aborted", "error"]
 
 
 class AgentSettled(Event, tag="agent_settled", kw_only=True):
-    """Nothing more will happen by itself: the one record that ends an accepted prompt, and says why it ended.
+    """Nothing more will happen on its own: the one record that ends an accepted prompt and says why it ended.
 
-    After a prompt with `outputSchema` it has `output`, a value that fits the schema, or with the reason `error`
-    `errorMessage` if the model gave none. `limit` is there where the reason is `limit`.
+    After a prompt with `outputSchema` it has `output`, a value that fits the schema, or, if the model gave none, the
+    reason `error` and an `errorMessage`. `limit` is present if the reason is `limit`.
 
-    `denied`: none of the last tool calls of the run was allowed to run. It is said of unattended agents, and to hosts
-    with the feature `permissions`; others hear `done`.
+    `denied` means that none of the run's last tool calls was allowed to run. Unattended agents report it, and hosts
+    with the feature `permissions` are told; others get `done`.
     """
 
     aborted: bool = False
@@ -164,7 +164,7 @@ class PromptError(Record, kw_only=True):
 
 
 class PromptResult(Event, tag="prompt_result", kw_only=True):
-    """How an accepted prompt ended: exactly one for each, after the `agent_end` of the run that it was part of.
+    """How an accepted prompt ended; sent exactly once for each, after the `agent_end` of its run.
 
     A completed prompt that had an `outputSchema` has `output`, a value that fits it.
     """
@@ -178,14 +178,14 @@ class PromptResult(Event, tag="prompt_result", kw_only=True):
 
 
 class SessionSettled(Event, tag="session_settled", kw_only=True):
-    """Nothing more will happen by itself, in oh-my-pi's words; comes after the results of the prompts."""
+    """oh-my-pi's word for: nothing more will happen on its own. Sent after the results of the prompts."""
 
 
 CommandSource = Literal["skill", "extension", "file"]
 
 
 class AvailableCommand(Record, kw_only=True):
-    """A slash command that a message may begin with; a prompt template is a `file`."""
+    """A slash command that a message may start with; a prompt template is a `file`."""
 
     name: str
     source: CommandSource
@@ -193,7 +193,7 @@ class AvailableCommand(Record, kw_only=True):
 
 
 class AvailableCommandsUpdate(Event, tag="available_commands_update", kw_only=True):
-    """The slash commands there are, for oh-my-pi's clients: after the start, with another session, when they change."""
+    """The slash commands, for oh-my-pi's clients: sent after the start, with another session, when they change."""
 
     commands: list[AvailableCommand]
 
@@ -226,14 +226,14 @@ class MessageUpdate(Event, tag="message_update", kw_only=True):
 
 
 class MessageEnd(Event, tag="message_end", kw_only=True):
-    """A message is complete and on record."""
+    """A message is complete and recorded."""
 
     message: Message
     message_id: str | Absent = ABSENT
 
 
 class ToolExecutionStart(Event, tag="tool_execution_start", kw_only=True):
-    """A tool call begins; nothing was touched before. `args` are as the model sent them."""
+    """A tool call begins; nothing has been touched yet. `args` are as the model sent them."""
 
     tool_call_id: str
     tool_name: str
@@ -250,7 +250,7 @@ class ToolExecutionUpdate(Event, tag="tool_execution_update", kw_only=True):
 
 
 class ToolExecutionEnd(Event, tag="tool_execution_end", kw_only=True):
-    """A tool call has ended; the time is that of the tool's own run, of a call that did run."""
+    """A tool call has ended; `durationMs` is how long the tool itself ran, if it did."""
 
     tool_call_id: str
     tool_name: str
@@ -263,8 +263,8 @@ class ToolExecutionEnd(Event, tag="tool_execution_end", kw_only=True):
 
 
 class QueueUpdate(Event, tag="queue_update", kw_only=True):
-    """The queues changed; both are listed whole. `items` is for hosts with the feature `attribution`: the messages of
-    both with their ids, in the order in which each queue delivers them."""
+    """The queues changed; both are listed in full. `items`, for hosts with the feature `attribution`, has the messages
+    of both with their ids, in the order in which each queue delivers them."""
 
     steering: list[str]
     follow_up: list[str]
@@ -312,7 +312,7 @@ class AutoRetryStart(Event, tag="auto_retry_start", kw_only=True):
 
 
 class AutoRetryEnd(Event, tag="auto_retry_end", kw_only=True):
-    """Retrying has ended, well or not."""
+    """Retrying has ended, successfully or not."""
 
     success: bool
     attempt: int
@@ -343,20 +343,20 @@ class SummarizationRetryFinished(Event, tag="summarization_retry_finished", kw_o
 
 
 class SessionInfoChanged(Event, tag="session_info_changed", kw_only=True):
-    """The session was named; without a name it was cleared."""
+    """The session was named; without `name`, its name was removed."""
 
     name: str | Absent = ABSENT
 
 
 class ThinkingLevelChanged(Event, tag="thinking_level_changed", kw_only=True):
-    """Another thinking level is in force, under both names that clients read."""
+    """The thinking level has changed; it has both names that clients read."""
 
     level: str
     thinking_level: str
 
 
 class EntryAppended(Event, tag="entry_appended", kw_only=True):
-    """An entry that no other event shows was put on record."""
+    """An entry that no other event shows was recorded."""
 
     entry: Entry
 
@@ -380,7 +380,7 @@ class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True)
 
 
 class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=True):
-    """Sent when an open call is no longer wanted."""
+    """Sent when an open call is no longer needed."""
 
     seq: int | Absent = ABSENT
     run_id: str | Absent = ABSENT
@@ -402,7 +402,7 @@ class HostFileRead(_ServiceRequest, tag="host_file_read", kw_only=True):
 
 
 class HostFileWrite(_ServiceRequest, tag="host_file_write", kw_only=True):
-    """A tool gives a file that the host serves this content; answered with `host_service_result` under this id."""
+    """A tool writes this to a file that the host serves; answered with `host_service_result` under this id."""
 
     tool_call_id: str
     path: str
@@ -410,9 +410,9 @@ class HostFileWrite(_ServiceRequest, tag="host_file_write", kw_only=True):
 
 
 class HostCommandRun(_ServiceRequest, tag="host_command_run", kw_only=True):
-    """A tool runs a command at the host, a program with its arguments; answered with `host_service_result`.
+    """A tool has the host run a command, a program with its arguments; answered with `host_service_result`.
 
-    `env` has what differs from the variables that Pigeon was started with; one that is empty must not be seen.
+    `env` has the variables that differ from those Pigeon was started with; the command must not see an empty one.
     """
 
     tool_call_id: str
@@ -422,7 +422,7 @@ class HostCommandRun(_ServiceRequest, tag="host_command_run", kw_only=True):
 
 
 class HostServiceCancel(_ServiceRequest, tag="host_service_cancel", kw_only=True):
-    """The request `targetId` is no longer wanted; a command is to be stopped and its output told soon."""
+    """The request `targetId` is no longer needed; stop its command, if any, and report the output soon."""
 
     target_id: str
 
@@ -430,7 +430,7 @@ class HostServiceCancel(_ServiceRequest, tag="host_service_cancel", kw_only=True
 class FileChanged(Event, tag="file_changed", kw_only=True):
     """A tool has changed a file; only for hosts that asked for it with `set_host_services`.
 
-    The texts are left out where they are too long, the old one also where the file was `created`.
+    Texts that are too long are left out, and so is the old text of a file that was `created`.
     """
 
     tool_call_id: str
@@ -444,9 +444,9 @@ PermissionOutcome = Literal["once", "session", "denied", "timeout", "aborted", "
 
 
 class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
-    """The question about permission with this id has ended, once each; only for hosts with the feature `permissions`.
+    """The permission question with this id has ended, once each; only for hosts with the feature `permissions`.
 
-    It was answered with a yes for `once` or the `session`, or with anything else (`denied`); or there was no answer in
+    The call was allowed `once` or for the `session`, or the answer was anything else (`denied`); or no answer came in
     time (`timeout`), the run was `aborted`, or the host has `disconnected`.
     """
 
@@ -456,7 +456,7 @@ class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
 
 
 class AgentRestarted(Event, tag="agent_restarted", kw_only=True):
-    """The process of the agent has died, and another one goes on with the session; only from `pigeon serve`.
+    """The agent's process has died, and another one continues the session; only from `pigeon serve`.
 
     What was under way has ended: a run with its `agent_settled`, questions with their cancellation.
     """
@@ -497,9 +497,9 @@ class ExtensionError(Event, tag="extension_error", kw_only=True):
 
 
 class TrustRequired(Event, tag="trust_required", kw_only=True):
-    """The project has files that are not used before it is trusted; only for hosts with the feature `trust`.
+    """The project has files that are not used until it is trusted; only for hosts with the feature `trust`.
 
-    Comes after `hello`, when the conversation moves to such a folder, and when more such files appear.
+    Sent after `hello`, when the conversation moves to such a folder, and when more such files appear.
     """
 
     cwd: str
@@ -507,7 +507,7 @@ class TrustRequired(Event, tag="trust_required", kw_only=True):
 
 
 class SelectionChanged(Event, tag="selection_changed", kw_only=True):
-    """A command has chosen a model, or another place in the session; only for hosts with the feature `selection`.
+    """A command has chosen a model or another place in the session; only for hosts with the feature `selection`.
 
     For hosts that share a conversation: `model` and `leafId` are what is chosen now, `by` is the command.
     """
@@ -518,7 +518,7 @@ class SelectionChanged(Event, tag="selection_changed", kw_only=True):
 
 
 class McpServerChanged(Event, tag="mcp_server_changed", kw_only=True):
-    """The state of a tool server has changed, or what it offers; only for hosts with the feature `mcp`.
+    """A tool server's state has changed, or what it offers; only for hosts with the feature `mcp`.
 
     One that is no longer configured is `removed`.
     """

@@ -19,8 +19,8 @@ StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "pending",
 
 
 class Acceptance(Record, kw_only=True):
-    """How a message with an id of the host's was answered: what became of it, in which run, and the digest of its
-    command. It is kept with the message, so that the same command is answered alike after a restart."""
+    """How a message with a `clientMessageId` was answered: what became of it, in which run, and the digest of its
+    command. It is kept with the message, so that the same command gets the same answer after a restart."""
 
     disposition: Disposition
     digest: str
@@ -29,7 +29,7 @@ class Acceptance(Record, kw_only=True):
 
 
 class UserMessage(Record, tag_field="role", tag="user", kw_only=True):
-    """What the user, or a queued message, said; `clientMessageId` is the host's own id of it, if it gave one."""
+    """What the user said, at once or from the queue; `clientMessageId` is the host's own id for it, if it gave one."""
 
     content: str | list[UserBlock]
     timestamp: int
@@ -41,7 +41,7 @@ class UserMessage(Record, tag_field="role", tag="user", kw_only=True):
 class AssistantMessage(Record, tag_field="role", tag="assistant", kw_only=True):
     """One answer of the model; `timestamp` is when its stream began.
 
-    The level that was asked for and the time until the end are known of a complete answer.
+    `thinkingLevel`, the level that was asked for, and `durationMs` are known once the answer is complete.
     """
 
     content: list[AssistantBlock]
@@ -67,7 +67,7 @@ class NestedCall(Record, kw_only=True):
 
 
 class NestedCalls(Record, kw_only=True):
-    """The calls that a tool made itself; Pigeon's tools make none, files of other agents may name some."""
+    """The calls that a tool made itself; Pigeon's tools make none, but files of other agents may have some."""
 
     calls: list[NestedCall] = field(default_factory=list)
     complete: bool | Absent = ABSENT
@@ -133,7 +133,7 @@ class ToolReference(Record, kw_only=True):
 
 
 class SystemMessage(Record, tag_field="role", tag="system", kw_only=True):
-    """Which tools the model has from here on: what was added, and what was taken away.
+    """Which tools the model has from here on: those added and those removed.
 
     All system messages of a branch together give the tools that are active when it is opened again. `content` and
     `sections` are texts that other agents of the family keep there.
@@ -147,7 +147,7 @@ class SystemMessage(Record, tag_field="role", tag="system", kw_only=True):
 
 
 class CompactionSummaryMessage(Record, tag_field="role", tag="compactionSummary", kw_only=True):
-    """What stood in the history that a compaction replaced."""
+    """A summary of the history that a compaction replaced."""
 
     summary: str
     tokens_before: int

@@ -39,7 +39,7 @@ class Usage(Record, kw_only=True):
 
 
 class CostTier(Record, kw_only=True):
-    """Prices that hold for the whole request once its prompt is larger than `inputTokensAbove`."""
+    """Prices that apply to the whole request once its prompt is larger than `inputTokensAbove`."""
 
     input_tokens_above: int
     input: Number = 0
@@ -110,7 +110,7 @@ NEEDS_EXPLICIT_SUPPORT = ("xhigh", "max")
 
 
 class Model(Record, kw_only=True):
-    """What a host may know of a model; keys and headers never travel in it."""
+    """What a host may know of a model; it never has keys or headers."""
 
     id: str
     name: str

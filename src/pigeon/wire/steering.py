@@ -69,9 +69,9 @@ class RuleSource(Record, kw_only=True):
 
 
 class Rule(Record, kw_only=True):
-    """One rule file: `condition` are regular expressions, `scope` says what they are held against.
+    """One rule file: `condition` has regular expressions, `scope` says what they are matched against.
 
-    `repeat` is 0 for a rule that is given once, else the number of messages that must lie between two times.
+    `repeat` is 0 for a rule that is given once, otherwise how many messages must come before it is given again.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Limits(Record, kw_only=True):
 
 
 class LimitedUse(Record, kw_only=True):
-    """What was used of limits since they were set."""
+    """How much of the limits was used since they were set."""
 
     turns: int = 0
     cost: Number = 0
@@ -124,7 +124,7 @@ LimitName = Literal["turns", "cost", "tokens", "seconds", "toolCalls", "repeated
 
 
 class LimitReached(Record, kw_only=True):
-    """The limit that ended a run: `reached` is what was used of it. `repeated_calls` is that of the loop guard."""
+    """The limit that ended a run: `reached` is how much of it was used. `repeated_calls` is the loop guard's."""
 
     name: LimitName
     allowed: Number

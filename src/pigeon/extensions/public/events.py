@@ -73,7 +73,7 @@ class SessionStart(Event):
 class SessionShutdown(Event):
     """A conversation is left, or the process ends; the place to stop what `session_start` started.
 
-    Nothing; there is a moment for it, half a second at the end of the process.
+    Nothing; it has a short time for it, half a second at the end of the process.
     """
 
     name = "session_shutdown"
@@ -162,7 +162,7 @@ class SessionCompactFailed(Event):
 
 @dataclass(slots=True)
 class Input(Event):
-    """A message came in; nothing is expanded yet. Each handler sees what the one before made of it.
+    """A message came in; nothing is expanded yet. Each handler sees the result of the one before.
 
     `Transform(text, images)`, or `Handled()`: nothing more happens.
     """
@@ -179,7 +179,7 @@ class Input(Event):
 class BeforeAgentStart(Event):
     """A prompt was accepted and expanded.
 
-    `Begin(note, system_prompt)`: a message beside the prompt, another system prompt for this run. All notes are said,
+    `Begin(note, system_prompt)`: a message beside the prompt, another system prompt for this run. All notes are sent,
     the last system prompt counts.
     """
 
@@ -210,7 +210,7 @@ class AgentEnd(Event):
 
 @dataclass(slots=True)
 class AgentBeforeSettle(Event):
-    """Nothing more is to be done.
+    """The agent has nothing more to do.
 
     `GoOn(note)`: one more run; at most 25 for one prompt.
     """
@@ -222,7 +222,7 @@ class AgentBeforeSettle(Event):
 
 @dataclass(slots=True)
 class AgentSettled(Event):
-    """Nothing more will happen by itself."""
+    """Nothing more will happen on its own."""
 
     name = "agent_settled"
     told = True
@@ -270,7 +270,7 @@ class MessageUpdate(Event):
 
 @dataclass(slots=True)
 class MessageEnd(Event):
-    """A message is complete and about to be put on record.
+    """A message is complete and about to be recorded.
 
     `Replace(message)` with another one of the same role.
     """
@@ -376,9 +376,9 @@ class ToolCall(Event):
 
 @dataclass(slots=True)
 class ToolResult(Event):
-    """After a tool ran. Each handler sees what the one before made of it.
+    """After a tool ran. Each handler sees the result of the one before.
 
-    `Override(content, details, is_error, usage)`: what is given replaces.
+    `Override(content, details, is_error, usage)`: what is given replaces the original.
     """
 
     name = "tool_result"

@@ -45,7 +45,7 @@ class ConversationHandle:
 
     @property
     def file(self) -> str | None:
-        """Where it is kept; none if it is not."""
+        """Where it is kept; `None` if it is not."""
         return self._facts().file
 
     @property
@@ -71,8 +71,8 @@ class ConversationHandle:
         return copy.deepcopy(self._access.call(None, lambda port: list(port.conversation.messages())))
 
     def send(self, note: Note | str, *, trigger_turn: bool | None = None, deliver_as: DeliverAs = "steer") -> None:
-        """Put a message into the conversation. In a run it is queued, or said after it if `trigger_turn` is false;
-        else it is only announced, or starts a run if `trigger_turn` is true. `nextTurn` waits for the next prompt."""
+        """Put a message into the conversation. In a run it is queued, or added after it if `trigger_turn` is false;
+        when idle it is added at once, and starts a run if `trigger_turn` is true. `nextTurn` waits for a prompt."""
         if deliver_as not in ("steer", "followUp", "nextTurn"):
             raise ValueError(f"deliver_as must be steer, followUp or nextTurn, not {deliver_as!r}")
         message = custom_message(note)
@@ -98,7 +98,7 @@ class ConversationHandle:
         self._access.call("sessions", lambda port: port.conversation.set_name(str(name)))
 
     def label(self, entry_id: str, label: str | None) -> None:
-        """Put a bookmark on an entry, or take it away."""
+        """Put a bookmark on an entry, or remove it."""
         self._access.call("entries", lambda port: port.conversation.set_label(str(entry_id), label))
 
     def _facts(self) -> SessionFacts:
@@ -120,7 +120,7 @@ class ToolsHandle:
         return dict(self._access.call(None, lambda port: port.tools.every()))
 
     def activate(self, names: list[str]) -> None:
-        """Those it shall have from the next turn on; unknown names are left out."""
+        """Set the tools that it has from the next turn on; unknown names are left out."""
         wanted = [str(name) for name in names]
         self._access.call("tools", lambda port: port.tools.activate(wanted))
 

@@ -147,37 +147,37 @@ class Client(Conversation):
     """An agent behind a transport: Pigeon, pi or oh-my-pi in a process of its own, Pigeon behind a socket, or a
     conversation of `pigeon serve`.
 
-    When the process dies, every call and iteration that waits raises `ProcessDied`; `restart` starts it anew.
+    When the process dies, every call and iteration that waits raises `ProcessDied`; `restart` starts it again.
 
-    A connection to `pigeon serve` that breaks is made again, and nothing is lost or comes twice: events go on behind
+    A connection to `pigeon serve` that breaks is restored, and nothing is lost or comes twice: events continue after
     the last one, prompts are accepted once. A command that may or may not have been carried out raises
-    `ConnectionLost`. Closing the client leaves the conversation, and what runs in it goes on.
+    `ConnectionLost`. Closing the client leaves the conversation, and whatever runs in it continues.
 
     The further options of `Agent` become flags of the command, or commands to the agent behind the socket. An agent
-    that is not Pigeon is not opened with those that it does not know (`StartupError`).
+    other than Pigeon is not opened with options that it does not know (`StartupError`).
 
     Args:
-        command: the program to start and its arguments, as `["pigeon", "--mode", "rpc"]`
+        command: the program to start and its arguments, such as `["pigeon", "--mode", "rpc"]`
         url: instead of a command, where an agent listens, `unix:PATH`; or a conversation of `pigeon serve`,
-            `ws://HOST:PORT/ID` (also `wss:`, `http:`, `https:`) or `unix:PATH?session=ID`; or a server alone, which
-            begins a new one in the folder `cwd`
-        cwd: the folder that the program is started in; for a new conversation of a server, a folder there
-        env: the variables of the program, instead of those of this process
+            `ws://HOST:PORT/ID` (also `wss:`, `http:`, `https:`) or `unix:PATH?session=ID`; or a server alone, to
+            start a new one in the folder `cwd`
+        cwd: the folder in which the program is started; for a new conversation of a server, a folder there
+        env: the environment variables of the program, instead of those of this process
         tools: functions that the model may call, with or without `@pigeon.tool`
-        on_permission: is asked about each tool call that the rules ask about; without it all of these are denied
-        on_dialog: is asked the questions of extensions; without it they are cancelled
-        timeout: how many seconds an answer may take, 30 by default; runs, shell commands and compactions have no limit
+        on_permission: is asked about each tool call that needs approval; without it, all of these are denied
+        on_dialog: is asked the questions of extensions; without it, they are cancelled
+        timeout: how many seconds an answer may take (default: 30); runs, shell commands and compactions have no limit
         model: the model, as for `Agent`; for an agent behind a socket `PROVIDER/ID`
-        session: the session to go on with; for an agent behind a socket the path of its file
+        session: the session to continue; for an agent behind a socket the path of its file
         limits: how much the conversation may use
         permissions: rules that tighten those of the user
         unattended: whether no person watches the runs; not for an agent behind a socket
-        api_key: the key of the model's provider; it goes to Pigeon by its stdin, where no list of processes shows it
-        on_stderr: gets each line that the program writes to its stderr, as its warnings; it must not block
-        connect: instead of a command or an address, makes the way to the agent each time that it is opened; is told
-            whether it is to go on with a session, so that what chose the first one is not repeated
+        api_key: the key of the model's provider; Pigeon gets it on stdin, so that no list of processes shows it
+        on_stderr: gets each line that the program writes to stderr, such as its warnings; it must not block
+        connect: instead of a command or an address, makes the connection to the agent each time it is opened; is
+            told whether to continue a session, so that what chose the first one is not repeated
         token: lets the client in to `pigeon serve` over the network
-        reconnect: for how many seconds it tries to come back to `pigeon serve`; none for ever
+        reconnect: for how many seconds it tries to reconnect to `pigeon serve`; `None` for ever
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
@@ -243,17 +243,17 @@ class Client(Conversation):
 
     @property
     def welcome(self) -> Welcome | None:
-        """What Pigeon answered to `hello`: its version, dialect and features; none of another agent."""
+        """What Pigeon answered to `hello`: its version, dialect and features; `None` for other agents."""
         return self._welcome
 
     @property
     def pid(self) -> int | None:
-        """The id of the agent's process; none behind a socket, or before it is opened."""
+        """The id of the agent's process; `None` behind a socket, or before it is opened."""
         return getattr(self._transport, "pid", None)
 
     @property
     def url(self) -> str | None:
-        """The address of the conversation, once it is known to `pigeon serve`; none of an agent that serves none."""
+        """The address of the conversation, once `pigeon serve` knows it; `None` without a server."""
         return None if self._address is None or self._address.session is None else self._address.text
 
     async def open(self) -> None:
@@ -310,7 +310,7 @@ class Client(Conversation):
         await self._runs.all_left_ended()
 
     async def restart(self) -> None:
-        """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
+        """Restart the agent, after its death or at any other time, and continue its session if that is on disk."""
         async with self._restarting:
             state = self._state
             session_file = None if state is None or isinstance(state.session_file, Absent) else state.session_file

@@ -32,7 +32,7 @@ class _Says(Command, kw_only=True):
 
 class Prompt(_Says, tag="prompt", kw_only=True):
     """Start a run with a user message, or queue it while one is active. With `outputSchema`, a JSON Schema, the run
-    ends with a final answer that fits it, which is the `output` of `agent_settled`. `limits` are for the run that it
+    ends with a final answer that fits it, which is the `output` of `agent_settled`. `limits` apply to the run that it
     starts."""
 
     streaming_behavior: StreamingBehavior | Absent = ABSENT
@@ -42,43 +42,43 @@ class Prompt(_Says, tag="prompt", kw_only=True):
 
 
 class Steer(_Says, tag="steer", kw_only=True):
-    """Queue a message for the next break of the running turn."""
+    """Queue a message for the next break in the running turn."""
 
 
 class FollowUp(_Says, tag="follow_up", kw_only=True):
-    """Queue a message for when the agent would stop."""
+    """Queue a message for when the agent would otherwise stop."""
 
 
 class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
-    """Abort what runs, wait until it has ended, then prompt, also with `outputSchema` and `limits`."""
+    """Abort what is running, wait until it has ended, then prompt; `outputSchema` and `limits` as for `prompt`."""
 
     output_schema: dict[str, Json] | Absent = ABSENT
     limits: LimitsGiven = ABSENT
 
 
 class Abort(Command, tag="abort", kw_only=True):
-    """Cancel the run and everything that belongs to it; answered when the agent is idle. With `toolCallId` only that
-    call is stopped, and the turn goes on; answered when the call has ended."""
+    """Cancel the run and everything that belongs to it; answered when the agent is idle. With `toolCallId`,
+    stop only that call and continue the turn; answered when the call has ended."""
 
     lane = "control"
     tool_call_id: str | Absent = ABSENT
 
 
 class ClearQueue(Command, tag="clear_queue", kw_only=True):
-    """Take all queued messages back."""
+    """Take back all queued messages."""
 
     answer = answers.ClearedQueue
 
 
 class RemoveQueued(Command, tag="remove_queued", kw_only=True):
-    """Take one queued message back."""
+    """Take back one queued message."""
 
     answer = answers.QueueItem
     queued_id: str
 
 
 class EditQueued(Command, tag="edit_queued", kw_only=True):
-    """Change the text of a queued message; its images and its place stay."""
+    """Change the text of a queued message; its images and its place in the queue stay."""
 
     answer = answers.QueueItem
     queued_id: str
@@ -96,7 +96,7 @@ class PromoteQueued(Command, tag="promote_queued", kw_only=True):
 
 
 class GetState(Command, tag="get_state", kw_only=True):
-    """What the session is and does right now."""
+    """The current state of the session."""
 
     lane = "control"
     answer = answers.State
@@ -110,7 +110,7 @@ class GetMessages(Command, tag="get_messages", kw_only=True):
 
 
 class GetLastAssistantText(Command, tag="get_last_assistant_text", kw_only=True):
-    """The text of the last answer, null without one."""
+    """The text of the last answer; null if there is none."""
 
     lane = "beside"
     answer = answers.LastAssistantText
@@ -170,19 +170,19 @@ class GetAvailableModels(Command, tag="get_available_models", kw_only=True):
 
 
 class SetThinkingLevel(Command, tag="set_thinking_level", kw_only=True):
-    """Think more or less; clamped to what the model supports."""
+    """Set the thinking level; it is clamped to what the model supports."""
 
     level: ThinkingLevel
 
 
 class CycleThinkingLevel(Command, tag="cycle_thinking_level", kw_only=True):
-    """The next level; null for a model without thinking."""
+    """Use the next thinking level; null for a model without thinking."""
 
     answer = answers.Level | None
 
 
 class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", kw_only=True):
-    """The levels of the current model."""
+    """The thinking levels of the current model."""
 
     lane = "beside"
     answer = answers.Levels
@@ -210,25 +210,25 @@ class SetInterruptMode(Command, tag="set_interrupt_mode", kw_only=True):
 
 
 class SetLocale(Command, tag="set_locale", kw_only=True):
-    """The language and region of the person at the host; the model is told, an empty text takes it back."""
+    """Tell the model the language and region of the person at the host; an empty text clears it."""
 
     locale: str
 
 
 class SetAutoCompaction(Command, tag="set_auto_compaction", kw_only=True):
-    """Switch automatic compaction."""
+    """Turn automatic compaction on or off."""
 
     enabled: bool
 
 
 class SetAutoRetry(Command, tag="set_auto_retry", kw_only=True):
-    """Switch automatic retry of transient errors."""
+    """Turn the automatic retry of transient errors on or off."""
 
     enabled: bool
 
 
 class SetLimits(Command, tag="set_limits", kw_only=True):
-    """Replace the limits of the conversation; what is used counts from here on, an empty object takes them away."""
+    """Replace the limits of the conversation; use counts from here on, and an empty object removes them."""
 
     lane = "control"
     answer = answers.LimitsState
@@ -236,7 +236,7 @@ class SetLimits(Command, tag="set_limits", kw_only=True):
 
 
 class GetLimits(Command, tag="get_limits", kw_only=True):
-    """The limits in force and what was used of them."""
+    """The limits in force, and how much of them has been used."""
 
     lane = "control"
     answer = answers.LimitsState
@@ -260,7 +260,7 @@ class Compact(Command, tag="compact", kw_only=True):
 
 
 class Bash(Command, tag="bash", kw_only=True):
-    """Run a shell command; its output is in the context of the next prompt."""
+    """Run a shell command; its output becomes context of the next prompt."""
 
     lane = "beside"
     answer = answers.BashResult

@@ -13,11 +13,11 @@ from pigeon.wire.steering import TodoPhaseGiven
 class Hello(Command, tag="hello", kw_only=True):
     """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
     `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved` when a
-    question about permission has ended), `attribution` (`runId` on events and answers, ids of queued messages), `mcp`
+    permission question has ended), `attribution` (`runId` on events and answers, ids of queued messages), `mcp`
     (`mcp_server_changed` when the state of a tool server changes), `selection` (`selection_changed` when a command has
     chosen a model or another branch).
 
-    What is not named stays as it is; features that are not known are left out of the answer.
+    What is not named stays as it is; unknown features are left out of the answer.
     """
 
     lane = "control"
@@ -35,7 +35,7 @@ class SetTodos(Command, tag="set_todos", kw_only=True):
 
 
 class SetPermissions(Command, tag="set_permissions", kw_only=True):
-    """Replace the host's own permission rules, from the next tool call on; they can only tighten those of the user.
+    """Replace the host's own permission rules, from the next tool call on; they can only tighten the user's.
 
     `permissions` has the form of the setting; rules that cannot be understood are refused and change nothing.
     """
@@ -46,8 +46,8 @@ class SetPermissions(Command, tag="set_permissions", kw_only=True):
 
 
 class SetApprovalMode(Command, tag="set_approval_mode", kw_only=True):
-    """Which tool calls the host wants asked about where no rule says so, from the next tool call on; the strictest of
-    the host's mode and that of the settings counts."""
+    """Set which tool calls need approval where no rule decides, from the next tool call on; the stricter of this mode
+    and that of the settings applies."""
 
     lane = "control"
     answer = answers.Permissions
@@ -76,7 +76,7 @@ class HostTool(Record, kw_only=True):
 
 
 class HostToolOutcome(Record, kw_only=True):
-    """What a host reports of a call, in progress or finished; blocks of another kind than text or image become text."""
+    """What a host reports about a call, in progress or finished; blocks other than text and images become text."""
 
     content: list[Json]
     details: Json | Absent = ABSENT
@@ -121,7 +121,7 @@ class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
 
 
 class GetTrust(Command, tag="get_trust", kw_only=True):
-    """Whether the project of the conversation is trusted, and which of its files wait for that."""
+    """Whether the conversation's project is trusted, and which of its files wait for that."""
 
     lane = "control"
     answer = answers.TrustState

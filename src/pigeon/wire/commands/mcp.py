@@ -15,11 +15,11 @@ McpStatus = Literal["disabled", "connecting", "sign_in", "connected", "failed"]
 
 
 class McpServerState(Record, kw_only=True):
-    """One tool server. `connecting` also while it is waited with the next attempt; `sign_in` waits for a person.
+    """One tool server. It is `connecting` also while it waits for the next attempt; `sign_in` waits for a person.
 
-    `error` says what is wrong, `step` how far it came, `file` which file names it. `tools` are the names that the model
-    calls, `deferred` how many of them it has to find with `tool_search` first, `prompts` the names of its slash
-    commands.
+    `error` says what is wrong, `step` how far it got, `file` which file names it. `tools` are the names that the model
+    calls, `deferred` is how many of them it must find with `tool_search` first, and `prompts` are the names of its
+    slash commands.
     """
 
     name: str
@@ -39,14 +39,14 @@ class McpServerState(Record, kw_only=True):
 
 
 class McpServers(Record, kw_only=True):
-    """Answer of `get_mcp_servers` and `set_mcp_servers`; `problems` are those of files as a whole."""
+    """Answer of `get_mcp_servers` and `set_mcp_servers`; `problems` concern whole files."""
 
     servers: list[McpServerState]
     problems: list[str]
 
 
 class McpResource(Record, kw_only=True):
-    """Something that a tool server offers to be read; a `template` has parts to be filled in."""
+    """Something that a tool server offers for reading; a `template` has parts to fill in."""
 
     server: str
     uri: str
@@ -63,7 +63,7 @@ class McpResources(Record, kw_only=True):
 
 
 class McpCompletion(Record, kw_only=True):
-    """One thing that could stand there: its `text`, and where that says too little, what to show instead."""
+    """One completion: its `text` and, where that says too little, a `label` to show instead."""
 
     text: str
     label: str | Absent = ABSENT
@@ -71,24 +71,24 @@ class McpCompletion(Record, kw_only=True):
 
 
 class McpCompletions(Record, kw_only=True):
-    """Answer of `complete_mcp`. Each text takes the place of `replaces`, which the given text ends in."""
+    """Answer of `complete_mcp`. Each text takes the place of `replaces`, the end of the given text."""
 
     replaces: str
     completions: list[McpCompletion]
 
 
 class GetMcpServers(Command, tag="get_mcp_servers", kw_only=True):
-    """The tool servers that are configured, and the state of each."""
+    """The configured tool servers and the state of each."""
 
     lane = "control"
     answer = McpServers
 
 
 class SetMcpServers(Command, tag="set_mcp_servers", kw_only=True):
-    """Replace the tool servers that the host has set; those of files stay as they are.
+    """Replace the tool servers that the host has set; those from files stay as they are.
 
     Each is an object as in `mcp.json`: `command`, `args`, `env` and `cwd`, or `url`, `headers` and `type` (`http` or
-    `sse`). One that cannot be used is among the answered with what is wrong. They are connected in the background.
+    `sse`). The answer says what is wrong with one that cannot be used. They are connected in the background.
     """
 
     lane = "control"
@@ -97,7 +97,7 @@ class SetMcpServers(Command, tag="set_mcp_servers", kw_only=True):
 
 
 class ConnectMcpServer(Command, tag="connect_mcp_server", kw_only=True):
-    """Connect a tool server again, at once and with a new sign-in where it wants one; answered before that is done."""
+    """Reconnect a tool server at once, with a new sign-in if it needs one; answered before that is done."""
 
     lane = "control"
     answer = McpServerState
@@ -105,18 +105,18 @@ class ConnectMcpServer(Command, tag="connect_mcp_server", kw_only=True):
 
 
 class GetMcpResources(Command, tag="get_mcp_resources", kw_only=True):
-    """What tool servers offer to be read. A message names one as `@server:uri`."""
+    """What tool servers offer for reading. A message refers to it as `@server:uri`."""
 
     lane = "control"
     answer = McpResources
 
 
 class CompleteMcp(Command, tag="complete_mcp", kw_only=True):
-    """What could stand at the end of a message that names something of a tool server.
+    """Completions for the end of a message that refers to something of a tool server.
 
-    `text` is the message up to the cursor. Behind `@` these are the things that can be read, as `server:uri`; behind a
-    slash the prompts of servers (`mcp__server__prompt`), and behind such a prompt the values of its arguments. Servers
-    that can are asked, for two seconds at most.
+    `text` is the message up to the cursor. After `@` they are what can be read, as `server:uri`; after a slash, the
+    prompts of servers (`mcp__server__prompt`), and after such a prompt, values of its arguments. Servers that can
+    complete are asked, for at most two seconds.
     """
 
     lane = "beside"

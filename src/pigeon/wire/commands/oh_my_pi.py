@@ -20,14 +20,14 @@ class SetEventFilter(Command, tag="set_event_filter", kw_only=True):
 
 
 class OpenSession(Command, tag="open_session", kw_only=True):
-    """Go on with the newest session in a folder, or begin one there; sessions are kept there from then on."""
+    """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
 
     answer = answers.OpenedSession
     session_dir: str
 
 
 class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
-    """Some of the messages, from where the cursor of the page before says."""
+    """One page of the messages, from the cursor of the previous page on."""
 
     lane = "beside"
     answer = answers.MessagesPage
@@ -36,7 +36,7 @@ class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
 
 
 class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=True):
-    """Which events of helpers are wanted; there are no helpers here, so none ever come."""
+    """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
 
     lane = "control"
     answer = answers.SubagentSubscription
@@ -44,14 +44,14 @@ class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=
 
 
 class GetSubagents(Command, tag="get_subagents", kw_only=True):
-    """The helpers that work now: none."""
+    """The subagents at work: none."""
 
     lane = "control"
     answer = answers.Subagents
 
 
 class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
-    """What a helper said; refused, because there are none."""
+    """What a subagent said; refused, because there are none."""
 
     lane = "control"
     answer = NoReturn
@@ -60,7 +60,7 @@ class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
 
 
 class GetLoginProviders(Command, tag="get_login_providers", kw_only=True):
-    """Providers that can be logged in to: none, keys come from files and variables."""
+    """Providers that can be logged in to: none; keys come from files and variables."""
 
     lane = "control"
     answer = answers.LoginProviders
@@ -75,7 +75,7 @@ class Login(Command, tag="login", kw_only=True):
 
 
 class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
-    """A faster service of a model; it can only be switched off."""
+    """A model's faster service; it can only be turned off."""
 
     lane = "control"
     answer = answers.FastMode
@@ -83,7 +83,7 @@ class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
 
 
 class Handoff(Command, tag="handoff", kw_only=True):
-    """Hand the work to a new conversation; refused: `compact` and `new_session` do the parts of it."""
+    """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
 
     lane = "control"
     answer = NoReturn
@@ -91,7 +91,7 @@ class Handoff(Command, tag="handoff", kw_only=True):
 
 
 class SetHostUriSchemes(Command, tag="set_host_uri_schemes", kw_only=True):
-    """Addresses that the host reads for the model; only the empty list is accepted."""
+    """URI schemes that the host reads for the model; only the empty list is accepted."""
 
     lane = "control"
     answer = answers.HostUriSchemes

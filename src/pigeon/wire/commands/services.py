@@ -11,8 +11,8 @@ from pigeon.wire.commands.base import Command
 
 
 class HostServicesState(Record, kw_only=True):
-    """Answer of `set_host_services`: what the host does for tools from now on; no commands while a sandbox is in
-    force."""
+    """Answer of `set_host_services`: what the host does for tools from now on; it runs no commands while a sandbox
+    is in force."""
 
     read_files: bool = False
     write_files: bool = False
@@ -22,11 +22,12 @@ class HostServicesState(Record, kw_only=True):
 
 
 class SetHostServices(Command, tag="set_host_services", kw_only=True):
-    """What the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: it reads and writes
-    the files of the workspace (`roots`, else the working directory), runs commands, and wants to hear of changed files.
+    """Set what the host does for the tools `read`, `write`, `edit` and `bash`, from the next call on: whether it reads
+    and writes the files of the workspace (`roots`, by default the working directory), runs commands, and is told of
+    changed files.
 
     Each call is a `host_file_read`, `host_file_write` or `host_command_run`, answered with `host_service_result`. Rules
-    and paths are checked before.
+    and paths are checked first.
     """
 
     lane = "control"
@@ -39,8 +40,8 @@ class SetHostServices(Command, tag="set_host_services", kw_only=True):
 
 
 class HostServiceResult(Command, tag="host_service_result", kw_only=True):
-    """The answer to a request of `set_host_services`, not answered itself: `content` of a file that was read, `output`
-    and `exitCode` of a command (null if a signal ended it), or `error`."""
+    """The answer to a request that `set_host_services` allowed, not answered itself: the `content` of a file that was
+    read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`."""
 
     lane = "control"
     silent = True

@@ -15,14 +15,14 @@ PageLimit = Annotated[int, Meta(ge=1, le=500)]
 
 
 class RenderedCall(Record, kw_only=True):
-    """A call of a tool that is to be shown."""
+    """A tool call to be shown."""
 
     name: str
     arguments: dict[str, Json]
 
 
 class NewSession(Command, tag="new_session", kw_only=True):
-    """Begin an empty conversation."""
+    """Start an empty conversation."""
 
     answer = answers.Cancelled
     parent_session: str | Absent = ABSENT
@@ -36,7 +36,7 @@ class SwitchSession(Command, tag="switch_session", kw_only=True):
 
 
 class Fork(Command, tag="fork", kw_only=True):
-    """A new session that ends before the given user message."""
+    """Branch off into a new session that ends before the given user message."""
 
     answer = answers.Forked
     entry_id: str
@@ -50,7 +50,7 @@ class Branch(Command, tag="branch", kw_only=True):
 
 
 class Clone(Command, tag="clone", kw_only=True):
-    """A new session with the whole active branch."""
+    """Copy the whole active branch into a new session."""
 
     answer = answers.Cancelled
 
@@ -85,7 +85,7 @@ class GetTree(Command, tag="get_tree", kw_only=True):
 
 
 class NavigateTree(Command, tag="navigate_tree", kw_only=True):
-    """Go to another entry of the session, with a summary of the branch that is left if `summarize` says so."""
+    """Go to another entry of the session; with `summarize`, the branch that is left is summarized."""
 
     lane = "beside"
     answer = answers.Navigated
@@ -96,7 +96,7 @@ class NavigateTree(Command, tag="navigate_tree", kw_only=True):
 
 
 class ListSessions(Command, tag="list_sessions", kw_only=True):
-    """Sessions on disk, newest first, a page at a time; with `sessionId` the one that has exactly this id, if there is
+    """Sessions on disk, newest first, a page at a time; with `sessionId`, the one with exactly this id, if there is
     one."""
 
     lane = "beside"
@@ -108,8 +108,8 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
 
 
 class DeleteSession(Command, tag="delete_session", kw_only=True):
-    """Move a session to the trash, from where `pigeon sessions undelete` brings it back. One that a process writes, as
-    the one that is open here, cannot be deleted."""
+    """Move a session to the trash; `pigeon sessions undelete` restores it. One that a process is writing, such as the
+    one that is open here, cannot be deleted."""
 
     lane = "beside"
     answer = answers.SessionRow
@@ -123,7 +123,7 @@ class SetSessionName(Command, tag="set_session_name", kw_only=True):
 
 
 class ExportHtml(Command, tag="export_html", kw_only=True):
-    """Write the session as a page."""
+    """Write the session as an HTML page."""
 
     lane = "beside"
     answer = answers.Exported
@@ -133,8 +133,8 @@ class ExportHtml(Command, tag="export_html", kw_only=True):
 class GetHtml(Command, tag="get_html", kw_only=True):
     """Entries of the active branch as HTML, for programs that show the conversation.
 
-    The newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts entries, and results
-    of tools come with their calls.
+    These are the newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts entries,
+    and tool results come with their calls.
     """
 
     lane = "beside"
@@ -146,7 +146,7 @@ class GetHtml(Command, tag="get_html", kw_only=True):
 
 
 class RenderHtml(Command, tag="render_html", kw_only=True):
-    """One text as HTML: a piece of `markdown`, a `diff`, or the `call` of a tool whose result is not there yet."""
+    """One text as HTML: `markdown`, a `diff`, or the `call` of a tool that has no result yet."""
 
     lane = "beside"
     answer = answers.RenderedHtml
@@ -156,7 +156,7 @@ class RenderHtml(Command, tag="render_html", kw_only=True):
 
 
 class FindText(Command, tag="find_text", kw_only=True):
-    """The entries of the active branch that have a text in them, whatever its case, newest first."""
+    """The entries of the active branch that contain a text, ignoring case, newest first."""
 
     lane = "beside"
     answer = answers.FoundTexts
@@ -165,10 +165,10 @@ class FindText(Command, tag="find_text", kw_only=True):
 
 
 class FindFiles(Command, tag="find_files", kw_only=True):
-    """Files and folders of the working directory whose paths have these letters in this order, the best match first.
+    """Files and folders in the working directory whose paths have these letters in this order, the best match first.
 
-    Paths are relative to that directory, and those of folders end with a slash. What git ignores is left out. It is for
-    completing names: in a large project those that were found by now are listed.
+    Paths are relative to that directory, and those of folders end with a slash. What git ignores is left out. It is
+    meant for completing names: in a large project, it lists what has been found so far.
     """
 
     lane = "beside"
