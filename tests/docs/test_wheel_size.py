@@ -11,7 +11,8 @@ from pathlib import Path
 from fakes.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
-MOST = 1_430_000
+# A few percent above what it has: a large file or a dependency that is copied in is noticed.
+MOST = 1_500_000
 
 
 def packed_files() -> list[Path]:
