@@ -142,9 +142,8 @@ def divergences_page() -> str:
     """The page for people."""
     head = (
         "# Where Pigeon differs from pi, on purpose\n\n"
-        "Clients written for the originals keep working; each row says what they could notice. This page is made\n"
-        "from `tests/contract/divergences.json`: change it there, then run `python -m fakes.contract_manifest` in\n"
-        "`tests/`.\n\n"
+        "Clients written for the originals keep working; each row says what they could notice. This page is generated\n"
+        "from `tests/contract/divergences.json`: change it there, then run `make divergences`.\n\n"
         "| id | pi | Pigeon | why |\n|---|---|---|---|\n"
     )
     rows = [f"| `{one.id}` | {one.pi} | {one.pigeon} | {one.why} |" for one in divergences()]
