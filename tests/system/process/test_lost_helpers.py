@@ -350,3 +350,27 @@ def test_descendants_are_found_without_the_kernels_lists_too(monkeypatch: pytest
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def test_of_descendants_those_above_come_first_and_those_below_are_known_by_then(marker: str) -> None:
+    line = ["/bin/bash", "-c", f"bash -c 'sleep 600 & wait' {marker} & wait", marker]
+    with subprocess.Popen(line, start_new_session=True) as top:
+        assert eventually(lambda: len(list(helper_main.descendants(top.pid, set()))) == 2)
+        killed = []
+        for pid in helper_main.descendants(os.getpid(), set(children(os.getpid())) - {top.pid}):
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
+        assert killed[0] == top.pid
+        assert len(killed) == 3
+
+
+def test_a_namespace_that_cannot_be_looked_into_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = helper_main.ReaperLoop.__new__(helper_main.ReaperLoop)
+    monkeypatch.setattr(helper_main, "child_finder", lambda ignored: lambda pid: [])
+    assert loop._namespace_is_empty()
+
+    def fail(pid: int) -> list[int]:
+        raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+
+    monkeypatch.setattr(helper_main, "child_finder", lambda ignored: fail)
+    assert not loop._namespace_is_empty()

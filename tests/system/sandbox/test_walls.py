@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from fakes.commands import children, helpers
 from fakes.processes import eventually
 from fakes.walled_runs import policy_for, wall_of
+from pigeon.system.process.reaper import LOST
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.sandbox.policy import Unprotectable
@@ -104,6 +107,20 @@ async def test_what_runs_in_the_background_goes_on_and_ends_with_the_agent(place
     assert await owner.kill_everything(10)
     assert await asyncio.to_thread(eventually, lambda: not _processes_in(namespace))
     assert place.names() == set()
+
+
+async def test_what_stands_in_stays_where_it_is_not_known_what_is_left_of_a_command(place: Place) -> None:
+    owner = place.owner()
+    line = ["/bin/bash", "-c", "echo begun; exec sleep 600"]
+    process = await owner.start(line, cwd=str(place.work), environment={"PATH": os.environ["PATH"]})
+    assert await process.read() == b"begun\n"
+    # As for want of memory: what the reaper leaves behind is killed, but a moment later.
+    for reaper in [reaper for helper in helpers() for reaper in children(helper)]:
+        os.kill(reaper, signal.SIGKILL)
+    assert await process.wait() == LOST
+    assert await process.gone(10)
+    assert (place.work / ".pigeon").is_dir()
+    process.close()
 
 
 def _processes_in(namespace: str) -> list[str]:

@@ -57,7 +57,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -71,6 +71,7 @@ LONGEST_PACKET = 32 * 1024
 GIVE_UP_AFTER = 30.0
 FIRST_PAUSE_MS = 5
 LONGEST_PAUSE_MS = 100
+GONE = (FileNotFoundError, ProcessLookupError)
 IGNORED = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGPIPE, signal.SIGTTOU, signal.SIGTTIN, signal.SIGTSTP),
@@ -291,8 +292,12 @@ class ReaperLoop:
 
         What has lost its parent in there is a child of it, so it has children as long as anything runs.
         """
-        children = child_finder()
-        return not any(children(first) for first in children(os.getpid()))
+        try:
+            children = child_finder(GONE)
+            return not any(children(first) for first in children(os.getpid()))
+        except OSError:
+            # What cannot be looked at is not known to be empty.
+            return False
 
     def _terminate(self) -> None:
         if self._command:
@@ -428,37 +433,47 @@ def kill_below(children: int, on_end: Callable[[int, int], None] = lambda pid, s
 
 def kill_pass(root: int, spared: set[int]) -> bool:
     """Kill what is below `root` right now, but not the spared children and what is below them; false if nothing is."""
-    found = descendants(root, spared)
-    for pid in found:
+    any_found = False
+    for pid in descendants(root, spared):
+        any_found = True
         with Suppressed(OSError):
             os.kill(pid, signal.SIGKILL)
-    return bool(found)
+    return any_found
 
 
-def descendants(root: int, spared: set[int]) -> list[int]:
-    """Everything below `root`, without the spared children and what is below them."""
-    found: dict[int, None] = {}
-    frontier = [root]
+def descendants(root: int, spared: set[int]) -> Iterator[int]:
+    """Everything below `root`, without the spared children and what is below them; what is above comes first.
+
+    If each is killed as it comes, the first process of a namespace is killed before its thousand children have been
+    looked at one by one, and with it the kernel ends them all. A level is known before the one above it is killed:
+    afterwards its processes would be children of another.
+    """
     children = child_finder()
-    while frontier:
-        for child in children(frontier.pop()):
-            if child not in spared and child not in found:
-                found[child] = None
-                frontier.append(child)
-    return list(found)
+    found: set[int] = set()
+    level = children(root)
+    while True:
+        level = [pid for pid in dict.fromkeys(level) if pid not in spared and pid not in found]
+        if not level:
+            return
+        found.update(level)
+        below = [child for pid in level for child in children(pid)]
+        yield from level
+        level = below
 
 
-def child_finder() -> Callable[[int], list[int]]:
-    """What answers for the children of a process, as this kernel tells them."""
-    return children_of if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else scanned_children()
+def child_finder(ignored: tuple[type[OSError], ...] = (OSError,)) -> Callable[[int], list[int]]:
+    """What answers for the children of a process, as this kernel tells them; errors that are not `ignored` are raised."""
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return lambda pid: children_of(pid, ignored)
+    return scanned_children()
 
 
-def children_of(pid: int) -> list[int]:
+def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> list[int]:
     """The children of one process, as the kernel lists them."""
     found: list[int] = []
-    with Suppressed(OSError):
+    with Suppressed(*ignored):
         for task in os.listdir(f"/proc/{pid}/task"):
-            with Suppressed(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as listing:
+            with Suppressed(*ignored), open(f"/proc/{pid}/task/{task}/children", "rb") as listing:
                 found.extend(int(child) for child in listing.read().split())
     return found
 

@@ -89,7 +89,7 @@ class ReaperConnection:
         if not self._loop.is_closed():
             self._loop.remove_reader(self._line.fileno())
         self._line.close()
-        self._let_go(LOST)
+        self._let_go(LOST, known=False)
         self._pool.reaper_lost(self)
 
     def _order(self, packet: bytes) -> None:
@@ -138,15 +138,15 @@ class ReaperConnection:
             self._process.ended(LOST, OSError(number, os.strerror(number)))
         if kind not in (b"x", b"y"):
             self.state = "free"
-            self._let_go(LOST)
+            self._let_go(LOST, known=True)
             self._pool.reaper_free(self)
 
-    def _let_go(self, code: int) -> None:
-        """Nothing is left of the process; the code counts if none was reported."""
+    def _let_go(self, code: int, known: bool) -> None:
+        """Nothing is left of the process, or it is not known how much; the code counts if none was reported."""
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
         process, self._process = self._process, None
         if process is not None:
             process.ended(code)
-            process.left_nothing()
+            process.left_nothing(known)

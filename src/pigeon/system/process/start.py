@@ -192,9 +192,10 @@ class ProcessOwner:
             self._processes[process] = None
             wall.end()
 
-    def _gone(self, process: Process) -> None:
+    def _gone(self, process: Process, known: bool = True) -> None:
+        """Nothing is left of it; where that is not `known`, what the wall needed stays, for something may still run."""
         wall = self._processes.pop(process, None)
-        if wall is not None:
+        if wall is not None and known:
             wall.end()
 
     def warm_up(self) -> None:

@@ -156,7 +156,7 @@ class SupervisedProcess:
         self,
         pool: HelperPool,
         command: ProgramRequest,
-        on_gone: Callable[[SupervisedProcess], None],
+        on_gone: Callable[[SupervisedProcess, bool], None],
         on_wall_empty: Callable[[SupervisedProcess], None],
         *,
         separate_errors: bool,
@@ -255,12 +255,15 @@ class SupervisedProcess:
         """Nothing is left of it but the wall that enclosed it."""
         self._on_wall_empty(self)
 
-    def left_nothing(self) -> None:
-        """Nothing is left of it; its reaper serves others from now on, or is gone too."""
+    def left_nothing(self, known: bool = True) -> None:
+        """Nothing is left of it; its reaper serves others from now on, or is gone too.
+
+        Where that is not `known`, the reaper was lost: what is left is being killed and may still run for a moment.
+        """
         self._reaper = None
         if not self._loop.is_closed():
             self._gone.set()
-        self._on_gone(self)
+        self._on_gone(self, known)
 
 
 def _file_with(content: bytes) -> int:
