@@ -37,7 +37,7 @@ def shown(policy: SandboxPolicy, kind: str) -> list[str]:
 def test_the_folder_is_written_and_what_others_take_orders_from_is_kept(policy: SandboxPolicy) -> None:
     assert shown(policy, "write") == ["work", "scratch/tmp"]
     assert shown(policy, "pin") == ["work/.git"]
-    kept = [".agents", ".husky", ".mcp.json", ".omp", ".pi", ".pigeon"]
+    kept = [".agents", ".husky", ".mcp.json", ".omp", ".pi", ".pigeon", "commondir", "refs"]
     of_git = [".git/commondir", ".git/config", ".git/config.worktree", ".git/hooks"]
     assert shown(policy, "keep") == [f"work/{name}" for name in (*kept, *of_git)]
 
@@ -119,12 +119,24 @@ def test_files_of_agents_are_kept_at_any_depth(policy: SandboxPolicy) -> None:
         ("[alias]\n go = !tools/filter.py", "tools/filter.py"),
         ("[core]\n fsmonitor = tools/filter.py", "tools/filter.py"),
         ('[diff "x"] textconv = "tools/filter.py"', "tools/filter.py"),
+        ('[alias]\n go = "!f() { ./tools/filter.py; }; f"', "tools/filter.py"),
+        ('[alias]\n go = "!sh -c \'tools/filter.py \\"$@\\"\' -"', "tools/filter.py"),
+        ('[alias]\n go = "!cd tools && ./filter.py"', "tools/filter.py"),
+        ('[alias]\n go = "!$PWD/tools/filter.py"', "tools/filter.py"),
+        ('[alias]\n go = "!\\"$(git rev-parse --show-toplevel)\\"/tools/filter.py"', "tools/filter.py"),
+        ("[alias]\n go = !~/../work/tools/filter.py", "tools/filter.py"),
+        ('[core]\n pager = "less|tools/filter.py"', "tools/filter.py"),
+        ('[core]\n sshCommand = "X=1 tools/filter.py"', "tools/filter.py"),
+        ("[core]\n hooksPath = ~/to-work/tools/hooks", "tools/hooks"),
+        ("[include]\n path = ~/to-work/local", "local"),
+        ("[core]\n fsmonitor = ~/to-work/tools/filter.py", "tools/filter.py"),
     ],
 )
 def test_what_the_configuration_of_git_names_is_kept_however_it_is_written(
     policy: SandboxPolicy, text: str, kept: str
 ) -> None:
     root = Path(policy.root)
+    os.symlink(root, root.parent / "home" / "to-work")
     (root / ".git" / "config").write_text(text)
     (root / "there").write_text("[core] hooksPath = hooks-by-include")
     (root / "tools").mkdir()
@@ -139,10 +151,14 @@ def test_hooks_that_the_users_own_configuration_names_are_kept_in_every_reposito
     policy: SandboxPolicy, tmp_path: Path
 ) -> None:
     (tmp_path / "home" / ".gitconfig").write_text("[include]\n path = ~/more\n")
-    (tmp_path / "home" / "more").write_text(f"[core] hooksPath = githooks\n[alias] x = !{policy.root}/script now\n")
-    (Path(policy.root) / "script").touch()
+    aliases = f"[alias]\n x = !{policy.root}/script now\n y = !./script2\n z = !tool\n"
+    (tmp_path / "home" / "more").write_text(f"[core] hooksPath = githooks\n{aliases}")
+    for name in ("script", "script2", "tool"):
+        (Path(policy.root) / name).touch()
     (Path(policy.root) / "a" / "b" / ".git").mkdir(parents=True)
-    assert {"work/githooks", "work/a/b/githooks", "work/script"} <= set(shown(policy, "keep"))
+    kept = set(shown(policy, "keep"))
+    assert {"work/githooks", "work/a/b/githooks", "work/script", "work/script2"} <= kept
+    assert "work/tool" not in kept
 
 
 def test_the_users_own_configuration_is_kept_where_it_is_a_link_into_the_folder(
@@ -151,6 +167,18 @@ def test_the_users_own_configuration_is_kept_where_it_is_a_link_into_the_folder(
     (Path(policy.root) / "gitconfig").touch()
     os.symlink(os.path.join(policy.root, "gitconfig"), tmp_path / "home" / ".gitconfig")
     assert "work/gitconfig" in shown(policy, "keep")
+
+
+@pytest.mark.parametrize(("there", "kept"), [([], "refs"), (["refs/x"], "objects"), (["refs/x", "objects/x"], None)])
+def test_the_folder_of_a_repository_cannot_become_a_repository_itself(
+    policy: SandboxPolicy, there: list[str], kept: str | None
+) -> None:
+    root = Path(policy.root)
+    for name in there:
+        (root / name).mkdir(parents=True)
+    found = {path.removeprefix("work/") for path in shown(policy, "keep")} & {"refs", "objects", "commondir", "HEAD"}
+    assert found == {"commondir", kept} - {None}
+    assert git_places(str(root), policy.survey).never_made.get(str(root / "commondir"), b"") is None
 
 
 def test_a_configuration_that_cannot_be_read_stops_everything(policy: SandboxPolicy) -> None:

@@ -462,7 +462,7 @@ def descendants(root: int, spared: set[int]) -> Iterator[int]:
 
 
 def child_finder(ignored: tuple[type[OSError], ...] = (OSError,)) -> Callable[[int], list[int]]:
-    """What answers for the children of a process, as this kernel tells them; errors that are not `ignored` are raised."""
+    """What answers for the children of a process, as this kernel tells them; raises errors that are not `ignored`."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return lambda pid: children_of(pid, ignored)
     return scanned_children()

@@ -84,12 +84,17 @@ class GitConfigReader:
         return read
 
     def places(self, value: str, folder: str) -> list[str]:
-        """Where a value leads that is a path, begun in a folder; more than one where `~` may mean several homes."""
+        """Where a value leads that is a path, begun in a folder: as it is written, and behind links."""
+        paths = self.written(value, folder)
+        return list(dict.fromkeys([*map(os.path.normpath, paths), *map(os.path.realpath, paths)]))
+
+    def written(self, value: str, folder: str) -> list[str]:
+        """The path that a value names, begun in a folder; more than one where `~` may mean several homes."""
         if not value or "\0" in value:
             return []
         if value == "~" or value.startswith("~/"):
-            return [os.path.normpath(f"{home}/{value[2:]}") for home in self._homes]
-        return [os.path.normpath(os.path.join(folder, value))]
+            return [f"{home}/{value[2:]}" for home in self._homes]
+        return [os.path.join(folder, value)]
 
 
 def parsed(text: str) -> Iterator[GitSetting]:

@@ -9,8 +9,11 @@ folder to the next one.
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -21,7 +24,9 @@ from pigeon.system.sandbox.survey import FolderSurvey
 
 _LONGEST_FILE = 64 * 1024
 _MOST_FOLDERS = 500
-_MOST_WORDS = 50
+_MOST_WORDS, _MOST_PARTS = 200, 8
+# Characters in a row that a shell does not take for its own signs.
+_PATH_RUN = r"""[^\s;&|()<>"'`$={},]+"""
 # Files by which git would take its configuration from elsewhere, and what they hold where they change nothing.
 HARMLESS = {"commondir": b".\n", "config.worktree": b""}
 # Keys whose values name no program and no file that git acts on, by section, or by section and key.
@@ -55,7 +60,9 @@ def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
     if os.path.islink(dot_git):
         return GitPlaces(kept=(dot_git,))
     if os.path.isdir(dot_git):
-        return data_places(dot_git, folder, survey)
+        inner = data_places(dot_git, folder, survey)
+        beside: dict[str, bytes | None] = dict.fromkeys(_bare_parts(folder))
+        return GitPlaces(kept=(*inner.kept, *beside), never_made={**inner.never_made, **beside})
     if not os.path.isfile(dot_git):
         return GitPlaces()
     data = linked_folder(dot_git)
@@ -74,6 +81,24 @@ def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
         return GitPlaces(kept=kept, never_made=never_made)
     parts = (os.path.join(shared, name) for name in ("objects", "refs", "logs"))
     return GitPlaces(written=(data, *filter(os.path.isdir, parts)), kept=kept, never_made=never_made)
+
+
+def _bare_parts(folder: str) -> Iterator[str]:
+    """What a repository's folder must not get, lest git takes the folder itself for a repository, without a `.git`.
+
+    A command can spoil `.git`, since commits write it; git then looks for `HEAD`, `objects` and `refs` beside it, the
+    latter two also where `commondir` leads. `HEAD` itself cannot be kept from being made: with something of that name
+    in the folder git no longer knows what `HEAD` means.
+    """
+    missing = [path for name in ("refs", "objects") if _is_spare(path := os.path.join(folder, name))]
+    yield from (*missing[:1], os.path.join(folder, "commondir"))
+
+
+def _is_spare(path: str) -> bool:
+    """Whether nothing is there, or what stands in."""
+    with suppress(OSError):
+        return not os.listdir(path)
+    return not os.path.lexists(path)
 
 
 def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
@@ -97,7 +122,8 @@ def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
     never_made.update((file.path, b"") for file in files if file.path not in configured)
     for hooks in _hooks_named((*files, *survey.shared()), folder, survey.reader):
         never_made[hooks] = None
-    kept += _programs_named(files, folder)
+    kept += _programs_named(files, folder, survey.reader)
+    kept += _programs_named(survey.shared(), folder, survey.reader, whole=False)
     return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
 
 
@@ -116,7 +142,7 @@ def shared_places(survey: FolderSurvey) -> GitPlaces:
             if setting.key == "core.hookspath" and setting.value.startswith(("/", "~")):
                 never_made.update((path, None) for path in survey.reader.places(setting.value, "/"))
             else:
-                whole = (word for word in _words(setting.value) if word.startswith(("/", "~")))
+                whole = (word for word in words_of(setting.value) if word.startswith(("/", "~")))
                 kept += [path for word in whole for path in survey.reader.places(word, "/") if os.path.isfile(path)]
     return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
 
@@ -151,24 +177,41 @@ def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader)
                 yield from (path for path in reader.places(setting.value, folder) if path != folder)
 
 
-def _programs_named(files: Iterable[GitFile], folder: str) -> Iterator[str]:
-    """Files in the repository's folder that the configuration names, such as filters: git runs them."""
+def _programs_named(
+    files: Iterable[GitFile], folder: str, reader: GitConfigReader, whole: bool = True
+) -> Iterator[str]:
+    """Files in the repository's folder that the configuration names, such as filters: git runs them.
+
+    Not `whole` leaves out names without a slash: a file for all repositories means programs of the system by them.
+    """
     for file in files:
         for setting in file.settings:
             section = setting.key.partition(".")[0]
             if section not in _NO_PROGRAMS and setting.key not in _NO_PROGRAMS:
-                for word in _words(setting.value):
-                    path = os.path.normpath(os.path.join(folder, word))
-                    if path.startswith(f"{folder}/") and os.path.lexists(path) and not os.path.isdir(path):
-                        yield path
+                words = [word for word in words_of(setting.value) if whole or "/" in word]
+                there = {path for word in words for path in reader.written(word, folder) if os.path.lexists(path)}
+                inside = [path for path in map(os.path.realpath, there) if path.startswith(f"{folder}/")]
+                # A program may be named from a folder that the command goes into first.
+                inside += [f"{path}/{word}" for path in inside if os.path.isdir(path) for word in words]
+                found = (path for path in (*there, *inside) if os.path.lexists(path) and not os.path.isdir(path))
+                yield from map(os.path.normpath, found)
 
 
-def _words(value: str) -> Sequence[str]:
+@lru_cache(maxsize=1024)
+def words_of(value: str) -> tuple[str, ...]:
+    """What may be a path in a value that a shell runs: its words, the same without a shell's signs, and where something
+    is filled in, what may come after that."""
+    line = value.removeprefix("!")
     try:
-        words = shlex.split(value.removeprefix("!"), comments=False)
+        words = shlex.split(line, comments=False)
     except ValueError:
-        words = value.split()
-    return [word for word in words[:_MOST_WORDS] if word and "\0" not in word and not word.isdigit()]
+        words = line.split()
+    runs = re.findall(_PATH_RUN, line)
+    if "$" in line or "`" in line:
+        parts = [run.split("/") for run in runs if "/" in run]
+        runs += ["/".join(names[index:]) for names in parts for index in range(1, min(len(names), _MOST_PARTS))]
+    found = [word for word in dict.fromkeys((*words, *runs)) if word and "\0" not in word and not word.isdigit()]
+    return tuple(found[:_MOST_WORDS])
 
 
 def _points_back(data: str, folder: str, reader: GitConfigReader) -> bool:
