@@ -119,11 +119,11 @@ async def test_a_wrong_setting_of_a_trusted_project_ends_the_start(agent: InProc
         await agent.start(trust_project=True)
 
 
-@pytest.mark.parametrize("folder", ["home", ".", "home/.ssh/project"])
+@pytest.mark.parametrize("folder", ["home", ".", "home/.ssh/project", "/dev", "/sys"])
 async def test_a_folder_that_cannot_be_a_working_folder_ends_the_start(agent: InProcessAgent, folder: str) -> None:
     cwd = agent.root / folder
     cwd.mkdir(parents=True, exist_ok=True)
-    with pytest.raises(StartupError, match=r"holds the home folder|is hidden from commands"):
+    with pytest.raises(StartupError, match=r"holds the home folder|is hidden from commands|belongs to the kernel"):
         await agent.start(sandbox="workspace", cwd=str(cwd))
 
 
@@ -230,6 +230,32 @@ async def test_the_temporary_folder_goes_with_the_agent(agent: InProcessAgent) -
     assert (folder / "x").exists()
     await agent.stop()
     assert not folder.parent.exists()
+
+
+async def test_bubblewrap_is_not_run_from_a_folder_that_commands_of_an_earlier_session_could_write(
+    agent: InProcessAgent,
+) -> None:
+    run = agent.root / "run"
+    planted = agent.work / "bwrap"
+    planted.write_text(f'#!/bin/sh\ntouch {run}\nexec {shutil.which("bwrap") or "false"} "$@"\n')
+    planted.chmod(0o755)
+    agent.configure(PATH=f"{agent.work}:{os.environ['PATH']}")
+    await agent.start(sandbox="workspace")
+    await agent.stop()
+    await agent.start(sandbox="read-only")
+    assert not run.exists()
+
+
+async def test_an_extension_that_the_settings_name_is_kept_in_the_working_folder(agent: InProcessAgent) -> None:
+    (agent.work / "own").mkdir()
+    extension = agent.work / "own" / "extension.py"
+    extension.write_text("def setup(pigeon):\n    pass\n")
+    tries = bash("echo x >> own/extension.py; mv own other; true"), "Done."
+    agent.configure({"extensions": [str(extension)]}, replies=list(tries))
+    await agent.start(sandbox="workspace")
+    await agent.say("go")
+    assert "pass" in extension.read_text()
+    assert not extension.read_text().endswith("x\n")
 
 
 async def test_a_program_that_encloses_nothing_is_not_taken_for_a_wall(agent: InProcessAgent) -> None:

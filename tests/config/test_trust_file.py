@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.config.trust_file import WRITTEN, remember, remember_written, saved_decision, written_folders
+from pigeon.config.trust_file import (
+    DOUBTED,
+    WRITTEN,
+    doubt_trusted,
+    remember,
+    remember_written,
+    saved_decision,
+    written_folders,
+)
 
 
 @pytest.fixture
@@ -32,6 +40,37 @@ def test_it_does_not_count_where_commands_behind_a_sandbox_could_write(folders: 
     remember(agent, str(project / "sub"), True)
     assert saved_decision(agent, str(project / "sub")) == (True, None), "it was decided about this very folder"
     assert saved_decision(agent, str(project / "sub" / "deep")) == (None, None)
+
+
+@pytest.mark.parametrize("had", [True, False])
+def test_trust_in_a_folder_does_not_count_for_what_commands_above_it_may_have_made_there(
+    folders: tuple[str, Path], had: bool
+) -> None:
+    agent, project = folders
+    remember(agent, str(project), True)
+    if had:
+        (project / ".pi").mkdir()
+    doubt_trusted(agent, [str(project.parent)])
+    assert saved_decision(agent, str(project)) == (True, None), "nothing has come yet"
+    (project / ".pigeon").mkdir()
+    assert saved_decision(agent, str(project)) == (None, None)
+    doubt_trusted(agent, [str(project.parent)])
+    assert saved_decision(agent, str(project)) == (None, None), "a later session changes nothing about that"
+    remember(agent, str(project), True)
+    assert saved_decision(agent, str(project)) == (True, None), "it was decided about what is there now"
+    doubt_trusted(agent, [str(project)])
+    (project / ".mcp.json").touch()
+    assert saved_decision(agent, str(project)) == (True, None), "at the top of the working folder none can be made"
+
+
+def test_a_list_of_doubts_that_cannot_be_used_trusts_nothing(folders: tuple[str, Path]) -> None:
+    agent, project = folders
+    remember(agent, str(project), True)
+    (Path(agent) / DOUBTED).write_text('["folder"]\n')
+    decision, problem = saved_decision(agent, str(project))
+    assert decision is None
+    assert problem is not None
+    assert DOUBTED in problem
 
 
 def test_a_no_counts_for_everything_below_in_any_case(folders: tuple[str, Path]) -> None:

@@ -47,7 +47,7 @@ def wall_of(builder: str, policy: SandboxPolicy, artifacts: str | None = None) -
     """The wall that a builder makes; `none` makes none."""
     if builder == "none":
         return None
-    program = find_bubblewrap(os.environ.get("PATH"), policy) if builder == "bubblewrap" else ""
+    program = find_bubblewrap(os.environ.get("PATH"), policy.roots) if builder == "bubblewrap" else ""
     return Wall(policy, builder, program or "/nowhere/bwrap", platform.machine(), lambda: artifacts)  # type: ignore[arg-type]
 
 

@@ -17,10 +17,10 @@ from msgspec import Struct
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.layers import Layers
-from pigeon.config.trust_file import WRITTEN, remember_written
+from pigeon.config.trust_file import WRITTEN, doubt_trusted, remember_written, written_folders
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.answers import SandboxState
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.base import ABSENT, Absent, or_else
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 
 if TYPE_CHECKING:
@@ -153,8 +153,16 @@ class SandboxSetup:
             survey=self._survey(),
             private=private_folders(environment.homes, self._agent_dir),
             pass_variables=user.pass_variables,
-            own=tuple(dict.fromkeys([*_own_places(root), *map(os.path.realpath, (self._agent_dir, *self._named))])),
+            own=tuple(dict.fromkeys([*_own_places(root), *map(os.path.realpath, self._loaded_from())])),
         )
+
+    def _loaded_from(self) -> list[str]:
+        """The agent's folder, and extensions that options and settings name."""
+        from pigeon.system.paths import absolute
+
+        listed = or_else(self._layers.settings.extensions, [])
+        home = self._environment.home
+        return [self._agent_dir, *self._named, *(absolute(path.lstrip("+"), self._agent_dir, home) for path in listed)]
 
     def _survey(self) -> FolderSurvey:
         """One for the life of the agent: it remembers what was in a folder before the first command."""
@@ -178,6 +186,8 @@ class SandboxSetup:
         from pigeon.system.sandbox.policy import is_inside
 
         advice = "Work in the folder of a project, or start with --sandbox read-only or --sandbox off"
+        if any(is_inside(root, kernel) for kernel in ("/dev", "/proc", "/sys")) and not is_inside(root, "/dev/shm"):
+            raise StartupError(f"Sandbox: {root} belongs to the kernel, and commands must not write there. {advice}")
         for home in map(os.path.realpath, self._environment.homes):
             if is_inside(home, root):
                 raise StartupError(
@@ -234,23 +244,35 @@ class SandboxSetup:
         self._leave_out_modules(policy)
         try:
             remember_written(self._agent_dir, policy.roots[:-1])
+            doubt_trusted(self._agent_dir, policy.roots[:-1])
         except (OSError, BadRecord) as error:
-            raise StartupError(
-                f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It has the folders that "
-                "commands could write, so that nothing they leave there is trusted later. Put it right"
-            ) from None
+            raise self._unknown_folders(error) from None
 
     def _leave_out_modules(self, policy: SandboxPolicy) -> None:
-        """Import nothing from a folder that commands can write, such as one that `PYTHONPATH` names."""
+        """Import nothing from a folder that commands can write or could, such as one that `PYTHONPATH` names."""
         from pigeon.system.sandbox.policy import is_inside, stands_in
 
         found = self._environment.module_path
         if found is not None:
             places = {path: os.path.realpath(os.path.join(self._environment.cwd, path)) for path in found}
             kept = {path: any(stands_in(place, own) for own in policy.own) for path, place in places.items()}
+            written = self._ever_written(policy)
             found[:] = [
-                path for path in found if kept[path] or not any(is_inside(places[path], root) for root in policy.roots)
+                path for path in found if kept[path] or not any(is_inside(places[path], root) for root in written)
             ]
+
+    def _ever_written(self, policy: SandboxPolicy) -> list[str]:
+        """The folders that commands can write now, or could in an earlier session; raises `StartupError`."""
+        try:
+            return [*policy.roots, *written_folders(self._agent_dir)]
+        except (OSError, BadRecord) as error:
+            raise self._unknown_folders(error) from None
+
+    def _unknown_folders(self, error: Exception) -> StartupError:
+        return StartupError(
+            f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It has the folders that "
+            "commands could write, so that nothing they leave there is trusted later. Put it right"
+        )
 
     def check(self, cwd: str) -> None:
         """Whether the conversation may move to this folder; raises `Refusal`."""
@@ -304,7 +326,11 @@ class SandboxSetup:
             return "seatbelt", PROGRAM
         from pigeon.system.sandbox.wall import find_bubblewrap
 
-        program = find_bubblewrap(self._environment.variables.get("PATH"), policy)
+        try:
+            program = find_bubblewrap(self._environment.variables.get("PATH"), self._ever_written(policy))
+        except StartupError:
+            # It is not known which programs commands could have put in its place.
+            program = None
         return ("landlock", "") if program is None else ("bubblewrap", program)
 
     async def prove(self) -> None:
@@ -427,5 +453,10 @@ def _own_places(root: str) -> list[str]:
     # Beside the package Python looks for modules, too, unless that is the folder which is worked in.
     beside = os.path.dirname(package)
     source = package if f"{root}/".startswith(f"{beside}/") else beside
-    folders = [sys.prefix, source, *(path for path in sys.path if "site-packages" in path)]
+    folders = [
+        sys.prefix,
+        os.path.dirname(os.__file__),
+        source,
+        *(path for path in sys.path if "site-packages" in path),
+    ]
     return [os.path.realpath(path) for path in folders if os.path.isdir(path)]

@@ -2,6 +2,8 @@
 
 The nearest folder above counts, but not for a folder in which commands behind a sandbox could write: what needs trust
 there may be their work, so such a folder needs a decision of its own. `sandbox-folders.jsonl` lists these folders.
+A decision of its own that was made before counts as long as nothing has come that needs trust: what a trusted folder
+had of it when commands could first write around it is in `sandbox-trust.jsonl`.
 
 With a `trust.json` that cannot be used no project is trusted. A file that cannot be read, or that has comments in it,
 is never overwritten: a decision is then not kept, and the caller is told why.
@@ -20,6 +22,7 @@ from pigeon.wire.errors import BadRecord
 
 NAME = "trust.json"
 WRITTEN = "sandbox-folders.jsonl"
+DOUBTED = "sandbox-trust.jsonl"
 _LARGEST = 8 << 20
 _TIDIED_ABOVE = 1000
 
@@ -39,8 +42,8 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
     while True:
         if folder in entries:
             decision = entries[folder]
-            if decision is True and folder != own:
-                return _inherited(agent_dir, own)
+            if decision is True:
+                return _inherited(agent_dir, own) if folder != own else _of_its_own(agent_dir, own)
             if isinstance(decision, bool):
                 return decision, None
             return False, f"{path}: {folder} must be true or false; it is not trusted until this is fixed"
@@ -59,34 +62,90 @@ def _inherited(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     return (None if any(folder.startswith(f"{above}/") for above in written) else True), None
 
 
+def _of_its_own(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+    """The trust in a folder, unless something that needs it has come since commands could write around it."""
+    try:
+        had = _doubted(agent_dir).get(folder)
+    except (OSError, BadRecord) as error:
+        return None, f"{os.path.join(agent_dir, DOUBTED)}: {error}; no project is trusted until this is corrected"
+    return (None if had is not None and set(_needing_trust(folder)) - set(had) else True), None
+
+
+def _needing_trust(folder: str) -> list[str]:
+    """What is in a folder that counts only where it is trusted."""
+    from pigeon.system.sandbox.policy import NEVER_MADE
+    from pigeon.system.sandbox.survey import AGENT_NAMES
+
+    return sorted(name for name in {*NEVER_MADE, *AGENT_NAMES} if os.path.lexists(os.path.join(folder, name)))
+
+
+def _doubted(agent_dir: str) -> dict[str, list[str]]:
+    """What trusted folders had when commands could first write around them; raises `OSError` and `BadRecord`."""
+    found: dict[str, list[str]] = {}
+    for line in _lines(agent_dir, DOUBTED):
+        match line:
+            case [str() as folder, list() as had]:
+                found.setdefault(folder, [name for name in had if isinstance(name, str)])
+            case [str() as folder, None]:
+                found.pop(folder, None)
+            case _:
+                raise BadRecord("each line must be a list of a folder and what it had")
+    return found
+
+
+def doubt_trusted(agent_dir: str, folders: Sequence[str]) -> None:
+    """Note what the trusted folders in these have that needs trust, before commands behind a sandbox write there.
+
+    What they get of it later is not trusted with them. Raises `OSError` and `BadRecord`.
+    """
+    try:
+        decisions = _decisions(_read(os.path.join(agent_dir, NAME)))
+    except (OSError, BadRecord):
+        # Then no folder is trusted.
+        return
+    known = _doubted(agent_dir)
+    trusted = (path for path, decision in decisions.items() if decision is True and path not in known)
+    new = [path for path in trusted if any(path.startswith(f"{folder}/") for folder in folders)]
+    _add_lines(agent_dir, DOUBTED, [[path, _needing_trust(path)] for path in new])
+
+
+def _lines(agent_dir: str, name: str) -> list[Any]:
+    try:
+        data = read_whole(os.path.join(agent_dir, name), _LARGEST)
+    except FileNotFoundError:
+        return []
+    return [codec.decode(line) for line in data.splitlines() if line]
+
+
+def _add_lines(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
+    """Add these in one step, so that agents which start at the same time lose none."""
+    if not lines:
+        return
+    os.makedirs(agent_dir, mode=0o700, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(os.path.join(agent_dir, name), flags, 0o600)
+    try:
+        os.write(descriptor, b"".join(codec.encode(line) + b"\n" for line in lines))
+    finally:
+        os.close(descriptor)
+
+
 def written_folders(agent_dir: str) -> list[str]:
     """The folders in which commands behind a sandbox could write, in this or an earlier session.
 
     Raises `OSError` and `BadRecord`.
     """
-    try:
-        data = read_whole(os.path.join(agent_dir, WRITTEN), _LARGEST)
-    except FileNotFoundError:
-        return []
-    return [str(codec.decode(line)) for line in data.splitlines() if line]
+    return [str(line) for line in _lines(agent_dir, WRITTEN)]
 
 
 def remember_written(agent_dir: str, folders: Sequence[str]) -> None:
     """Note that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
     known = written_folders(agent_dir)
     new = [folder for folder in folders if not any(f"{folder}/".startswith(f"{above}/") for above in known)]
-    if not new:
-        return
-    os.makedirs(agent_dir, mode=0o700, exist_ok=True)
-    path = os.path.join(agent_dir, WRITTEN)
-    if len(known) > _TIDIED_ABOVE:
-        replace_file(path, b"".join(codec.encode(one) + b"\n" for one in known if os.path.isdir(one)), mode=0o600)
-    # Lines are added in one step, so that agents which start at the same time lose none.
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        os.write(descriptor, b"".join(codec.encode(folder) + b"\n" for folder in new))
-    finally:
-        os.close(descriptor)
+    if new and len(known) > _TIDIED_ABOVE:
+        left = b"".join(codec.encode(one) + b"\n" for one in known if os.path.isdir(one))
+        replace_file(os.path.join(agent_dir, WRITTEN), left, mode=0o600)
+    _add_lines(agent_dir, WRITTEN, new)
 
 
 def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
@@ -107,8 +166,11 @@ def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
     try:
         os.makedirs(agent_dir, mode=0o700, exist_ok=True)
         replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
-    except OSError as error:
-        return f"{path}: {error.strerror}; the decision was not saved"
+        # It was decided about what is there now.
+        if trusted and folder in _doubted(agent_dir):
+            _add_lines(agent_dir, DOUBTED, [[folder, None]])
+    except (OSError, BadRecord) as error:
+        return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
     return None
 
 

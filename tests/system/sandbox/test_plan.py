@@ -254,12 +254,28 @@ def test_a_program_that_commands_could_write_is_not_taken_for_bubblewrap(policy:
     planted = Path(policy.root) / "bwrap"
     planted.write_text("#!/bin/sh\n")
     planted.chmod(0o755)
-    assert find_bubblewrap(f"{policy.root}:relative", policy) is None
+    assert find_bubblewrap(f"{policy.root}:relative", policy.roots) is None
+    assert find_bubblewrap(f"{policy.root}:relative", ["/elsewhere"]) == str(planted)
+
+
+@pytest.mark.parametrize("leads_to", [".ssh", "."])
+def test_a_link_in_the_folder_of_an_agent_does_not_show_what_is_hidden(
+    policy: SandboxPolicy, tmp_path: Path, leads_to: str
+) -> None:
+    agent = tmp_path / "home" / ".pi" / "agent"
+    (agent / "skills").mkdir(parents=True)
+    (tmp_path / "harmless").mkdir()
+    os.symlink(tmp_path / "home" / leads_to, agent / "link")
+    os.symlink(tmp_path / "harmless", agent / "prompts")
+    private = replace(policy, private=(str(agent),))
+    assert shown(private, "show") == ["home/.pi/agent/prompts", "home/.pi/agent/skills"]
 
 
 @pytest.mark.parametrize(
     ("path", "writes", "allowed"),
     [
+        ("/dev/shm/of-others", False, False),
+        ("/proc/1/status", False, False),
         ("work/file", True, True),
         ("work/.git/HEAD", True, True),
         ("work/.git/hooks/pre-commit", True, False),

@@ -45,7 +45,7 @@ class WalledPaths(PathResolver, frozen=True):
 
         def hidden(place: str) -> bool:
             path = plain(place)
-            if policy is not None and policy.is_private(place):
+            if policy is not None and (policy.is_private(place) or policy.is_apart(place)):
                 return True
             while path not in ("", "/"):
                 if path in secrets:

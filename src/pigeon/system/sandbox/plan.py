@@ -129,8 +129,11 @@ def _views(policy: SandboxPolicy) -> Iterator[Mount]:
         yield Mount("hide folder", folder)
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                if entry.is_dir() and entry.path not in secrets:
-                    yield Mount("show", entry.path, source=os.path.realpath(entry.path))
+                # What a link leads to is shown at a second place, where nothing in it would be hidden.
+                real, apart = os.path.realpath(entry.path), () if not entry.is_symlink() else policy.secrets()
+                hidden = any(is_inside(real, secret) or is_inside(secret, real) for secret in apart)
+                if entry.is_dir() and entry.path not in secrets and not hidden:
+                    yield Mount("show", entry.path, source=real)
 
 
 def _is_open(path: str) -> bool:

@@ -146,6 +146,8 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         """
         if self.is_private(place) or any(is_inside(place, secret) for secret in self.secrets()):
             return f"the sandbox hides {place}, because secrets are kept there"
+        if self.is_apart(place):
+            return "commands in the sandbox have a /dev and a /proc of their own; a bash command can read those"
         if not writes:
             return None
         if not any(stands_in(place, root) for root in self.roots):
@@ -154,6 +156,12 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
             return f'the sandbox ("{self.mode}") lets {where}{more} be written'
         keeper = next((path for path in (*kept, *self.own) if is_inside(place, path)), None)
         return None if keeper is None else f"the sandbox keeps {keeper} as it is"
+
+    def is_apart(self, place: str) -> bool:
+        """Whether a real path is in a place of the kernel of which commands see another one than Pigeon."""
+        return any(is_inside(place, top) for top in ("/dev", "/proc")) and not any(
+            stands_in(place, root) for root in self.roots
+        )
 
     def is_private(self, place: str) -> bool:
         """Whether a real path is that of a file right in a private folder."""

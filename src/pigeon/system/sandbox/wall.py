@@ -223,12 +223,12 @@ def _binding(mount: Mount) -> str:
     return "--bind-fd" if mount.kind in ("write", "pin") else "--ro-bind-fd"
 
 
-def find_bubblewrap(search_path: str | None, policy: SandboxPolicy) -> str | None:
-    """The program, from entries of a PATH that commands cannot write; it is never downloaded."""
+def find_bubblewrap(search_path: str | None, written: Sequence[str]) -> str | None:
+    """The program, from entries of a PATH that are in none of the folders that commands write or have written."""
     for folder in filter(None, absolute_entries(search_path).split(os.pathsep)):
         candidate = os.path.realpath(os.path.join(folder, "bwrap"))
-        written = any(is_inside(candidate, root) for root in policy.roots)
-        if not written and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+        planted = any(is_inside(candidate, folder) for folder in written)
+        if not planted and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
     return None
 
