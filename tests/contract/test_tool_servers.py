@@ -11,19 +11,23 @@ from fakes.permission_talk import calls, results
 from fakes.rpc_process import Start
 
 
-@proves("mcp.set", "mcp.changed", "mcp.tools")
+@proves("mcp.set", "mcp.changed", "mcp.tools", "mcp.waits")
 def test_a_host_sets_tool_servers_hears_of_their_state_and_the_model_calls_their_tools(
     start: Start, server: ModelServer
 ) -> None:
     host = start()
     assert host.ask("hello", features=["mcp"])["features"] == ["mcp"]
-    given: dict[str, Any] = {"one": scripted_server(), "wrong": {"args": []}}
+    given: dict[str, Any] = {"one": scripted_server(), "wrong": {"args": []}, "off": scripted_server(disabled=True)}
     states = {state["name"]: state for state in host.ask("set_mcp_servers", servers=given)["servers"]}
     assert (states["one"]["status"], states["one"]["source"]) == ("connecting", "host")
     assert states["wrong"]["status"] == "failed"
     assert "needs command" in states["wrong"]["error"]
-    host.wait(lambda record: record.get("server", {}).get("status") == "connected")
+    # The server is not connected yet: the call waits for it.
     assert results(host, calls(host, server, Call("mcp__one__echo", {"text": "hi"}))) == [(False, "hi")]
+    assert [event["server"]["status"] for event in host.since(0, "mcp_server_changed")][-1] == "connected"
+    ((failed, text),) = results(host, calls(host, server, Call("mcp__off__echo", {"text": "hi"})))
+    assert failed
+    assert "the tool server off is disabled" in text
     assert host.ask("set_mcp_servers", servers={})["servers"] == []
     host.wait(lambda record: record["type"] == "mcp_server_changed" and record.get("removed") is True)
     assert results(host, calls(host, server, Call("mcp__one__echo", {}))) == [(True, "Tool mcp__one__echo not found")]

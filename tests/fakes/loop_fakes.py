@@ -191,6 +191,9 @@ class Owner:
     def tools(self) -> dict[str, Tool]:
         return self._tools
 
+    async def missing_tool(self, name: str) -> Tool | None:
+        return None
+
     async def declare_tools(self) -> None:
         """Nothing has to be declared."""
 

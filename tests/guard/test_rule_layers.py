@@ -89,15 +89,15 @@ def test_what_the_users_rules_conceal_stays_concealed(user: Any, host: Any, plac
 @pytest.mark.parametrize(
     ("mode", "verdicts"),
     [
-        ("always-ask", ["allow", "allow", "ask", "ask", "ask"]),
-        ("write", ["allow", "allow", "allow", "ask", "ask"]),
-        ("yolo", ["allow"] * 5),
+        ("always-ask", ["allow", "allow", "ask", "ask", "ask", "allow", "ask"]),
+        ("write", ["allow", "allow", "allow", "ask", "ask", "allow", "ask"]),
+        ("yolo", ["allow"] * 7),
     ],
 )
 def test_an_approval_mode_asks_before_what_no_rule_speaks_of(mode: ApprovalMode, verdicts: list[str]) -> None:
     made: list[tuple[str, dict[str, Any]]] = [
         ("read", {"path": "a"}), ("ls", {"path": "."}), ("write", {"path": "a"}), ("bash", {"command": "ls"}),
-        ("deploy", {"stage": "a"}),
+        ("deploy", {"stage": "a"}), ("tool_search", {"query": "a"}), ("mcp__server__search", {"query": "a"}),
     ]  # fmt: skip
     assert [verdict(PermissionLayers(host=host_rules({}, mode)), call) for call in made] == verdicts
 

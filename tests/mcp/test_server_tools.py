@@ -100,3 +100,74 @@ async def test_a_few_servers_start_at_a_time_and_those_that_hang_hold_up_the_oth
         states = await agents.settled(agent, "good")
         assert states["good"].status == "connected"
         assert {states[name].status for name in hanging} == {"connecting"}
+
+
+async def test_a_tool_that_is_called_while_its_server_is_being_connected_waits_for_it(
+    agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    agents.write({"one": scripted_server(), "one__two": scripted_server()})
+    calls = call("mcp__one__echo", text="a"), call("mcp__one__two__echo", text="b"), call("mcp__one__nothing")
+    with scripted(*calls, "Done.") as model:
+        agent = pigeon.Agent(model=model, cwd=str(agents.work), agent_dir=str(agents.home))
+        async with agent:
+            assert tool_results(await agent.run("go on")) == ["a", "b", "Tool mcp__one__nothing not found"]
+
+
+async def test_rules_are_asked_about_a_tool_that_was_waited_for(
+    agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    agents.write({"one": scripted_server()})
+    asked: list[str] = []
+
+    def refuse(request: pigeon.PermissionRequest) -> bool:
+        asked.append(request.tool_name)
+        return False
+
+    with scripted(call("mcp__one__echo", text="a"), call("mcp__one__fail"), "Done.") as model:
+        agent = pigeon.Agent(
+            model=model,
+            cwd=str(agents.work),
+            agent_dir=str(agents.home),
+            permissions={"deny": ["mcp__one__echo"], "ask": ["mcp__one"]},
+            on_permission=refuse,
+        )
+        async with agent:
+            denied, refused = tool_results(await agent.run("go on"))
+    assert "Permission denied for mcp__one__echo" in denied
+    assert "Permission denied for mcp__one__fail" in refused
+    assert asked == ["mcp__one__fail"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (scripted_server("hangs"), "is still being connected. Go on with other work"),
+        (scripted_server("refuses"), "no license was found"),
+        (scripted_server(disabled=True), "is disabled. Go on without it"),
+        ({"command": 7}, "command must be a text"),
+    ],
+    ids=["hangs", "refuses", "disabled", "wrong"],
+)
+async def test_a_tool_whose_server_cannot_be_used_fails_with_the_state_of_the_server(
+    agents: ServedAgents, monkeypatch: pytest.MonkeyPatch, entry: dict[str, object], said: str
+) -> None:
+    monkeypatch.setattr("pigeon.mcp.server.WAIT_SECONDS", 0.1 if said.startswith("is still") else 15.0)
+    agents.write({"one": entry})
+    async with agents.agent(call("mcp__one__echo", text="a"), "Done.", wait=False) as agent:
+        (text,) = tool_results(await agent.run("go on"))
+    assert text.startswith("mcp__one__echo cannot be called: the tool server one ")
+    assert said in text
+
+
+async def test_an_abort_ends_the_wait_for_a_server(agents: ServedAgents) -> None:
+    agents.write({"one": scripted_server("hangs")})
+    async with agents.agent(call("mcp__one__echo", text="a"), "Done.", wait=False) as agent:
+        ends: list[pigeon.ToolExecutionEnd] = []
+        async for event in agent.prompt("go on"):
+            if isinstance(event, pigeon.ToolExecutionStart):
+                await agent.abort()
+            elif isinstance(event, pigeon.ToolExecutionEnd):
+                ends.append(event)
+    assert [end.is_error for end in ends] == [True]

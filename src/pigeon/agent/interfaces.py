@@ -422,6 +422,10 @@ class RunOwner(Protocol):
         """The tools that can be called now."""
         ...
 
+    async def missing_tool(self, name: str) -> Tool | None:
+        """The tool that a call names and `tools` did not have, if it can be waited for; raises `ToolFailed`."""
+        ...
+
     async def declare_tools(self) -> None:
         """Announce the tools of the run, if they are news; called once, before anything is said."""
         ...

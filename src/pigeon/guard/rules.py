@@ -52,7 +52,8 @@ _SHELLS = ("bash",)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _FILES = ("read", "write", "edit", "grep", "find", "ls")
 _NO_SECTION = "permissions must be an object with the lists deny, ask and allow"
-_READING = frozenset(("read", "grep", "find", "ls", "todo"))
+# `tool_search` looks only at what servers have listed; each tool that it finds is asked about when it is called.
+_READING = frozenset(("read", "grep", "find", "ls", "todo", "tool_search"))
 # The tools that an approval mode does not ask about; a mode that is not here asks about none.
 _UNASKED = {"always-ask": _READING, "write": _READING | {"write", "edit"}}
 

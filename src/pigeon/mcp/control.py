@@ -21,10 +21,10 @@ from pigeon.mcp.message_completion import MessageCompletion
 from pigeon.mcp.named_content import NamedContent
 from pigeon.mcp.offered_tools import OfferedTools
 from pigeon.mcp.questions import Questions
-from pigeon.mcp.server import Record, ToolServer
+from pigeon.mcp.server import Record, ToolServer, settle
 from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
-from pigeon.mcp.tool_names import distinct_names
+from pigeon.mcp.tool_names import distinct_names, may_be_of
 from pigeon.mcp.variables import Surroundings
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.toolset import Toolset
@@ -32,7 +32,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpServers, McpServerState
-from pigeon.wire.errors import Refusal
+from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import McpServerChanged, Outbound
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class ServerControl:
         self._place: tuple[str, bool] | None = None
         self.announces = False
         parts.on_run(self.run_begun)
+        parts.toolset.missing.wait_with(self.expect)
 
     @property
     def processes(self) -> ProcessOwner:
@@ -145,6 +146,22 @@ class ServerControl:
         """A run begins: connect what is not, soon, and leave the tools that it shows where they are."""
         self._offered.run_begun()
         self.begin_soon()
+
+    async def expect(self, tool: str) -> None:
+        """A tool is called that is not there: wait for the server that may have it, if that has not listed its tools.
+
+        The model knows such names from the conversation before. Raises `ToolFailed` with the state of the server.
+        """
+        unlisted = [one for one in self._servers.values() if not one.was_listed and may_be_of(one.config.name, tool)]
+        if not unlisted:
+            return
+        for server in unlisted:
+            server.start()
+        await settle(unlisted)
+        # All of them are servers that the name fits; the longest name is the likeliest one.
+        server = max(unlisted, key=lambda one: len(one.config.name))
+        if not any(one.was_listed for one in unlisted):
+            raise ToolFailed(f"{tool} cannot be called: {_hindrance(server)}")
 
     def _wrong_file(self, text: str) -> None:
         self._problems.append(text)
@@ -384,6 +401,22 @@ class ServerControl:
         found = [tokens.get("access_token"), tokens.get("refresh_token")] if isinstance(tokens, dict) else []
         found += [client.get("client_secret")] if isinstance(client, dict) else []
         self._parts.learn([("token", value) for value in found if isinstance(value, str)])
+
+
+def _hindrance(server: ToolServer) -> str:
+    """Why nothing of a server can be used, and what to do about it."""
+    name = server.config.name
+    if server.status == "connecting":
+        return f"the tool server {name} is still being connected. Go on with other work and try again later"
+    if server.status == "disabled":
+        return f"the tool server {name} is disabled. Go on without it, or ask the user to enable it"
+    test = f"`pigeon mcp test {shlex.quote(name)}`"
+    if server.status == "sign_in":
+        return f"the tool server {name} wants the user to sign in. Go on without it, or ask the user to run {test}"
+    return (
+        f"the tool server {name} is not connected ({server.error or server.status}). Go on without it, or ask the user "
+        f"to look at it with {test}"
+    )
 
 
 def _is_remote(variables: Mapping[str, str]) -> bool:

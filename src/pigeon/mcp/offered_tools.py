@@ -8,7 +8,6 @@ called is added behind all others.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from typing import ClassVar
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentSubject, Subject, ToolRun
-from pigeon.mcp.server import ToolServer
+from pigeon.mcp.server import ToolServer, settle
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
 from pigeon.session.toolset import Toolset
@@ -31,8 +30,6 @@ from pigeon.wire.tokens import estimated_tokens
 SEARCH = "tool_search"
 FOUND = 5
 MOST_FOUND = 20
-# How long a search waits for servers that are being connected.
-WAIT_SECONDS = 15.0
 MOST_NAMED = 30
 LONGEST_ABOUT = 160
 _WORD = r"[A-Za-z0-9]+"
@@ -202,13 +199,7 @@ class ToolSearch:
 
     async def _connected(self) -> None:
         self._offered.begin()
-        waiting = [asyncio.ensure_future(one.settled()) for one in self.servers if one.status == "connecting"]
-        if waiting:
-            try:
-                await asyncio.wait(waiting, timeout=WAIT_SECONDS)
-            finally:
-                for task in waiting:
-                    task.cancel()
+        await settle(self.servers)
 
     def _text(self, query: str, found: Sequence[ServerTool]) -> str:
         lines = [f"{tool.spec.name}: {_first_line(tool.spec.description)}" for tool in found]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pigeon.mcp.server_config import ServerConfig, WrongServer
@@ -38,6 +38,8 @@ STEADY_SECONDS = 60.0
 END_SECONDS = 1.0
 KILL_SECONDS = 1.0
 EXIT_SECONDS = 0.5
+# How long the model's calls wait for servers that are being connected.
+WAIT_SECONDS = 15.0
 # How many characters of what a server wrote to stderr are shown.
 LONGEST_WORDS = 1_000
 # What a program needs to run, and nothing that may be a secret: as the official clients have it, with languages,
@@ -418,6 +420,17 @@ class ToolServer:
             if self.status in ("failed", "sign_in"):
                 self._settled.set()
             self._around.changed(self, lists)
+
+
+async def settle(servers: Iterable[ToolServer]) -> None:
+    """Wait until none of them is being connected, no longer than a call of the model may wait for that."""
+    waiting = [asyncio.ensure_future(one.settled()) for one in servers if one.status == "connecting"]
+    if waiting:
+        try:
+            await asyncio.wait(waiting, timeout=WAIT_SECONDS)
+        finally:
+            for task in waiting:
+                task.cancel()
 
 
 async def _end(process: Process) -> None:

@@ -11,6 +11,8 @@ from binascii import crc32
 
 LONGEST = 64
 PREFIX = "mcp__"
+# The length of what tells names apart that were cut.
+_MARK = 9
 
 
 def plain_name(name: str) -> str:
@@ -22,6 +24,11 @@ def full_name(server: str, name: str) -> str:
     """The name of a tool or prompt of a server."""
     full = f"{PREFIX}{plain_name(server)}__{plain_name(name)}"
     return full if len(full) <= LONGEST else _cut(full, f"{server}\0{name}")
+
+
+def may_be_of(server: str, full: str) -> bool:
+    """Whether a full name can be that of something of this server, as far as its beginning tells."""
+    return full.startswith(f"{PREFIX}{plain_name(server)}__"[: LONGEST - _MARK])
 
 
 def distinct_names(server: str, names: list[str]) -> dict[str, str]:
@@ -39,4 +46,4 @@ def distinct_names(server: str, names: list[str]) -> dict[str, str]:
 
 
 def _cut(full: str, meant: str) -> str:
-    return f"{full[: LONGEST - 9]}_{crc32(meant.encode('utf-8', 'surrogatepass')):08x}"
+    return f"{full[: LONGEST - _MARK]}_{crc32(meant.encode('utf-8', 'surrogatepass')):08x}"

@@ -7,7 +7,7 @@ with the tools that it had, and one more is made when a run begins with other to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -53,6 +53,26 @@ def _names(message: Any, key: str) -> list[str]:
     return [name for name in tools if isinstance(name, str)]
 
 
+class MissingTools:
+    """Calls of names that no tool has: what may still come to be there is waited for, if the options do not rule it
+    out."""
+
+    def __init__(self, callable_tools: Callable[[], dict[str, Tool]], admits: Callable[[str], bool]) -> None:
+        self._callable = callable_tools
+        self._admits = admits
+        self._expect: Callable[[str], Awaitable[None]] | None = None
+
+    def wait_with(self, expect: Callable[[str], Awaitable[None]]) -> None:
+        """Await this with such a name; what it raises fails the call."""
+        self._expect = expect
+
+    async def tool(self, name: str) -> Tool | None:
+        """The tool of this name once it is there, none if it is not; raises `ToolFailed`."""
+        if self._expect is not None and name not in self._callable() and self._admits(name):
+            await self._expect(name)
+        return self._callable().get(name)
+
+
 class Toolset:
     """All tools, and the names of the active ones in the order they are offered.
 
@@ -75,6 +95,7 @@ class Toolset:
         self._admits = admits
         self._declared: DeclaredTools | None = None
         self._prepare: Callable[[], None] | None = None
+        self.missing = MissingTools(self.callable, admits)
 
     def before_use(self, prepare: Callable[[], None]) -> None:
         """Call this once, before the tools are told to a model for the next time."""
