@@ -370,3 +370,13 @@ async def test_a_folder_to_be_written_must_not_hold_what_pigeon_puts_in_the_plac
     agent.configure({"sandbox": {"mode": "workspace", "writable": [str(temporary)]}}, TMPDIR=str(temporary))
     with pytest.raises(StartupError, match="which Pigeon itself needs"):
         await agent.start()
+
+
+async def test_files_that_the_sandbox_hides_are_not_offered(agent: InProcessAgent) -> None:
+    for name in (".ssh/id_ed25519", "notes.txt"):
+        (agent.home / name).parent.mkdir(exist_ok=True)
+        (agent.home / name).write_text("")
+    await agent.start(cwd=str(agent.home), sandbox="read-only")
+    shown = agent.agent.session.files.matching("", 100)
+    assert "notes.txt" in shown
+    assert not [path for path in shown if path.startswith(".ssh")]

@@ -130,6 +130,24 @@ def test_files_are_found_by_letters_of_their_names(start: Start, server: ModelSe
     assert "limit" in agent.refused("find_files", limit=0)
 
 
+@proves("find_files.concealed")
+def test_files_that_a_search_would_not_show_are_not_offered(start: Start, server: ModelServer) -> None:
+    rules = {"deny": ["read(secret/**)", "find(plans*)"], "ask": ["read(private.txt)", "read"]}
+    agent = start(settings={"permissions": rules})
+    work = agent.folders.work
+    (work / "secret").mkdir()
+    (work / "keys").symlink_to("secret/key.pem")
+    for name in ("secret/key.pem", "plans.md", "private.txt", "notes.txt"):
+        (work / name).write_text("")
+    shown = agent.ask("find_files", limit=100)["paths"]
+    # The question about `read` is about everything: the person who types would answer it.
+    assert "notes.txt" in shown
+    assert not {"secret/key.pem", "plans.md", "private.txt"} & set(shown)
+    assert agent.ask("find_files", text="key.pem")["paths"] == []
+    agent.ask("set_permissions", permissions={"deny": ["find"]})
+    assert agent.ask("find_files")["paths"] == []
+
+
 @proves("selection.told")
 def test_a_host_that_wants_it_is_told_what_was_chosen(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)

@@ -49,7 +49,7 @@ from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute, shows_process_memory
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
@@ -323,13 +323,29 @@ class _Builder:
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
             pages=self._pages(),
-            files=ProjectFiles(lambda: transcript.journal.cwd, self._environment.variables, self._environment.home),
+            files=self._project_files(transcript, permissions),
             tool_servers=self._servers,
             sandbox=self._sandbox.state,
             now=self._environment.now,
             ids=self._environment.ids,
             report=self._reports.notify,
         )
+
+    def _project_files(self, transcript: Transcript, permissions: PermissionSetup) -> ProjectFiles:
+        """What hosts may complete: nothing that the tool `find` would not show."""
+        home = self._environment.home
+
+        def cwd() -> str:
+            return transcript.journal.cwd
+
+        def concealment() -> Callable[[str], bool]:
+            from pigeon.system.sandbox.file_access import WalledPaths
+
+            denied = permissions.concealment("find")
+            hidden = WalledPaths(cwd(), home, lambda: self._sandbox.policy).hides()
+            return lambda place: shows_process_memory(place) or denied(place) or hidden(place)
+
+        return ProjectFiles(cwd, self._environment.variables, home, concealment)
 
     def _server_parts(self, transcript: Transcript, tools: ToolSetup, tell_commands: Callable[[], None]) -> AgentParts:
         from pigeon import __version__

@@ -154,6 +154,12 @@ class PermissionSetup:
 
         return described(self._layers or PermissionLayers(), self.allowed())
 
+    def concealment(self, tool: str) -> Callable[[str], bool]:
+        """A test for real paths that a search of the working directory by this tool must not show, as the rules are."""
+        if self._asking is None or self._layers is None or not self._layers.in_force:
+            return lambda place: False
+        return self._asking.concealment(tool)
+
     def _use(self, layers: PermissionLayers) -> None:
         self._layers = layers
         if not layers.in_force:

@@ -34,7 +34,7 @@ from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
 from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
-from pigeon.wire.errors import Aborted, CallDenied
+from pigeon.wire.errors import Aborted, CallDenied, ToolFailed
 from pigeon.wire.events import PermissionOutcome, ToolOutcome
 
 OPTIONS = (ALLOW_ONCE, ALLOW_ALWAYS, DENY)
@@ -125,6 +125,17 @@ class PermissionGate:
         """Take these as allowed for the session that is open."""
         for call in calls[:MOST_REMEMBERED]:
             self._allowed[AllowedCall(self._session(), call.cwd, call.tool_name, call.subject)] = None
+
+    def concealment(self, tool: str) -> Callable[[str], bool]:
+        """A test for real paths in the working directory that no search by this tool shows to a person who says yes to
+        the search itself: what is denied, and what other rules ask about."""
+        rules, paths = self._rules, self._paths()
+        try:
+            with paths.held(".") as held:
+                answered = ruling(rules, tool, PathSubject(held, "search"), paths).asking
+        except ToolFailed:
+            return lambda place: True
+        return concealment(rules, tool, answered, paths)
 
     async def before(self, prepared: PreparedCall) -> None:
         """Let it pass; raises `CallDenied` when the call may not run."""

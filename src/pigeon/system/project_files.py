@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 
 from pigeon.system.ignore_files import Ignored, user_ignore_file
 
@@ -23,14 +24,22 @@ class ProjectFiles:
     """The files below a folder that git would not ignore, looked for again when that was done long ago.
 
     Until a new look is over, those of the one before are offered; during the first, those that it has found. `folder`
-    is asked each time: for another folder, everything begins anew.
+    is asked each time: for another folder, everything begins anew. So is `concealment`, for a test of real paths that
+    must not be offered.
     """
 
-    def __init__(self, folder: Callable[[], str], variables: Mapping[str, str], home: str) -> None:
+    def __init__(
+        self,
+        folder: Callable[[], str],
+        variables: Mapping[str, str],
+        home: str,
+        concealment: Callable[[], Callable[[str], bool]] = lambda: lambda place: False,
+    ) -> None:
         self._folder = folder
         self._root = folder()
         self._variables = variables
         self._home = home
+        self._concealment = concealment
         self._paths: list[str] = []
         self._looked = float("-inf")
         self._looking: threading.Thread | None = None
@@ -46,7 +55,10 @@ class ProjectFiles:
         self._look()
         paths = list(self._paths)
         ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
-        return [path for _, _, path in ranked[:most]]
+        conceals, root = self._concealment(), os.path.realpath(self._root)
+        # Most are not asked for, so the rules are asked about no more than are needed.
+        shown = (path for _, _, path in ranked if not conceals(os.path.join(root, path.rstrip(os.sep))))
+        return list(islice(shown, most))
 
     def _look(self) -> None:
         """Begin to look where it is time to; wait a moment for the first result."""

@@ -167,8 +167,9 @@ class FindText(Command, tag="find_text", kw_only=True):
 class FindFiles(Command, tag="find_files", kw_only=True):
     """Files and folders in the working directory whose paths have these letters in this order, the best match first.
 
-    Paths are relative to that directory, and those of folders end with a slash. What git ignores is left out. It is
-    meant for completing names: in a large project, it lists what has been found so far.
+    Paths are relative to that directory, and those of folders end with a slash. Left out is what git ignores, and
+    what the tool `find` would not show: what permission rules deny or ask about, and what the sandbox hides. It is for
+    completing names: in a large project, it lists what has been found so far.
     """
 
     lane = "beside"
