@@ -13,6 +13,7 @@ from pigeon.system.process.start import Process, ProcessOwner
 
 BASH = "/bin/bash"
 TREE_SIZE = 6
+_others: set[int] = set()
 
 
 async def begin(
@@ -70,9 +71,15 @@ def children(pid: int) -> list[int]:
     return scanned_children()(pid)
 
 
+def note_others() -> None:
+    """What runs now is of other tests, which share servers for as long as this process lives."""
+    _others.clear()
+    _others.update(children(os.getpid()))
+
+
 def helpers() -> list[int]:
-    """The helpers of this process: commands are never among our own children, but a server of other tests may be."""
-    return [pid for pid in children(os.getpid()) if b"\0serve\0" not in arguments_of(pid)]
+    """The helpers of this process: commands are never among our own children, but servers of other tests may be."""
+    return [pid for pid in children(os.getpid()) if pid not in _others and b"\0serve\0" not in arguments_of(pid)]
 
 
 def arguments_of(pid: int) -> bytes:

@@ -351,7 +351,7 @@ async def test_images_that_are_no_list_are_refused(given: Any) -> None:
 @pytest.mark.parametrize(
     ("image", "reason"),
     [
-        (b"no image", r"images\[0\]: these bytes are no image"),
+        (b"no image", r"images\[0\]: these bytes are not a supported image"),
         ("/no/such.png", r"/no/such.png: No such file"),
         ("a\0b", "null byte"),
         (Unsavable(), "cannot be saved as PNG: lost"),

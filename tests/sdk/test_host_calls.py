@@ -244,7 +244,7 @@ def test_what_cannot_be_called_by_names_or_returns_nothing_is_refused_at_once() 
         def __call__(self, one: int) -> int:
             return one
 
-    with pytest.raises(TypeError, match='"one" of the tool "nameless" cannot be given by name'):
+    with pytest.raises(TypeError, match='"one" of the tool "nameless" cannot be passed by name'):
         pigeon.tool(nameless)
     for function in (pieces, later):
         with pytest.raises(TypeError, match="must return its result"):
