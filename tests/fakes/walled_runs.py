@@ -43,12 +43,12 @@ def policy_for(folder: Path, home: Path, scratch: Path, **more: Any) -> SandboxP
     return SandboxPolicy(**{**chosen, **more}, root=os.path.realpath(folder), scratch=os.path.realpath(scratch))
 
 
-def wall_of(builder: str, policy: SandboxPolicy, artifacts: str | None = None) -> Wall | None:
+def wall_of(builder: str, policy: SandboxPolicy, artifacts: str | None = None, apart: bool = False) -> Wall | None:
     """The wall that a builder makes; `none` makes none."""
     if builder == "none":
         return None
     program = find_bubblewrap(os.environ.get("PATH"), policy.roots) if builder == "bubblewrap" else ""
-    return Wall(policy, builder, program or "/nowhere/bwrap", platform.machine(), lambda: artifacts)  # type: ignore[arg-type]
+    return Wall(policy, builder, program or "/nowhere/bwrap", platform.machine(), lambda: artifacts, apart)  # type: ignore[arg-type]
 
 
 def make_folders(place: Path) -> tuple[Path, Path]:
@@ -203,7 +203,23 @@ async def _all(folder: Path, builders: list[str]) -> dict[str, Any]:
         outside.close()
 
 
+async def _mounts(place: Path, apart: bool) -> str:
+    """What a command behind bubblewrap sees of the mounts of this process."""
+    home, folder = place / "home", place / "work"
+    home.mkdir(parents=True)
+    folder.mkdir()
+    owner = ProcessOwner(wall_of("bubblewrap", policy_for(folder, home, place / "scratch"), apart=apart))
+    try:
+        line = ["/bin/cat", "/proc/self/mountinfo"]
+        return (await run_program(owner, line, cwd=str(folder), environment={})).stdout.decode()
+    finally:
+        await owner.kill_everything()
+
+
 def main(run: Callable[[Any], Any] = asyncio.run) -> None:
+    if sys.argv[1] == "--mounts":
+        sys.stdout.write(run(_mounts(Path(sys.argv[2]), sys.argv[3] == "1")))
+        return
     sys.stdout.write(json.dumps(run(_all(Path(sys.argv[1]), sys.argv[2:]))))
 
 

@@ -72,7 +72,7 @@ class SandboxSetup:
         self._artifacts: Callable[[], str | None] = lambda: None
         self._scratch: str | None = None
         self._surveyed: FolderSurvey | None = None
-        self._builder: tuple[WallBuilder, str] | None = None
+        self._builder: tuple[WallBuilder, str, bool] | None = None
         self._wall: Wall | None = None
         self._asked = False
         if self._by_options.mode not in (None, *_MODES):
@@ -232,10 +232,8 @@ class SandboxSetup:
             policy = self._moved(self._wall.policy, cwd)
         from pigeon.system.sandbox.policy import Unprotectable
         from pigeon.system.sandbox.second_names import checked_plan
-        from pigeon.system.sandbox.wall import Wall
 
-        builder, program = self._builder or self._likely_builder(policy)
-        self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+        self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
         self._processes.enclose(self._wall)
         try:
             checked_plan(policy)
@@ -304,11 +302,8 @@ class SandboxSetup:
                 self._enclose_strictly(cwd, policy.network)
 
     def _enclose_strictly(self, cwd: str, network: bool) -> None:
-        from pigeon.system.sandbox.wall import Wall
-
         policy = self._policy(cwd, "read-only", network, AskedSandbox(), False)
-        builder, program = self._builder or self._likely_builder(policy)
-        self._wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+        self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
         self._processes.enclose(self._wall)
 
     def _moved(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
@@ -318,6 +313,11 @@ class SandboxSetup:
         if policy.mode == "workspace":
             self._check_root(root, policy.hidden)
         return replace(policy, root=root)
+
+    def _wall_by(self, policy: SandboxPolicy, builder: WallBuilder, program: str, apart: bool = False) -> Wall:
+        from pigeon.system.sandbox.wall import Wall
+
+        return Wall(policy, builder, program, os.uname().machine, self._artifacts_now, apart)
 
     def _likely_builder(self, policy: SandboxPolicy) -> tuple[WallBuilder, str]:
         if sys.platform == "darwin":
@@ -337,21 +337,19 @@ class SandboxSetup:
         """Find out by a real command which wall works here; raises `StartupError` if none does."""
         if self._wall is None or self._builder is not None:
             return
-        from pigeon.system.sandbox.wall import Wall
-
         policy, problems = self._wall.policy, list[str]()
         likely = self._likely_builder(policy)
-        candidates = [likely]
+        candidates: list[tuple[WallBuilder, str, bool]] = [(*likely, False)]
         if likely[0] == "bubblewrap":
-            candidates.append(("landlock", ""))
-        for builder, program in candidates:
-            wall = Wall(policy, builder, program, os.uname().machine, self._artifacts_now)
+            candidates = [*([(*likely, True)] if _mounts_are_shared() else []), *candidates, ("landlock", "", False)]
+        for builder in candidates:
+            wall = self._wall_by(policy, *builder)
             self._processes.enclose(wall)
             problem = await _tried(self._processes, dict(self._environment.variables), policy.scratch)
             if problem is None:
-                self._builder, self._wall = (builder, program), wall
+                self._builder, self._wall = builder, wall
                 return
-            problems.append(f"{builder}: {problem}")
+            problems.append(f"{builder[0]}: {problem}")
         advice = (
             "The system lets no program make namespaces: allow that (sysctl user.max_user_namespaces, the profile of "
             "AppArmor or the options of the container)"
@@ -445,6 +443,18 @@ def _seen_elsewhere(hidden: Sequence[str]) -> list[str]:
     except OSError:
         return []
     return other_places(filter(os.path.lexists, hidden), parts)
+
+
+def _mounts_are_shared() -> bool:
+    """Whether what is mounted later appears in namespaces that are there by then; so it is where this is not known."""
+    from pigeon.system.sandbox.second_mounts import MOUNTS
+
+    try:
+        with open(MOUNTS, "rb") as file:
+            text = file.read()
+    except OSError:
+        return True
+    return b" shared:" in text or b" master:" in text
 
 
 def _own_places(root: str) -> list[str]:

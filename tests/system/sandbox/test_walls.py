@@ -18,7 +18,7 @@ import pytest
 
 from fakes.commands import children, helpers
 from fakes.processes import eventually
-from fakes.walled_runs import policy_for, wall_of
+from fakes.walled_runs import TESTS, policy_for, wall_of
 from pigeon.system.process.reaper import LOST
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
@@ -368,3 +368,25 @@ async def test_commands_side_by_side_do_not_disturb_each_other(place: Place) -> 
     ran = await asyncio.gather(*(place.run(f"echo {number} > {number}; cat {number}", owner) for number in range(5)))
     assert [int(one.stdout) for one in ran] == list(range(5))
     assert place.names() == {"0", "1", "2", "3", "4"}
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+@pytest.mark.parametrize("apart", [True, False])
+async def test_bubblewrap_is_kept_apart_from_mounts_that_are_made_later(tmp_path: Path, apart: bool) -> None:
+    place = Place(tmp_path, "bubblewrap")
+    policy = policy_for(place.work, place.home, place.scratch)
+    owner = ProcessOwner(wall_of("bubblewrap", policy, apart=apart))
+    try:
+        ran = await place.run("cat; pwd; echo /proc/self/fd/*; exit 7", owner, stdin=b"given\n")
+    finally:
+        await owner.kill_everything()
+    given, folder, descriptors = ran.stdout.decode().splitlines()
+    assert (given, folder, ran.code) == ("given", str(place.work), 7)
+    assert set(descriptors.split()) <= {f"/proc/self/fd/{number}" for number in (0, 1, 2, 3)}
+    # Where mounts are shared, as in most systems, a namespace that gets those made later says "master".
+    line = ["unshare", "-rm", "--propagation", "shared", sys.executable, "-m", "fakes.walled_runs", "--mounts"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    line += [str(tmp_path / "other"), str(int(apart))]
+    told = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, text=True, env=environment)
+    assert ("master:" in told.stdout) is not apart
+    assert str(tmp_path / "other") in told.stdout

@@ -332,9 +332,12 @@ def spawn(request: Request, descriptors: list[int], orders: tuple[str, Any] | No
     given = descriptors[2] if len(descriptors) > 2 else None
     if orders is not None and orders[0] == "landlock":
         return start_in_namespaces((program, argv, environment), (given, output, errors), orders[1])
-    files = [] if orders is None else held_files(*orders[1])
+    contents, paths, apart = ([], [], False) if orders is None else orders[1]
+    files = held_files(contents, paths) if orders is not None else []
     try:
         os.chdir(folder)
+        if apart:
+            return start_in_namespaces((program, argv, environment), (given, output, errors), files)
         return os.posix_spawn(
             program,
             argv,
@@ -387,13 +390,14 @@ def held_files(contents: list[bytes], paths: list[bytes]) -> list[int]:
 def start_in_namespaces(
     command: tuple[bytes, list[bytes], dict[bytes, bytes]], descriptors: tuple[int | None, int, int], orders: Any
 ) -> int:
-    """Have `namespaces` start it; its monitor is what we wait for."""
-    from namespaces import start_enclosed
+    """Have `namespaces` start it, as these orders say, or with these files; its monitor is what we wait for."""
+    from namespaces import start_apart, start_enclosed
 
     given, output, errors = descriptors
     nothing = os.open(os.devnull, os.O_RDONLY) if given is None else given
+    start = start_apart if isinstance(orders, list) else start_enclosed
     try:
-        pid: int = start_enclosed(command, (nothing, output, errors), orders)
+        pid: int = start(command, (nothing, output, errors), orders)
         return pid
     finally:
         if given is None:

@@ -59,14 +59,8 @@ def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: 
     if pid:
         return pid
     try:
-        os.setsid()
-        for target, descriptor in enumerate(_out_of_the_way(descriptors)):
-            os.dup2(descriptor, target)
+        _become_command(descriptors)
         os.closerange(3, 65536)
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            with contextlib.suppress(OSError, ValueError):
-                signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         _monitor(command, orders)
     except BaseException as error:
         _complain(error)
@@ -74,20 +68,47 @@ def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: 
         os._exit(SETUP_FAILED)
 
 
+def start_apart(command: Command, descriptors: tuple[int, int, int], files: list[int]) -> int:
+    """Start a program that builds a wall by itself, in a namespace where mounts that are made later do not appear.
+
+    It gets these files behind its input, output and errors, in their order, and is in the folder that we are in.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _become_command(descriptors)
+        for index, file in enumerate(files):
+            os.dup2(file, 3 + index)
+        _unshare(CLONE_NEWUSER | CLONE_NEWNS)
+        _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
+        program, argv, environment = command
+        os.execve(program, argv, environment)
+    except BaseException as error:
+        _complain(error)
+    finally:
+        os._exit(SETUP_FAILED)
+
+
+def _become_command(descriptors: tuple[int, int, int]) -> None:
+    """Have a session of one's own, these as input, output and errors, and signals as they are by default."""
+    os.setsid()
+    for target, descriptor in enumerate(_out_of_the_way(descriptors)):
+        os.dup2(descriptor, target)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 def _out_of_the_way(descriptors: tuple[int, int, int]) -> list[int]:
-    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10) for descriptor in descriptors]
+    return [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in descriptors]
 
 
 def _monitor(command: Command, orders: Orders) -> None:
     _, _, network, _, _ = orders
-    user, group = os.getuid(), os.getgid()
-    # The files that map ids belong to a process only while its memory may be looked at.
-    _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     wanted = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
-    _checked("unshare", _libc.unshare(wanted if network else wanted | CLONE_NEWNET))
-    _write("/proc/self/setgroups", "deny")
-    _write("/proc/self/uid_map", f"{user} {user} 1")
-    _write("/proc/self/gid_map", f"{group} {group} 1")
+    _unshare(wanted if network else wanted | CLONE_NEWNET)
     told, tells = os.pipe()
     first = os.fork()
     if first == 0:
@@ -102,6 +123,17 @@ def _monitor(command: Command, orders: Orders) -> None:
         status = struct.pack("=i", os.waitpid(first, 0)[1])
     code = os.waitstatus_to_exitcode(struct.unpack("=i", status)[0])
     os._exit(code if code >= 0 else 128 - code)
+
+
+def _unshare(wanted: int) -> None:
+    """Go into namespaces of one's own, as the same user and group."""
+    user, group = os.getuid(), os.getgid()
+    # The files that map ids belong to a process only while its memory may be looked at.
+    _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    _checked("unshare", _libc.unshare(wanted))
+    _write("/proc/self/setgroups", "deny")
+    _write("/proc/self/uid_map", f"{user} {user} 1")
+    _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
 def _first_process(command: Command, orders: Orders, tells: int) -> None:

@@ -59,6 +59,8 @@ class EnclosedProgram(Struct, frozen=True):
 class Wall:
     """Encloses the commands of one agent. `artifacts` says where the session's full outputs are, if anywhere.
 
+    With `apart` bubblewrap runs where mounts that are made later do not appear: by itself it lets them in.
+
     `begin` and `end` are called around each command: while one runs, something empty stands where commands must make
     nothing. It is locked, so that of several agents in a folder the last one takes it away.
     """
@@ -70,12 +72,14 @@ class Wall:
         program: str,
         machine: str,
         artifacts: Callable[[], str | None] = lambda: None,
+        apart: bool = False,
     ) -> None:
         self.policy = policy
         self.builder = builder
         self._program = program
         self._machine = machine
         self._artifacts = artifacts
+        self._apart = apart
         self._running = 0
         self._held: dict[str, int] = {}
         self._environment: tuple[Mapping[str, str], dict[str, str]] = ({}, {})
@@ -123,7 +127,7 @@ class Wall:
         fixed, held = bubblewrap_arguments(self.policy, plan)
         arguments = b"".join(os.fsencode(word) + b"\0" for word in [*fixed, "--chdir", cwd])
         line = [self._program, "--args", str(_ARGUMENTS), "--", program, *argv[1:]]
-        files = ([arguments, calls], [os.fsencode(path) for path in held])
+        files = ([arguments, calls], [os.fsencode(path) for path in held], self._apart)
         return EnclosedProgram(self._program, line, environment, ("bubblewrap", files))
 
     def _variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
