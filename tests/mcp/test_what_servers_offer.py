@@ -13,6 +13,7 @@ import pytest
 
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
+from pigeon.mcp.server_tool import ServerTool
 from pigeon.testing import call
 from pigeon.wire import codec
 from pigeon.wire.tokens import estimated_tokens
@@ -243,3 +244,59 @@ def _processes_with(text: str) -> list[str]:
         except OSError:
             continue
     return found
+
+
+async def _descriptions(agent: pigeon.Agent) -> dict[str, str]:
+    tools = await _tools_of(agent)
+    return {name: spec.description for name, spec in tools.items() if name.startswith("mcp__")}
+
+
+SAID = "says of all of its tools: Be kind."
+
+
+async def test_what_a_server_says_of_all_its_tools_goes_with_the_first_that_the_model_is_told_of(
+    agents: ServedAgents,
+) -> None:
+    agents.write({"a": scripted_server(), "b": scripted_server(excludeTools=["echo"])})
+    async with agents.agent() as agent:
+        before = await _descriptions(agent)
+        assert {name for name, text in before.items() if SAID in text} == {"mcp__a__echo", "mcp__b__slow"}
+        assert before["mcp__a__echo"] == f"Say the text again\n\nThe server a {SAID}"
+        await agent.run("hello")
+        assert await _descriptions(agent) == before
+
+
+async def test_what_was_told_stays_when_another_server_comes_and_leaves_less_room(agents: ServedAgents) -> None:
+    agents.write({"a": scripted_server()}, settings={})
+    (agents.home / "settings.json").write_text(json.dumps({"mcp": {"toolBudget": 600}}))
+    async with agents.agent(call("mcp__a__grow"), "Done.") as agent:
+        await agent.run("hello")
+        before = await _descriptions(agent)
+        assert SAID in before["mcp__a__echo"]
+        await agent.set_mcp_servers({"big": scripted_server(env={"TOOLS": "100"})})
+        await agents.settled(agent)
+        await agent.run("hello")
+        after = await _descriptions(agent)
+        assert {name: after[name] for name in before} == before
+        assert not [name for name, text in after.items() if "server big says" in text], "it has deferred tools only"
+
+
+async def test_what_a_server_says_is_cut_to_the_room_that_there_is(agents: ServedAgents) -> None:
+    agents.write({"a": scripted_server()})
+    async with agents.agent() as agent:
+        assert agent._built is not None
+        tool = agent._built.session.toolset.active()["mcp__a__echo"]
+        assert isinstance(tool, ServerTool)
+        tool.server.instructions = "x" * 1000
+        for room, taken in ((10_000, 1041), (300, 300), (100, 0), (-5, 0)):
+            tool.instruct(room)
+            assert (tool.instructions, tool.spec.description.endswith("...")) == (taken, room == 300)
+
+
+async def test_what_a_server_says_has_no_room_beyond_the_budget(agents: ServedAgents) -> None:
+    agents.write({"a": scripted_server()})
+    (agents.home / "settings.json").write_text(json.dumps({"mcp": {"toolBudget": 252}}))
+    async with agents.agent() as agent:
+        told = await _descriptions(agent)
+        assert told
+        assert not [name for name, text in told.items() if SAID in text]

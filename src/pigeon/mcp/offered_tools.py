@@ -3,7 +3,8 @@
 As long as all of them fit into the budget, the model is told of all. Beyond it none is added any more: they are
 deferred, which costs the prompt no more than `tool_search` itself, however many they are. What the model was told of
 once stays where it is, in the same order, because providers keep prompts by their beginning; a tool that was found or
-called is added behind all others.
+called is added behind all others. What a server says of all of its tools goes with the first of them that the model is
+told of, or with what a search finds.
 """
 
 from __future__ import annotations
@@ -20,12 +21,11 @@ from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
-from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
-from pigeon.wire.tokens import estimated_tokens
+from pigeon.wire.tokens import CHARACTERS_PER_TOKEN
 
 SEARCH = "tool_search"
 FOUND = 5
@@ -49,6 +49,7 @@ class OfferedTools:
         self._budget = budget
         self._tools: dict[str, dict[str, ServerTool]] = {}
         self._shown: set[str] = set()
+        self._found: set[str] = set()
         self._in_run = False
         self._search: ToolSearch | None = None
 
@@ -80,12 +81,14 @@ class OfferedTools:
     def run_begun(self) -> None:
         """A request is being made: what it shows stays."""
         self._in_run = True
+        self._instruct()
         self._shown |= {name for name in self._all() if self._toolset.is_active(name)}
 
     def load(self, name: str) -> None:
         """The model has found or called a tool: it is told of it from the next request on."""
         if self._toolset.load(name):
             self._shown.add(name)
+            self._found.add(name)
 
     def names(self, server: str) -> list[str]:
         """The tools of a server that the model may call."""
@@ -127,7 +130,7 @@ class OfferedTools:
     def _arrange(self) -> None:
         """Tell the model of all, or defer all that it was not told of."""
         every = self._all()
-        cost = sum(_tokens(tool.spec) for tool in every.values())
+        cost = sum(tool.tokens for tool in every.values())
         fits = cost <= self._budget
         for name, tool in every.items():
             if self._toolset.is_active(name):
@@ -139,7 +142,28 @@ class OfferedTools:
                 self._toolset.add(tool)
             elif not self._toolset.is_deferred(name):
                 self._toolset.defer(tool)
+        self._instruct()
         self._offer_search(not fits)
+
+    def _instruct(self) -> None:
+        """Let one tool of each server tell what the server says of all of them, as far as the budget has room for it.
+
+        That is the first one that the model is told of; what was shown stays as it was. A tool that was found came with
+        these instructions, in the result of the search.
+        """
+        told = {name: tool for name, tool in self._all().items() if self._toolset.is_active(name)}
+        room = CHARACTERS_PER_TOKEN * (self._budget - sum(tool.tokens for tool in told.values()))
+        for server in self._search.servers if self._search is not None else ():
+            listed = self._tools.get(server.config.name, {})
+            tools = [tool for name, tool in listed.items() if name in told and name not in self._found]
+            kept = next((tool for tool in tools if tool.instructions and tool.spec.name in self._shown), None)
+            for tool in tools:
+                if kept is None:
+                    kept = tool
+                    tool.instruct(room)
+                elif tool is not kept and tool.instructions:
+                    tool.instruct(0)
+            room -= kept.instructions if kept is not None else 0
 
     def _offer_search(self, needed: bool) -> None:
         """While servers are being connected it is there, too: the model may want what they will offer."""
@@ -276,10 +300,6 @@ def _is_wanted(name: str, only: tuple[str, ...] | None, without: tuple[str, ...]
         return any(text_matcher(pattern, classes=False)(name) for pattern in patterns)
 
     return (only is None or named(only)) and not named(without)
-
-
-def _tokens(spec: ToolSpec) -> int:
-    return estimated_tokens(len(spec.name) + len(spec.description) + len(codec.encode(spec.parameters)))
 
 
 def _first_line(text: str) -> str:

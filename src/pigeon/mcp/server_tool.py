@@ -16,8 +16,11 @@ from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.content import ImageInput, TextContent, UserBlock, image_block
 from pigeon.wire.errors import Aborted, BadRecord, ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.wire.tokens import estimated_tokens
 
 NOTHING = "(no output)"
+# Fewer characters of what a server says are worse than nothing.
+LEAST_INSTRUCTIONS = 200
 # Where whole outputs are kept and how keys are masked, which change with the working folder.
 WorkplaceNow = Callable[[], Workplace]
 
@@ -35,6 +38,23 @@ class ServerTool:
         self._called = called
         self.reads_only = tool["reads"] is True
         self.spec = ToolSpec(name, tool["description"] or self._tool, _parameters(tool["parameters"]))
+        self._bare = self.spec
+        # What it costs the prompt by itself.
+        size = len(name) + len(self.spec.description) + len(codec.encode(self.spec.parameters))
+        self.tokens = estimated_tokens(size)
+
+    def instruct(self, room: int) -> None:
+        """Tell the model with this tool what its server says of all of its tools, in so many characters at most."""
+        said = self._server.instructions.strip()
+        text = f"\n\nThe server {self._server.config.name} says of all of its tools: {said}" if said else ""
+        if len(text) > room:
+            text = f"{text[: room - 3]}..." if room >= LEAST_INSTRUCTIONS else ""
+        self.spec = replace(self._bare, description=self._bare.description + text) if text else self._bare
+
+    @property
+    def instructions(self) -> int:
+        """How many characters of its description are such instructions."""
+        return len(self.spec.description) - len(self._bare.description)
 
     @property
     def server(self) -> ToolServer:
