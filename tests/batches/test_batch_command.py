@@ -172,6 +172,7 @@ def test_a_second_call_must_say_that_it_goes_on(ran: Ran) -> None:
 
 def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> None:
     before = (ran.out / "results.jsonl").read_text()
+    commit(ran.folders.work / "repo", {"code.py": "x = 'the branch has moved'\n"})
     say = f"scripted/{ran.folders.work}/say.json"
     lines = (ran.folders.work / "tasks.jsonl").read_text().splitlines()
     lines = [line for line in lines if '"fire"' not in line]
@@ -179,6 +180,8 @@ def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> 
     changed.write_text("\n".join([*lines, json.dumps({"id": "new", "prompt": "n", "model": say})]) + "\n")
     ended = call(ran.folders, "batch", "changed.jsonl", "--out", "out", "--resume", "--no-report")
     assert "Unchanged: 10 tasks. New: 1. Removed from the file: 1." in ended.err
+    specs = [json.loads(line) for line in (ran.out / "tasks.jsonl").read_text().splitlines()]
+    assert [one["commit"] for one in specs if one["id"] == "patch"] == [ran.commit]
     found = results_in(ran.out)
     assert "fire" not in found
     assert found["new"]["status"] == "done"
@@ -198,6 +201,7 @@ BAD = [
     {"prompt": "x", "workspace": {"folder": "tasks.jsonl"}},
     {"prompt": "x", "workspace": {"git": "missing"}},
     {"prompt": "x", "workspace": {"git": "repo", "revision": "v9"}},
+    {"prompt": "x", "workspace": {"git": "http://127.0.0.1:1/offline.git"}},
     {"prompt": "x", "output": {"type": "nonsense"}},
     {"prompt": "x", "model": "no-such-model"},
     {"prompt": "x", "model": "scripted/missing.json"},
@@ -216,11 +220,12 @@ def test_all_bad_tasks_are_reported_before_anything_starts(tmp_path: Path) -> No
     )
     ended = call(folders, "batch", "tasks.jsonl", "--out", "out")
     assert ended.code == 2
-    assert [line.partition(":")[0] for line in ended.err.splitlines()[1:]] == [f"line {n}" for n in range(2, 11)]
+    assert [line.partition(":")[0] for line in ended.err.splitlines()[1:]] == [f"line {n}" for n in range(2, 12)]
     for word in (
         "missing",
         "not a folder",
         'no revision "v9"',
+        "offline.git cannot be read",
         "output",
         "no-such-model",
         "missing.json",

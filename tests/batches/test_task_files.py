@@ -18,7 +18,7 @@ from pigeon.wire.errors import UsageError
 
 
 def reader(**defaults: Any) -> TaskReader:
-    return TaskReader(BatchDefaults(**defaults), lambda path: f"/here/{path}", lambda spec: ())
+    return TaskReader(BatchDefaults(**defaults), lambda path: f"/here/{path}", lambda spec, place: ())
 
 
 def read(

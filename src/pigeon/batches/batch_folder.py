@@ -26,11 +26,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from pigeon.batches.places.workspaces import OLD, remove_folder, take_away
 from pigeon.batches.records import Status, TaskResult, TaskSpec, hash_of
 from pigeon.batches.shared_limits import Rate
 from pigeon.batches.task_process import PART
 from pigeon.batches.task_run import RESULT_FILE, read_result
-from pigeon.batches.workspaces import OLD, remove_folder, take_away
 from pigeon.system.files import put_file, swap_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -40,6 +40,8 @@ TASKS_FILE = "tasks.jsonl"
 RESULTS_FILE = "results.jsonl"
 UNFINISHED_FILE = "unfinished.jsonl"
 LOCK_FILE = ".lock"
+# Tasks that a driver wrote down and was killed before it could take them.
+NOT_TAKEN = (f"{TASKS_FILE}.new", f".{TASKS_FILE}.new.tmp")
 VERSION = 1
 BLOCK = 64 * 1024
 
@@ -176,7 +178,7 @@ class BatchFolder:
 
     def check_empty(self) -> None:
         """Raise `UsageError` if there is something else in it."""
-        others = [name for name in os.listdir(self.path) if name not in (LOCK_FILE, f"{TASKS_FILE}.new")]
+        others = [name for name in os.listdir(self.path) if name not in (LOCK_FILE, *NOT_TAKEN)]
         if others:
             raise UsageError(
                 f"--out {self.path} is not empty ({sorted(others)[0]} is in it) and has no batch. Name another"
@@ -314,17 +316,30 @@ class NewTasks:
         self._path = path
         self._new = f"{path}.new"
         self.count = 0
-        encoder = msgspec.json.Encoder()
         try:
-            with open(self._new, "wb") as file:
-                for spec in specs:
-                    file.write(encoder.encode(spec) + b"\n")
-                    self.count += 1
-                file.flush()
-                os.fsync(file.fileno())
+            self._write(self._new, specs)
         except BaseException:
             self.drop()
             raise
+
+    def _write(self, path: str, specs: Iterable[TaskSpec]) -> None:
+        encoder = msgspec.json.Encoder()
+        self.count = 0
+        with open(path, "wb") as file:
+            for spec in specs:
+                file.write(encoder.encode(spec) + b"\n")
+                self.count += 1
+            file.flush()
+            os.fsync(file.fileno())
+
+    def change(self, changed: Callable[[TaskSpec], TaskSpec]) -> None:
+        """Put what `changed` makes of each in its place."""
+        decoder = msgspec.json.Decoder(TaskSpec)
+        folder, name = os.path.split(self._new)
+        temporary = os.path.join(folder, f".{name}.tmp")
+        with open(self._new, "rb") as file:
+            self._write(temporary, (changed(decoder.decode(line)) for line in file))
+        os.replace(temporary, self._new)
 
     def compared(self) -> TaskChanges:
         """What changes if they are taken."""

@@ -48,13 +48,14 @@ class OpenedBatch:
         self._choice = choice
         self._environment = environment
         self._agent_dir = agent_dir
+        self._cache = os.path.join(agent_dir, CACHE)
         self.folder = BatchFolder(request.out)
         if request.tasks is None and not self.folder.exists:
             raise UsageError(f"{request.out} has no batch that could be resumed")
         existed = os.path.isdir(request.out)
         self.folder.lock()
         try:
-            self.prepared: Prepared = prepare(request, self.folder, environment)
+            self.prepared: Prepared = prepare(request, self.folder, environment, self._cache)
             self.engine_name = self.prepared.record.engine
             if self.engine_name not in ENGINES:
                 raise UsageError(f'There is no engine "{self.engine_name}"; there are {" and ".join(ENGINES)}')
@@ -80,7 +81,7 @@ class OpenedBatch:
             batch=record.id,
             out=self.folder.path,
             part="",
-            cache=os.path.join(self._agent_dir, CACHE),
+            cache=self._cache,
             agent_dir=self._agent_dir,
             cwd=environment.cwd,
             variables=dict(environment.variables),

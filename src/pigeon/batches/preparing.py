@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 
 from msgspec import Struct, field, structs
 
@@ -18,11 +17,12 @@ from pigeon.agent.output_schema import OutputSchema
 from pigeon.app.build import build
 from pigeon.app.environment import Environment
 from pigeon.batches.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
-from pigeon.batches.records import TaskSpec, Workspace
+from pigeon.batches.places.revisions import Revisions
+from pigeon.batches.places.workspaces import Git, Workspaces
+from pigeon.batches.records import TaskSpec
 from pigeon.batches.shared_limits import Rate
-from pigeon.batches.task_files import BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource, is_path
+from pigeon.batches.task_files import BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
 from pigeon.batches.task_run import options_of
-from pigeon.batches.workspaces import Git, WorkspaceError
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
@@ -72,10 +72,10 @@ class BadTasks(UsageError):
         self.problems = problems
 
 
-def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment) -> Prepared:
+def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str) -> Prepared:
     """Check everything and write down what is to be done; raises `UsageError` and `StartupError`.
 
-    The folder is locked. Runs without an event loop, or in a thread beside it.
+    The folder is locked; `cache` is that of repositories. Runs without an event loop, or in a thread beside it.
     """
     if folder.exists and not request.resume:
         raise UsageError(
@@ -87,7 +87,7 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
     before = folder.record() if folder.exists else None
     if before is not None:
         folder.take_left_tasks()
-    written = None if request.tasks is None else _written_tasks(request, folder, environment, before)
+    written = None if request.tasks is None else _written_tasks(request, folder, environment, cache, before)
     record = before or BatchRecord(id=environment.ids.session_id(now_ms()), began=now_ms())
     given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
     given |= {"keep": request.keep, "engine": request.engine}
@@ -102,11 +102,11 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
 
 
 def _written_tasks(
-    request: BatchRequest, folder: BatchFolder, environment: Environment, before: BatchRecord | None
+    request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str, before: BatchRecord | None
 ) -> NewTasks:
     """The tasks, checked and on the disk, beside those that there are."""
     source = request.tasks if isinstance(request.tasks, str) else "tasks"
-    with PlaceCheck(request, environment) as check:
+    with PlaceCheck(request, environment, cache, () if before is None else folder.tasks()) as check:
         reader = TaskReader(request.defaults, environment.absolute, check.problems)
         assert request.tasks is not None
         specs: Iterator[TaskSpec] = (
@@ -115,9 +115,12 @@ def _written_tasks(
             else reader.from_values(request.tasks)
         )
         written = folder.put_tasks(specs)
+        reader.add_problems(*check.repositories())
     try:
         if reader.problems:
-            raise BadTasks(reader.problems, reader.problem_count, source)
+            raise BadTasks(sorted(reader.problems, key=_number_of), reader.problem_count, source)
+        if check.has_repositories:
+            written.change(check.pinned)
         if not written.count:
             raise UsageError(f"{source}: there is no task in it")
         changes = None if before is None else written.compared()
@@ -133,16 +136,26 @@ def _written_tasks(
     return written
 
 
+def _number_of(problem: TaskProblem) -> int:
+    return int(problem.place.rpartition(" ")[2])
+
+
 class PlaceCheck:
     """Holds specs against this machine: folders, repositories, schemas and models."""
 
-    def __init__(self, request: BatchRequest, environment: Environment) -> None:
+    def __init__(self, request: BatchRequest, environment: Environment, cache: str, before: Iterable[TaskSpec]) -> None:
+        """`cache` has the mirrors of repositories; what `before` has are the tasks of a batch that is gone on with."""
         self._environment = environment
         self._api_key = request.api_key
         self._keys_are_here = request.keys_are_here
         self._loop = SteadyLoop()
         self._owner = ProcessOwner()
-        self._git = Git(self._owner, environment.variables)
+        self._revisions = Revisions(
+            Git(self._owner, environment.variables),
+            Workspaces(cache, "", self._owner, environment.variables),
+            before,
+            not request.keys_are_here,
+        )
         self._known: dict[tuple[str, ...], str | None] = {}
 
     def __enter__(self) -> PlaceCheck:
@@ -153,14 +166,13 @@ class PlaceCheck:
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
 
-    def problems(self, spec: TaskSpec) -> Iterable[str]:
-        """Why a task cannot be run here."""
+    def problems(self, spec: TaskSpec, place: str) -> Iterable[str]:
+        """Why a task cannot be run here; its repository is looked at later, with all others."""
         workspace = spec.workspace
         found = []
+        self._revisions.want(workspace, place)
         if workspace is not None and workspace.folder is not None:
             found.append(self._once(("folder", workspace.folder), _folder_problem, workspace.folder))
-        elif workspace is not None and workspace.git is not None and is_path(workspace.git):
-            found.append(self._once(("git", workspace.git, workspace.revision or ""), self._git_problem, workspace))
         if spec.output is not None:
             found.append(self._once(("output", codec.encode(spec.output).decode()), _schema_problem, spec.output))
         found.append(
@@ -168,28 +180,25 @@ class PlaceCheck:
         )
         return [one for one in found if one]
 
+    def repositories(self) -> tuple[list[TaskProblem], int]:
+        """Look up the revisions of all tasks that were seen; returns the first of so many problems."""
+        missing = self._loop.run_until_complete(self._revisions.look_up())
+        problems = [TaskProblem(place, one.reason) for one in missing for place in one.places]
+        return problems, sum(one.count for one in missing)
+
+    @property
+    def has_repositories(self) -> bool:
+        """Whether any of the tasks has one."""
+        return self._revisions.wanted
+
+    def pinned(self, spec: TaskSpec) -> TaskSpec:
+        """A task with the commit that was found for it."""
+        return self._revisions.pinned(spec)
+
     def _once(self, key: tuple[str, ...], look: Callable[..., str | None], *arguments: object) -> str | None:
         if key not in self._known:
             self._known[key] = look(*arguments)
         return self._known[key]
-
-    def _git_problem(self, workspace: Workspace) -> str | None:
-        assert workspace.git is not None
-        if not os.path.isdir(workspace.git):
-            return f'"workspace.git": {workspace.git} is not a folder'
-        wanted = f"{workspace.revision or 'HEAD'}^{{commit}}"
-        try:
-            self._loop.run_until_complete(self._git.run("rev-parse", "--git-dir", cwd=workspace.git))
-            with suppress(WorkspaceError):
-                self._loop.run_until_complete(
-                    self._git.run("rev-parse", "--verify", "--quiet", wanted, cwd=workspace.git)
-                )
-                return None
-        except WorkspaceError as error:
-            return f'"workspace.git": {workspace.git}: {error}'
-        if workspace.revision is None:
-            return f'"workspace.git": {workspace.git} has no commit'
-        return f'"workspace.revision": {workspace.git} has no revision "{workspace.revision}"'
 
     def _model_problem(self, spec: TaskSpec) -> str | None:
         try:

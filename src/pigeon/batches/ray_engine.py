@@ -28,12 +28,12 @@ from msgspec import Struct, structs
 from pigeon.app.environment import process_environment
 from pigeon.batches.batch_folder import BATCH_FILE
 from pigeon.batches.engine import LocalLimits, fitting_slots
+from pigeon.batches.places.workspaces import remove_folder
 from pigeon.batches.records import TaskResult, TaskSpec
 from pigeon.batches.shared_limits import Rate, SharedLimits
 from pigeon.batches.task_link import FatalTask
 from pigeon.batches.task_process import PART, TaskProcesses, TaskRequest, WorkerDied, unpacked_request
 from pigeon.batches.task_run import TaskPlace, commit_folder
-from pigeon.batches.workspaces import remove_folder
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.platforms import install_command
 from pigeon.wire import codec

@@ -94,6 +94,8 @@ class TaskSpec(TaskRecord, frozen=True):
     check: Check | None = None
     group: str | None = None
     options: dict[str, Json] = field(default_factory=dict)
+    # Which commit the revision was when the batch began; none without a repository.
+    commit: str | None = None
 
 
 class CheckResult(ResultRecord, frozen=True):

@@ -92,15 +92,15 @@ class TaskTemplate(Struct, frozen=True):
 class TaskReader:
     """Makes specs of tasks; `problems` are those that were found on the way, of very many the first.
 
-    `absolute` says where a path of a task leads, `check` holds a spec against what there is on this machine and gives
-    the reasons why it cannot be run.
+    `absolute` says where a path of a task leads, `check` holds a spec, with the place where it stands, against what
+    there is on this machine, and gives the reasons why it cannot be run.
     """
 
     def __init__(
         self,
         defaults: BatchDefaults,
         absolute: Callable[[str], str],
-        check: Callable[[TaskSpec], Iterable[str]],
+        check: Callable[[TaskSpec, str], Iterable[str]],
     ) -> None:
         self._defaults = defaults
         self._template = None if defaults.template is None else TaskTemplate(defaults.template)
@@ -135,14 +135,18 @@ class TaskReader:
                 if isinstance(value, BadRecord):
                     raise value
                 spec = self._spec(self._task(value, is_csv))
-                reasons = list(self._check(spec))
+                reasons = list(self._check(spec, place))
             except PigeonError as error:
                 reasons = [str(error)]
-            self.problem_count += len(reasons)
-            if reasons and len(self.problems) < MOST_PROBLEMS:
-                self.problems += [TaskProblem(place, reason) for reason in reasons]
-            elif not reasons:
+            self.add_problems([TaskProblem(place, reason) for reason in reasons], len(reasons))
+            if not reasons:
                 yield spec
+
+    def add_problems(self, problems: list[TaskProblem], count: int) -> None:
+        """Report what is wrong; these are the first of so many."""
+        self.problem_count += count
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems += problems
 
     def _task(self, value: Any, is_csv: bool) -> Task:
         if isinstance(value, Task):

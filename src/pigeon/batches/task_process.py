@@ -18,10 +18,10 @@ from typing import Any
 
 from msgspec import Struct, structs
 
+from pigeon.batches.places.workspaces import remove_folder, take_away
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import HostEnd, LimitsAccess
 from pigeon.batches.task_run import WORDS_FILE, TaskPlace, read_result
-from pigeon.batches.workspaces import remove_folder, take_away
 from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.wire import codec
 

@@ -20,9 +20,9 @@ from pigeon.app.build import BuiltAgent, build
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
 from pigeon.app.options import AgentOptions
+from pigeon.batches.places.workspaces import WorkspaceError, Workspaces, remove_folder
 from pigeon.batches.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import TaskLink
-from pigeon.batches.workspaces import WorkspaceError, Workspaces, remove_folder
 from pigeon.guard.secrets import Redactor
 from pigeon.rpc.in_process import SPOKEN
 from pigeon.sdk.agent import Agent
@@ -107,7 +107,9 @@ class _Run:
         workspace = os.path.join(self._place.part, WORKSPACE)
         try:
             try:
-                commit = await self._workspaces.make(self._spec.workspace, workspace, self._place.out)
+                commit = await self._workspaces.make(
+                    self._spec.workspace, workspace, self._place.out, self._spec.commit
+                )
                 self._found["commit"] = commit
                 status = await self._converse(workspace, commit)
             except (WorkspaceError, PigeonError) as error:

@@ -11,8 +11,8 @@ import pytest
 
 from fakes.batch_setup import commit, git, make_repository
 from fakes.walled_runs import policy_for, wall_of
+from pigeon.batches.places.workspaces import WorkspaceError, Workspaces, copy_folder, remove_folder
 from pigeon.batches.records import Workspace
-from pigeon.batches.workspaces import WorkspaceError, Workspaces, copy_folder, remove_folder
 from pigeon.system.process.start import ProcessOwner
 
 

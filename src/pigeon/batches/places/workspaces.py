@@ -1,9 +1,10 @@
 """The workspace of a task: an empty folder, a copy of a folder, or a fresh checkout of a revision.
 
 A repository is cloned once for all batches, as a mirror in a cache, and each task gets a clone of that, with files of
-its own: what a task does to them must not reach the mirror. A revision is looked up once for a batch (`batch` names it)
-and then stays the same commit for all tasks, also after a restart. All of it is safe to be done by several processes,
-and to be killed at any time: a lock is held while a mirror is made, and a mirror that is not whole has another name.
+its own: what a task does to them must not reach the mirror. Which commit it gets was decided before the batch began
+(`revisions.py`); for a batch of an older version, which has not, a revision is looked up here, once for a batch
+(`batch` names it). All of it is safe to be done by several processes, and to be killed at any time: a lock is held
+while a mirror is made, and a mirror that is not whole has another name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import shutil
 import stat
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeGuard
 
 from pigeon.batches.records import Workspace
 from pigeon.batches.task_files import is_path
@@ -32,6 +33,13 @@ LARGEST_PATCH = 64 * 1024 * 1024
 LOCK_PAUSE = 0.05
 # A folder that is being removed.
 OLD = ".old-"
+# What a hook of git is called with, which is about another repository; and the window in which passwords are asked for.
+NOT_FOR_GIT = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "SSH_ASKPASS"),
+)
+# Commits that batches began with, in mirrors: the branches that had them may be gone.
+KEPT_REFS = "refs/pigeon/"
 # Submodules of a repository of this machine may be there, too; those of others must not read our files.
 LOCAL_SUBMODULES = ("-c", "protocol.file.allow=always")
 
@@ -40,33 +48,38 @@ class WorkspaceError(PigeonError):
     """The workspace of a task cannot be made; the text says why."""
 
 
+class GitTookTooLong(WorkspaceError):
+    """Git was stopped because its time was over, or because it printed too much."""
+
+
 class Git:
     """Runs git, without questions and in one language."""
 
     def __init__(self, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
         self._owner = owner
         self._variables = {
-            **{name: value for name, value in variables.items() if not name.startswith("GIT_DIR")},
+            **{name: value for name, value in variables.items() if name not in NOT_FOR_GIT},
             "GIT_TERMINAL_PROMPT": "0",
+            "GCM_INTERACTIVE": "never",
             "GIT_OPTIONAL_LOCKS": "0",
             "LC_ALL": "C",
         }
 
-    async def run(self, *arguments: str, cwd: str = "/") -> str:
-        """What it prints; raises `WorkspaceError` with what it complains about."""
+    async def run(self, *arguments: str, cwd: str = "/", seconds: float = GIT_SECONDS) -> str:
+        """What it prints; raises `WorkspaceError` with what it complains about, `GitTookTooLong` after so long."""
         try:
             result = await run_program(
                 self._owner,
                 ["git", *arguments],
                 cwd=cwd,
                 environment=self._variables,
-                timeout=GIT_SECONDS,
+                timeout=seconds,
                 limit=LARGEST_PATCH,
             )
         except OSError as error:
             raise WorkspaceError(f"git cannot be run: {error.strerror or error}") from None
         if result.killed:
-            raise WorkspaceError(f"git {arguments[0]} took longer than {GIT_SECONDS:g} s, or printed too much")
+            raise GitTookTooLong(f"git {arguments[0]} took longer than {seconds:g} s, or printed too much")
         if result.code:
             raise WorkspaceError(f"git: {_reason(result.stderr)}")
         return result.stdout.decode("utf-8", "surrogateescape").strip("\n")
@@ -89,10 +102,11 @@ class Workspaces:
         self._git = Git(owner, variables)
         self._variables = variables
 
-    async def make(self, wanted: Workspace | None, path: str, leave_out: str) -> str | None:
+    async def make(self, wanted: Workspace | None, path: str, leave_out: str, commit: str | None = None) -> str | None:
         """Make it at a path that does not exist; returns the commit that it begins with, if it has one.
 
-        The folder `leave_out` is not copied: results may stand in the folder that is worked on.
+        `commit` is the one that was decided on. The folder `leave_out` is not copied: results may stand in the folder
+        that is worked on.
         """
         if wanted is None:
             os.mkdir(path)
@@ -101,7 +115,7 @@ class Workspaces:
             await asyncio.to_thread(copy_folder, wanted.folder, path, leave_out)
             return None
         assert wanted.git is not None
-        mirror, commit = await self._found(wanted.git, wanted.revision)
+        mirror, commit = await self._found(wanted.git, commit or wanted.revision)
         await self._check_out(wanted.git, mirror, commit, path)
         return commit
 
@@ -124,20 +138,44 @@ class Workspaces:
             allowed = LOCAL_SUBMODULES if is_path(git) else ()
             await run(*allowed, "submodule", "--quiet", "update", "--init", "--recursive", cwd=path)
 
+    async def has(self, git: str, revision: str | None) -> bool:
+        """Whether the mirror of a repository has a commit, without a connection."""
+        mirror = self._mirror(git)
+        return _exists(mirror) and await self._has(mirror, revision)
+
+    async def commit_of(self, git: str, revision: str | None) -> str:
+        """The commit that a revision of a repository is now; its mirror has it then."""
+        async with self._locked(git) as mirror:
+            await self._update(git, mirror, revision)
+            return await self._commit(mirror, git, revision)
+
+    async def commit_in(self, folder: str, git: str, revision: str | None) -> str:
+        """The commit that a revision is in a repository of this machine."""
+        return await self._commit(folder, git, revision)
+
+    def _mirror(self, git: str) -> str:
+        return os.path.join(self._cache, f"{hashlib.sha256(git.encode()).hexdigest()[:24]}.git")
+
+    @asynccontextmanager
+    async def _locked(self, git: str) -> AsyncIterator[str]:
+        """The mirror of a repository, which no other process changes meanwhile."""
+        os.makedirs(self._cache, exist_ok=True)
+        mirror = self._mirror(git)
+        async with _locked(f"{mirror.removesuffix('.git')}.lock"):
+            yield mirror
+
     async def _found(self, git: str, revision: str | None) -> tuple[str, str]:
         """The mirror of a repository, and the commit that a revision of it is for this batch."""
-        name = hashlib.sha256(git.encode()).hexdigest()[:24]
-        mirror = os.path.join(self._cache, f"{name}.git")
         asked = hashlib.sha256((revision or "HEAD").encode()).hexdigest()[:16]
-        known = os.path.join(mirror, "pigeon", f"{self._batch}-{asked}")
+        known = os.path.join(self._mirror(git), "pigeon", f"{self._batch}-{asked}")
         if commit := _kept(known):
-            return mirror, commit
-        os.makedirs(self._cache, exist_ok=True)
-        async with _locked(os.path.join(self._cache, f"{name}.lock")):
+            return self._mirror(git), commit
+        async with self._locked(git) as mirror:
             if commit := _kept(known):
                 return mirror, commit
             await self._update(git, mirror, revision)
             commit = await self._commit(mirror, git, revision)
+            await self._git.run("update-ref", f"{KEPT_REFS}{commit}", commit, cwd=mirror)
             os.makedirs(os.path.dirname(known), exist_ok=True)
             swap_file(known, commit.encode("ascii"), 0o644)
             return mirror, commit
@@ -149,12 +187,17 @@ class Workspaces:
             remove_folder(half)
             await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
             os.rename(half, mirror)
-        elif not _is_whole_hash(revision) or not await self._has(mirror, revision):
+        elif not is_whole_hash(revision) or not await self._has(mirror, revision):
             # A commit by its whole name is the same for ever; anything else may have moved.
-            await run("fetch", "--quiet", "--prune", "--force", "origin", "+refs/*:refs/*", cwd=mirror)
+            refs = ("+refs/*:refs/*", f"^{KEPT_REFS}*")
+            await run("fetch", "--quiet", "--prune", "--force", "origin", *refs, cwd=mirror)
             with suppress(WorkspaceError):
                 head = await run("ls-remote", "--symref", "origin", "HEAD", cwd=mirror)
                 await run("symbolic-ref", "HEAD", head.split()[1], cwd=mirror)
+        if is_whole_hash(revision) and not await self._has(mirror, revision):
+            # No branch has it any more. Most servers give it all the same; if not, it is said to be missing.
+            with suppress(WorkspaceError):
+                await run("fetch", "--quiet", "origin", revision, cwd=mirror)
 
     async def _has(self, mirror: str, revision: str | None) -> bool:
         try:
@@ -183,7 +226,8 @@ def _exists(path: str) -> bool:
     return os.path.exists(path)
 
 
-def _is_whole_hash(revision: str | None) -> bool:
+def is_whole_hash(revision: str | None) -> TypeGuard[str]:
+    """Whether it is the whole name of a commit, and cannot move."""
     return revision is not None and len(revision) in (40, 64) and not set(revision) - set("0123456789abcdef")
 
 

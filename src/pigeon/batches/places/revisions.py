@@ -1,0 +1,174 @@
+"""Which commit a revision of a repository is: looked up once for a batch, before anything starts.
+
+All tasks, on whatever machine and after whatever restart, begin with the commit that was found then. A repository of
+this machine is asked itself. The server of another one is asked for its refs, which costs one short connection; what is
+no ref of it (a commit, `main~3`) is looked for in the clone that tasks will be given copies of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct, field, structs
+
+from pigeon.batches.places.workspaces import Git, GitTookTooLong, WorkspaceError, Workspaces, is_whole_hash
+from pigeon.batches.records import TaskSpec, Workspace
+from pigeon.batches.task_files import is_path
+
+ASK_SECONDS = 60.0
+AT_ONCE = 16
+# Of a revision that does not exist so many lines are named; the rest is counted.
+MOST_PLACES = 20
+# Where git looks for a name, in its order.
+_REFS = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/origin/{}")
+Pair = tuple[str, str | None]
+
+
+class _Asked(Struct):
+    """A revision that tasks want, where they stand, and what was found."""
+
+    places: list[str] = field(default_factory=list)
+    count: int = 0
+    commit: str | None = None
+
+
+class MissingRevision(Struct, frozen=True):
+    """A revision that was not found, why, and of so many tasks the places of the first."""
+
+    places: list[str]
+    count: int
+    reason: str
+
+
+class Revisions:
+    """The commits of what tasks want: `want` for each task, then `look_up` once, then `pinned`.
+
+    `known` are the tasks of a batch that is gone on with: their commits stay. One that an older version began has none,
+    and gets none, since that would make it another task. `is_elsewhere` says that tasks run on other machines, which
+    may reach what this one cannot: a commit that is named in full is then taken as it is.
+    """
+
+    def __init__(
+        self,
+        git: Git,
+        workspaces: Workspaces,
+        known: Iterable[TaskSpec],
+        is_elsewhere: bool,
+        ask_seconds: float = ASK_SECONDS,
+    ) -> None:
+        self._git = git
+        self._workspaces = workspaces
+        self._is_elsewhere = is_elsewhere
+        self._ask_seconds = ask_seconds
+        self._known: dict[Pair, str | None] = {}
+        for spec in known:
+            if spec.workspace is not None and spec.workspace.git is not None:
+                self._known.setdefault((spec.workspace.git, spec.workspace.revision), spec.commit)
+        self._asked: dict[Pair, _Asked] = {}
+        self._silent: set[str] = set()
+
+    def want(self, workspace: Workspace | None, place: str) -> None:
+        """A task that stands at this place begins with this workspace."""
+        if workspace is None or workspace.git is None:
+            return
+        asked = self._asked.setdefault((workspace.git, workspace.revision), _Asked())
+        asked.count += 1
+        if len(asked.places) < MOST_PLACES:
+            asked.places.append(place)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any task has a repository."""
+        return bool(self._asked)
+
+    def pinned(self, spec: TaskSpec) -> TaskSpec:
+        """A task with its commit, once all were looked up."""
+        if spec.workspace is None or spec.workspace.git is None:
+            return spec
+        return structs.replace(spec, commit=self._asked[spec.workspace.git, spec.workspace.revision].commit)
+
+    async def look_up(self) -> list[MissingRevision]:
+        """Find all of them; returns those that were not."""
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(pair: Pair, asked: _Asked) -> MissingRevision | None:
+            async with turns:
+                try:
+                    asked.commit = await self._commit(*pair)
+                except WorkspaceError as error:
+                    return MissingRevision(asked.places, asked.count, str(error))
+                return None
+
+        unknown = []
+        for pair, asked in self._asked.items():
+            if pair in self._known:
+                asked.commit = self._known[pair]
+            else:
+                unknown.append(one(pair, asked))
+        return [found for found in await asyncio.gather(*unknown) if found is not None]
+
+    async def _commit(self, git: str, revision: str | None) -> str:
+        if is_path(git):
+            return await self._of_folder(git, revision)
+        if is_whole_hash(revision) and (self._is_elsewhere or await self._workspaces.has(git, revision)):
+            return revision
+        commit = await self._of_server(git, revision)
+        if commit is not None:
+            return commit
+        try:
+            return await self._workspaces.commit_of(git, revision)
+        except WorkspaceError as error:
+            raise WorkspaceError(f"{_member(revision)}: {error}") from None
+
+    async def _of_folder(self, git: str, revision: str | None) -> str:
+        if not _is_folder(git):
+            raise WorkspaceError(f'"workspace.git": {git} is not a folder')
+        try:
+            await self._git.run("rev-parse", "--git-dir", cwd=git)
+        except WorkspaceError as error:
+            raise WorkspaceError(f'"workspace.git": {git}: {error}') from None
+        try:
+            return await self._workspaces.commit_in(git, git, revision)
+        except WorkspaceError as error:
+            raise WorkspaceError(f"{_member(revision)}: {error}") from None
+
+    async def _of_server(self, git: str, revision: str | None) -> str | None:
+        """The commit of a ref, as the server says; none if it has no such ref."""
+        host, called = host_of(git), f'"workspace.git": {shown(git)}'
+        if host in self._silent:
+            raise WorkspaceError(f"{called}: {host} does not answer. Try again when it does")
+        # A tag with a text of its own is not the commit, and git lists what it points to beside it.
+        names = [f"{one.format(revision or 'HEAD')}{end}" for one in _REFS for end in ("^{}", "")]
+        try:
+            listed = await self._git.run("ls-remote", "--quiet", git, *names, seconds=self._ask_seconds)
+        except GitTookTooLong:
+            self._silent.add(host)
+            raise WorkspaceError(
+                f"{called}: {host} did not answer within {self._ask_seconds:g} s. Try again when it does"
+            ) from None
+        except WorkspaceError as error:
+            raise WorkspaceError(f"{called} cannot be read: {error}. Try: git ls-remote {shown(git)}") from None
+        refs = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
+        return next((refs[name] for name in names if name in refs), None)
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+def host_of(git: str) -> str:
+    """The machine that an address leads to."""
+    authority = (git.partition("://")[2] or git).partition("/")[0]
+    return authority.rpartition("@")[2].partition(":")[0] or git
+
+
+def shown(git: str) -> str:
+    """An address as it may be printed, without a password or token."""
+    return re.sub(r"(https?://)[^/@]+@", r"\1***@", git)
+
+
+def _member(revision: str | None) -> str:
+    return '"workspace.git"' if revision is None else '"workspace.revision"'
