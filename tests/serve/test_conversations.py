@@ -15,11 +15,16 @@ from fakes.served_talk import ServedHouse, Talk, becomes
 from pigeon.serve import conversation as conversation_module
 from pigeon.serve.conversation import ServedConversation
 from pigeon.serve.conversations import TooMany, UnknownConversation
+from pigeon.serve.worker import ends_of
 from pigeon.serve.worker_process import WorkerConnection
 from pigeon.transport.event_log import log_owner
 from pigeon.wire.errors import PigeonError, StartupError
+from pigeon.wire.events import AgentRestarted, AgentSettled
+from pigeon.wire.open_work import open_work
 
 ASK = {"ask": ["bash"]}
+RUN = b'{"type":"agent_start","runId":"r1"}'
+SETTLED = b'{"type":"agent_settled","reason":"error","runId":"r1"}'
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +145,13 @@ def test_a_prompt_whose_run_was_not_announced_before_the_worker_died_ends_too(
                 assert len(talk.of("agent_settled")) == count
 
     house.run(test())
+
+
+@pytest.mark.parametrize("known", [[RUN, SETTLED], [SETTLED]], ids=["it-had-ended", "a-worker-said-so-and-died"])
+def test_a_run_that_ended_without_a_word_to_the_supervisor_does_not_end_again(known: list[bytes]) -> None:
+    left = open_work(enumerate(known, 1))
+    assert [type(end) for end in ends_of(left, "killed", "r1")] == [AgentRestarted]
+    assert [type(end) for end in ends_of(left, "killed", "r2")] == [AgentRestarted, AgentSettled]
 
 
 def test_the_end_of_a_worker_is_noticed_when_the_warm_parent_was_killed(

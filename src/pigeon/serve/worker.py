@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from socket import socket
 from typing import Any
 
@@ -30,7 +31,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
 from pigeon.wire.errors import PigeonError, StartupError, printable
-from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel
+from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel, Outbound
 from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 from pigeon.wire.steering import Limits
 
@@ -102,7 +103,8 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     # There are many of us, and most wait for a person: the helper of shell commands is 6 MB in three processes.
     session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
     await _take_up(request, host, state)
-    _end_open_work(left, host, request)
+    for end in ends_of(left, request.died, request.accepted):
+        host.tell(end)
     # The collector was off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
@@ -123,14 +125,17 @@ async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None
         state.take_up(request.state)
 
 
-def _end_open_work(left: OpenWork, host: Host, request: WorkerRequest) -> None:
-    """Say what became of all that the process before this one has left open."""
-    why = request.died or "the machine was stopped"
-    if request.died or left.busy:
-        host.tell(AgentRestarted(reason=why))
+def ends_of(left: OpenWork, died: str, accepted: str) -> Iterator[Outbound]:
+    """What is to be said about all that the process before this one has left open.
+
+    A run that it had accepted may have begun, and even ended, without a word to the supervisor: the log knows.
+    """
+    why = died or "the machine was stopped"
+    if died or left.busy:
+        yield AgentRestarted(reason=why)
     for number, (id, line) in enumerate(left.questions.items()):
         kind = HostToolCancel if line.startswith(HOST_TOOL_CALL) else CancelRequest
-        host.tell(kind(id=f"restarted-{number}", target_id=id))
-    if left.running or request.accepted:
-        run_id = left.run_id or request.accepted or ABSENT
-        host.tell(AgentSettled(run_id=run_id, reason="error", error_message=DIED.format(why)))
+        yield kind(id=f"restarted-{number}", target_id=id)
+    if left.running or (accepted and accepted != left.last_run):
+        run_id = left.run_id or accepted or ABSENT
+        yield AgentSettled(run_id=run_id, reason="error", error_message=DIED.format(why))

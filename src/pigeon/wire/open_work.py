@@ -25,12 +25,14 @@ class OpenWork:
 
     `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
     line of the message, tool call or question that is open, `message` that of the message, if there is one, and
-    `messages` how many were finished. `queue` is the last line about the messages that wait.
+    `messages` how many were finished. `queue` is the last line about the messages that wait, and `last_run` the run that
+    has begun or ended last.
     """
 
     def __init__(self) -> None:
         self.running = False
         self.run_id: str | None = None
+        self.last_run: str | None = None
         self.questions: dict[str, bytes] = {}
         self.message: int | None = None
         self.messages = 0
@@ -77,7 +79,9 @@ class OpenWork:
         match kind:
             case "agent_start":
                 self.running, self.run_id = True, _members(line).get("runId")
+                self.last_run = self.run_id
             case "agent_settled":
+                self.last_run = _members(line).get("runId")
                 self.running, self.run_id, self.message = False, None, None
                 self._tools.clear()
             case "message_start":
