@@ -28,7 +28,11 @@ ALLOWED: dict[str, str] = {
     },
     "pigeon.mcp.connector.web: stream": "the only way to limit the body of an answer for every proxy",
     "pigeon.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
-    "pigeon.serve.warming: __code__": "the only way to have the code of a function elsewhere in memory",
+    **{
+        f"pigeon.system.process.shared_pages: {name}": "the only way to have a function elsewhere in memory"
+        for name in ("__code__", "__name__", "__qualname__")
+    },
+    "pigeon.system.process.shared_pages: value": "the only way in which ctypes writes a number",
     "pigeon.terminal.screen.live_rows: height": "the way in which prompt_toolkit takes it",
     "pigeon.terminal.screen.live_rows: width": "the way in which prompt_toolkit takes it",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",

@@ -47,18 +47,3 @@ def test_each_model_that_is_played_uses_a_tool_and_ends_in_order() -> None:
         assert '"type":"tool_execution_end"' in text
         assert '"isError":true' not in text
         assert '"type":"agent_settled","aborted":false,"reason":"done"' in text
-
-
-def test_functions_go_on_to_work_with_a_copy_of_their_code() -> None:
-    def outer(number: int) -> list[int]:
-        return [number + other for other in range(3)]
-
-    before = outer.__code__
-    warming.put_side_by_side({before, *(one for one in before.co_consts if hasattr(one, "co_code"))})
-    assert outer.__code__ is not before
-    assert outer(1) == [1, 2, 3]
-
-
-def test_only_blocks_between_others_are_kept() -> None:
-    blocks = [bytes(64) for _ in range(5000)]
-    assert len(warming.between_others(blocks, 64)) < len(blocks) // 2

@@ -1,13 +1,9 @@
 """What the warm parent (`cli/parents/warm_parent.py`) does before it forks, so that its workers share as much memory as
 can be.
 
-Python writes into every object that it uses, for it counts references, and each page written to becomes a worker's own.
-An idle agent has 0.2 MB of data, and would own 12 MB of pages with a word changed here and there. So the parent first
-imports all that an agent may need, then plays conversations by the way that a worker goes, notes which functions
-were called, and puts copies of their code side by side: what is written to then stands on few pages.
-
-Of 50 workers, each after a prompt with a tool, one has 1.3 MB less by the copies, 0.8 MB less by the holes that are
-filled, and 1.5 MB less by both. Nothing but memory depends on it: with `PIGEON_SERVE_WARM_UP=off` all works the same.
+It imports all that an agent may need, plays conversations by the way that a worker goes, and rearranges what was used
+(`system/process/shared_pages.py`). An idle agent has 0.2 MB of data, and would own 12 MB of pages with a word changed
+here and there. Nothing but memory depends on it: with `PIGEON_SERVE_WARM_UP=off` all works the same.
 """
 
 from __future__ import annotations
@@ -20,12 +16,10 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from types import CodeType, FrameType, FunctionType
-from typing import Any
+from types import CodeType
 
 import msgspec
 
@@ -36,6 +30,7 @@ from pigeon.serve.worker import WorkerRequest, packed, serve_worker, unpacked
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.files import put_file
 from pigeon.system.ids import RANDOM_IDS
+from pigeon.system.process.shared_pages import NotedCalls, fill_holes, put_side_by_side
 from pigeon.transport.event_log import LogEnd, lines_since
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -85,18 +80,8 @@ ROUNDS = 6
 MOST_SECONDS = 8.0
 PROMPTS = 2
 PIECES = 12
-# Free places of up to so many bytes are filled: so many of each small size, which Python manages, and of each other.
-LARGEST_HOLE = 4096
-SMALL = 512
-SMALL_HOLES = 5000
-LARGE_HOLES = 100
-LARGE = 100_000
-# What a `bytes` has besides its content, and what the C library puts before each piece of memory.
-HEAD = sys.getsizeof(b"")
-MALLOC_HEAD = 8
 M_ARENA_MAX = -8
 _TOOL_RESULT = (b'"role":"tool"', b'"tool_result"')
-_filling: list[object] = []
 _ENDLESS = LogEnd(sys.maxsize, sys.maxsize)
 
 
@@ -107,7 +92,7 @@ def warm_up(folder: str, path: str) -> None:
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     began = time.monotonic()
     called = _called_code(folder, path)
-    _fill_holes()
+    fill_holes()
     put_side_by_side(called)
     called.clear()
     for _ in range(ROUNDS):
@@ -120,7 +105,7 @@ def settle() -> None:
     # A worker keeps the collector from what it has when it starts; here it was only played.
     gc.unfreeze()
     gc.collect()
-    _fill_holes()
+    fill_holes()
 
 
 def import_all() -> None:
@@ -149,69 +134,13 @@ def _prepare_records() -> None:
                 codec.prepare(record)
 
 
-class _Noting:
-    """While it is entered, the code of each function that is called is put into the set."""
-
-    def __init__(self, called: set[CodeType]) -> None:
-        self._called = called
-
-    def __enter__(self) -> None:
-        threading.setprofile(self._note)
-        sys.setprofile(self._note)
-
-    def __exit__(self, *error: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            self._called.add(frame.f_code)
-
-
 def _called_code(folder: str, path: str) -> set[CodeType]:
     called: set[CodeType] = set()
     # What is done once in a process, as regular expressions are compiled, would only stand between the rest.
     _play_all(folder, path, 1)
-    with _Noting(called):
+    with NotedCalls(called):
         _play_all(folder, path, 1)
     return called
-
-
-def put_side_by_side(called: set[CodeType]) -> None:
-    """Give the functions with this code a copy of it; copies that are made one after the other are neighbours."""
-    gc.unfreeze()
-    copies: dict[int, CodeType] = {}
-
-    def copy(code: CodeType) -> CodeType:
-        if id(code) not in copies:
-            inner = tuple(copy(one) if isinstance(one, CodeType) and one in called else one for one in code.co_consts)
-            copies[id(code)] = code.replace(co_consts=inner)
-        return copies[id(code)]
-
-    for one in gc.get_objects():
-        if type(one) is FunctionType and one.__code__ in called:
-            one.__code__ = copy(one.__code__)
-
-
-def _fill_holes() -> None:
-    """Use up the free places between objects: a worker's own would be put there, each on a page of its own."""
-    for size in range(LARGEST_HOLE, 0, -16):
-        blocks = [bytes(size) for _ in range(SMALL_HOLES if size < SMALL else LARGE_HOLES)]
-        _filling.extend(between_others(blocks, size))
-        del blocks
-    # The C library tidies up its free places when it is asked for a large one.
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
-    bytes(LARGE)
-
-
-def between_others(blocks: list[bytes], size: int) -> list[bytes]:
-    """Those that are not in a row with others, as they are where memory was not used before."""
-    whole = size + HEAD + (0 if size < SMALL - HEAD else MALLOC_HEAD)
-    step = -(-whole // 16) * 16
-    places = {id(block) for block in blocks}
-    near = (-3, -2, -1, 1, 2, 3)
-    return [block for block in blocks if sum(id(block) + count * step in places for count in near) < 3]
 
 
 def _play_all(folder: str, path: str, prompts: int) -> None:

@@ -22,6 +22,7 @@ from pigeon.serve.worker import run_worker, unpacked
 from pigeon.serve.worker_process import WARM_UP
 from pigeon.system.process.forking import serve_forks
 from pigeon.system.process.pool import hide_from_other_processes
+from pigeon.system.process.shared_pages import stop_counting
 from pigeon.wire.errors import StartupError, printable
 
 
@@ -32,11 +33,14 @@ def main() -> None:
     with suppress(OSError):
         # Loaded by each worker for itself, they would be most of a megabyte.
         own_certificates()
-    if os.environ.get(WARM_UP) != "off":
+    warm = os.environ.get(WARM_UP) != "off"
+    if warm:
         with tempfile.TemporaryDirectory(prefix="pigeon-") as folder:
             warm_up(folder, os.environ.get("PATH", os.defpath))
     os.environ.clear()
     settle()
+    if warm:
+        stop_counting()
     serve_forks(int(sys.argv[1]), _work)
 
 
