@@ -37,6 +37,7 @@ METHODS: dict[str, str] = {
     "pigeon.rpc.worker_link.SupervisorConnection.pause_writing": _ASYNCIO,
     "pigeon.rpc.worker_link.SupervisorConnection.resume_writing": _ASYNCIO,
     "pigeon.serve.http.connections.LimitedHttp.send_400_response": "uvicorn calls it",
+    "pigeon.serve.http.connections.LimitedWebSocket.handle_parser_exception": "uvicorn calls it",
     "pigeon.serve.http.server.HttpServer.capture_signals": "uvicorn calls it",
     "pigeon.system.process.peer.PeerProcess.pipe_connection_lost": _ASYNCIO,
     "pigeon.system.process.peer.PeerProcess.pipe_data_received": _ASYNCIO,

@@ -25,7 +25,7 @@ class OpenWork:
 
     `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
     line of the message, tool call or question that is open, `message` that of the message, if there is one, and
-    `messages` how many were finished. `queue` is the last line about the messages that wait, and `last_run` the run that
+    `messages` how many were finished. `queue` is the last line about the messages that wait, `last_run` the run that
     has begun or ended last.
     """
 

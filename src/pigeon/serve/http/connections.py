@@ -225,6 +225,30 @@ class LimitedHttp(H11Protocol):
 class LimitedWebSocket(WebSocketsSansIOProtocol):
     """A connection that has become a WebSocket."""
 
+    _refused = False
+
+    def data_received(self, data: bytes) -> None:
+        """More frames; what comes behind one that was refused is dropped."""
+        if not self._refused:
+            super().data_received(data)
+
+    def handle_parser_exception(self) -> None:
+        """Refuse what is no frame, or too long a one.
+
+        The peer may still be sending it, and a connection that is closed with bytes unread is reset, so that the peer
+        never learns why. They are read for a while, until the peer has closed its side.
+        """
+        self._refused = True
+        closed = self.conn.close_sent
+        assert closed is not None
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": closed.code, "reason": closed.reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.close_timer = self.loop.call_later(ABORT_SECONDS, self.transport.close)
+        self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone."""
         connection = self.app_state.get("connection")
