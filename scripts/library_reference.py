@@ -119,7 +119,7 @@ def options_of(kind: type, more: type | None = None) -> list[tuple[str, str, str
     rows = [
         (one.name, _spelled(str(one.annotation)))
         for one in inspect.signature(kind).parameters.values()
-        if one.kind is one.KEYWORD_ONLY
+        if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
     ]
     meanings = dict(doc.entries)
     if more is not None:

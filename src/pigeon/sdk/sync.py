@@ -323,8 +323,8 @@ class SyncClient(SyncConversation):
     """`Client` for code without an event loop; it takes the same arguments."""
 
     @_arguments_of(Client)
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(lambda: Client(**arguments))
+    def __init__(self, *given: Any, **arguments: Any) -> None:
+        super().__init__(lambda: Client(*given, **arguments))
 
     @property
     def welcome(self) -> Welcome | None:

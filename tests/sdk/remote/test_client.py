@@ -117,7 +117,7 @@ async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(pigeon.StartupError, match="/no/such: No such file"):
         await pigeon.Client(command=["/no/such"]).open()
     with pytest.raises(pigeon.StartupError, match="No such file"):
-        await pigeon.Client(url=f"unix:{tmp_path}/none").open()
+        await pigeon.Client(f"unix:{tmp_path}/none").open()
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ async def test_a_socket_is_for_our_user_alone_and_goes_with_the_first_connection
     process = RpcProcess(folders, "--model", "demo", "--no-session", "--socket", str(path))
     assert eventually(path.exists)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    async with pigeon.Client(url=f"unix:{path}") as client:
+    async with pigeon.Client(f"unix:{path}") as client:
         assert client.welcome is not None
         assert client.welcome.name == "pigeon"
         assert not path.exists()

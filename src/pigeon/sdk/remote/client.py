@@ -182,9 +182,9 @@ class Client(Conversation):
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
         self,
+        url: str | None = None,
         *,
         command: Sequence[str] | None = None,
-        url: str | None = None,
         cwd: str | os.PathLike[str] | None = None,
         env: Mapping[str, str] | None = None,
         tools: Sequence[AnyTool] = (),
