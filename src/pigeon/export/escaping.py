@@ -13,12 +13,31 @@ from pigeon.system.shell.terminal_text import without_sequences
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
+# Characters that change the direction of the text around them, and those that nothing is seen of: of the latter, prose
+# needs some (to join letters and emoji); in names they may stand between letters that know them.
+_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0e\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e01ef]"
+    r"|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+)
+
 
 def plain(text: str) -> str:
-    """The text as it can be shown: line ends are LF, no terminal sequences, no control characters."""
+    """The text as it can be shown: line ends are LF, no terminal sequences, no control characters, and none that turn
+    the order of others around: `exe.txt` must not be shown for `txt.exe`."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _UNPRINTABLE.sub("\ufffd", without_sequences(text))
+    return _TURNING.sub(_marked, _UNPRINTABLE.sub("\ufffd", without_sequences(text)))
+
+
+def name_html(text: str) -> str:
+    """A name, a path or a command, escaped, with everything in it that is not seen shown by its number."""
+    return escaped(_UNSEEN.sub(_marked, text))
+
+
+def _marked(found: re.Match[str]) -> str:
+    return f"[U+{ord(found[0]):04X}]"
 
 
 def escaped(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from pigeon.export.diff_html import DiffLine, counted, diff_html, lines_of_change, lines_of_listing, lines_of_patch
-from pigeon.export.escaping import escaped
+from pigeon.export.escaping import escaped, name_html
 from pigeon.export.highlight import language_of
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
@@ -79,9 +79,9 @@ def card_html(
     place = f' data-call="{escaped(id)}"' if id else ""
     opened = " open" if result is not None and _is_short(card, result) else ""
     note = f' <span class="note">{card.note}</span>' if card.note else ""
-    gist = f" <code>{escaped(card.gist)}</code>" if card.gist else ""
+    gist = f" <code>{name_html(card.gist)}</code>" if card.gist else ""
     return (
-        f'<details class="card"{place}{opened}><summary><b>{escaped(name[:80])}</b>{gist}{note}{_state(result)}'
+        f'<details class="card"{place}{opened}><summary><b>{name_html(name[:80])}</b>{gist}{note}{_state(result)}'
         f'</summary><div class="inner">{body}</div></details>'
     )
 
@@ -220,7 +220,7 @@ _CARDS: dict[str, Maker] = {
 
 
 def _terminal(command: str, output: str, formatter: TextFormatter) -> str:
-    asked = f'<span class="asked">{escaped(command)}</span>\n' if command else ""
+    asked = f'<span class="asked">{name_html(command)}</span>\n' if command else ""
     shown = formatter.output(output.rstrip("\n")) if output else ""
     return f'<pre class="terminal">{asked}{shown}</pre>' if asked or shown else ""
 
@@ -301,7 +301,7 @@ def _arguments(arguments: dict[str, Any], formatter: TextFormatter) -> str:
     for name, value in arguments.items():
         text = value if isinstance(value, str) else json_text(value)
         if len(text) <= LONGEST_SUMMARY and "\n" not in text:
-            short.append(f"<dt>{escaped(str(name))}</dt><dd><code>{escaped(text)}</code></dd>")
+            short.append(f"<dt>{name_html(str(name))}</dt><dd><code>{name_html(text)}</code></dd>")
         else:
             shown = escaped(text) if isinstance(value, str) else formatter.code(text, "json")
             long.append(f'<p class="label">{escaped(str(name))}</p><pre>{shown}</pre>')

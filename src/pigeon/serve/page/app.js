@@ -1,6 +1,6 @@
 // The page as a whole: which session is shown, the bar above it, and keys.
 
-import { byId, element, has, keep, notice, now, openWindow, removeNotice, request, say, typing } from "./dom.js";
+import { byId, element, has, keep, named, notice, now, openWindow, ordered, removeNotice, request, say, typing } from "./dom.js";
 import { Attention } from "./attention.js";
 import { Conversation } from "./conversation.js";
 import { Composer } from "./composer.js";
@@ -48,7 +48,7 @@ async function show(id, push = true) {
   const made = new Conversation(id, {
     changed: (what) => { if (conversation === made) changed(what); },
     question: (record) => questions.take(record),
-    answered: (question) => questions.close(question),
+    answered: (question, outcome) => questions.resolved(question, outcome),
     editor: (text) => composer.setText(text),
     ended: (how) => { if (conversation === made) attention.tell(id, titleOf(), how ?? "The answer is complete."); },
     connection: showConnection,
@@ -102,18 +102,18 @@ function changed(what) {
 function showEmpty() {
   const empty = conversation.atEnd && !conversation.running && !conversation.page?.moreBefore && !byId("entries").querySelector("article") && !byId("live").children.length;
   byId("start").hidden = !empty;
-  if (empty) byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${conversation.folder ?? "its folder"}. Tell it what to do.`));
+  if (empty) byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${named(conversation.folder ?? "its folder")}. Tell it what to do.`));
 }
 
 function showTitle() {
   byId("title").textContent = titleOf();
-  byId("folder").textContent = conversation?.folder ?? "";
+  byId("folder").textContent = named(conversation?.folder ?? "");
   attention.title(conversation && titleOf(), { asks: questions.open.size > 0, running: conversation?.running });
 }
 
 function titleOf() {
   const row = sessions.rows.find((one) => one.id === conversation?.id);
-  return conversation ? conversation.state.sessionName || row?.name || row?.firstMessage || "New session" : "Pigeon";
+  return conversation ? ordered(conversation.state.sessionName || row?.name || row?.firstMessage || "New session") : "Pigeon";
 }
 
 // What the reader may do: who only reads is shown nothing that would be refused.

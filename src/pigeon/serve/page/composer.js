@@ -1,6 +1,6 @@
 // The message box: what is sent and how, images, commands, the messages that wait, the model and how much it thinks.
 
-import { byId, element, has, keep, kept, notice, say, typing } from "./dom.js";
+import { byId, element, has, keep, kept, named, notice, say, typing } from "./dom.js";
 import { pick } from "./panels.js";
 
 const MOST_IMAGE = 10 * 1024 * 1024;
@@ -228,7 +228,7 @@ export class Composer {
     let paths = [];
     try { ({ paths } = await this.conversation.ask("find_files", { text: typed.replace(/^"/, ""), limit: MOST_SHOWN })); } catch { /* none are offered */ }
     if (this.wanted !== wanted) return;
-    this._offer(paths.map((path) => ({ shown: [element("span", { class: "path", dir: "ltr" }, path)], take: () => this._takeFile(typed, path) })), "file");
+    this._offer(paths.map((path) => ({ shown: [element("span", { class: "path", dir: "ltr" }, named(path))], take: () => this._takeFile(typed, path) })), "file");
   }
 
   // `offers` are { shown, take() }.

@@ -4,7 +4,7 @@
 // those at the other end are removed. What is under way is drawn from events (live.js) and gives way to the
 // entries when they are on record, so that every reader sees the same in the end, whatever came when.
 
-import { byId, copyText, element, has, notice, now, rendered, removeNotice, request, say, spanOf } from "./dom.js";
+import { byId, copyText, element, has, named, notice, now, rendered, removeNotice, request, say, spanOf } from "./dom.js";
 import { Connection } from "./connection.js";
 import { Frames, LiveAnswer, RunningCalls } from "./live.js";
 
@@ -362,7 +362,7 @@ export class Conversation {
       case "thinking_level_changed": this.state.thinkingLevel = record.level; return this.on.changed("state");
       case "entry_appended": this.refresh(); return void this.refreshState().catch(() => {});
       case "extension_ui_request": return this.on.question(record);
-      case "permission_resolved": return this.on.answered(record.id);
+      case "permission_resolved": return this.on.answered(record.id, record.outcome);
       case "extension_error": return void notice(`An extension failed: ${record.error}`, { kind: "warning" });
       case "trust_required": return void notice(`This folder has settings that wait for your trust: ${record.waiting.join(", ")}. They are not used`, { kind: "warning", key: "trust" });
       case "agent_restarted": return this._restarted(record);
@@ -416,7 +416,7 @@ export class Conversation {
   _toolStart(record) {
     const found = this.calls.start(record.toolCallId, record.toolName);
     if (!found && this.atEnd) this.refresh();
-    this._say(`Running ${record.toolName}`);
+    this._say(`Running ${named(record.toolName)}`);
   }
 
   _finishAll() {

@@ -13,9 +13,16 @@ export function element(name, properties = {}, ...children) {
     else if (key in made && !key.startsWith("aria")) made[key] = value;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== false).map((child) => (typeof child === "string" ? ordered(child) : child)));
   return made;
 }
+
+// A text without what turns the order of its characters around, so that nothing passes for something else.
+export const ordered = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, numbered);
+
+// A name or a path: whatever is not seen of it is shown by its number. What joins letters may stand between letters that know it.
+export const named = (text) => text.replace(/[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]|(?<![^\0-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f])/gu, numbered);
+const numbered = (one) => `[U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
 
 // HTML that the agent's renderer has made: escaped and cleaned there, and the policy of this page runs no script in it.
 export function rendered(html) {

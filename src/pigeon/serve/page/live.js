@@ -4,7 +4,7 @@
 // text is put on the page as text, and a few times a second the agent is asked to render the unfinished end of it. Finished
 // paragraphs are cut off, so that the work for a delta does not grow with the length of the answer.
 
-import { element, now, rendered, spanOf } from "./dom.js";
+import { element, named, now, rendered, spanOf } from "./dom.js";
 
 const RENDER_EVERY = 150;
 const LONG_TAIL = 4000;
@@ -203,7 +203,7 @@ class LiveCall {
     this.calls = calls;
     this.size = 0;
     this.note = element("span", { class: "note working" }, "writing the call");
-    this.element = element("details", { class: "card" }, element("summary", {}, element("b", {}, name), " ", this.note));
+    this.element = element("details", { class: "card" }, element("summary", {}, element("b", {}, named(name)), " ", this.note));
   }
 
   add(delta) { this.size += delta.length; this.frames.ask(this); }

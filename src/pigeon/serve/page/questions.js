@@ -3,7 +3,7 @@
 // They stand above the message box and take no key that is meant for the box: Enter, pressed to send a message just when a
 // question comes, must not allow anything. The first answer of any tab counts, and closes the question in the others.
 
-import { byId, element, notice, now, rendered, say, typing } from "./dom.js";
+import { byId, element, named, notice, now, rendered, say, typing } from "./dom.js";
 
 // A question takes neither keys nor clicks before it could be seen with all that it is about: a button must not come under
 // a click that was meant for what stood there before. A key that has answered, held down or struck twice, is for so long
@@ -11,6 +11,8 @@ import { byId, element, notice, now, rendered, say, typing } from "./dom.js";
 const SEEN_AFTER = 400;
 const STRAY_FOR = 400;
 const TYPED_WITHIN = 1000;
+// What the answer was to a question that another browser has answered.
+const ANSWERED = { once: "allowed once", session: "allowed for this session", denied: "denied" };
 const ASKING = ["select", "confirm", "input", "editor"];
 
 export class Questions {
@@ -49,10 +51,24 @@ export class Questions {
     if (!question) return;
     const inside = question.contains(document.activeElement);
     this.open.delete(id);
+    // It may be closed before it is told how it was answered.
+    this.last = { id, question };
     question.remove();
+    // Others may have moved to where this one was, under a click that was meant for it.
+    for (const other of this.open.values()) this._holdOff(other);
     if (question.dataset.call) this.conversation.calls.hold(question.dataset.call, false);
     this.changed(this.open.size);
     if (inside) this.focusBox();
+  }
+
+  // A question about permission has ended. If another browser was first with another answer, that is said.
+  resolved(id, outcome) {
+    const question = this.open.get(id) ?? (this.last?.id === id ? this.last.question : null);
+    const mine = question && question.sent !== null && /^allow/i.test(question.sent) === (outcome !== "denied");
+    if (question && !mine && Object.hasOwn(ANSWERED, outcome)) {
+      notice(`${question.querySelector("h2").textContent.slice(0, 120)}: ${ANSWERED[outcome]} in another browser`, { key: `answered-${id}`, lasts: 8000 });
+    }
+    this.close(id);
   }
 
   // The number key of an option of the first question; true if there is one, also if it is too early for an answer.
@@ -75,26 +91,33 @@ export class Questions {
   _ask(record) {
     if (this.open.has(record.id)) return;
     const permission = Boolean(record.toolCallId);
-    const title = element("h2", { id: `question-${record.id}` }, record.title);
+    const title = element("h2", { id: `question-${record.id}`, dir: "auto" }, named(record.title));
     const body = element("div", { class: "about-it body" });
     const form = element("form", { class: "answers" });
     const made = element("section", { class: permission ? "question permission fresh" : "question fresh", role: "alertdialog", tabindex: "-1", "aria-labelledby": title.id },
       title, body, form);
+    made.sent = null;
     this.open.set(record.id, made);
     this[`_${record.method}`](record, form, body);
     if (record.timeout) this._countDown(record, made);
     byId("questions").append(made);
-    const seen = () => setTimeout(() => made.classList.remove("fresh"), SEEN_AFTER);
+    const seen = () => this._holdOff(made);
     if (permission) {
       made.dataset.call = record.toolCallId;
       this.conversation.calls.hold(record.toolCallId, true);
       this._explain(record, body).finally(seen);
     } else seen();
     this.changed(this.open.size);
-    say(`${permission ? "Permission is needed" : "The agent asks"}: ${record.title}`, true);
+    say(`${permission ? "Permission is needed" : "The agent asks"}: ${named(record.title)}`, true);
     const idle = now() - this.typedAt > TYPED_WITHIN;
     if (!typing() || (idle && document.activeElement === byId("message") && byId("message").value === "")) made.focus();
     this.conversation.follow();
+  }
+
+  _holdOff(question) {
+    question.classList.add("fresh");
+    clearTimeout(question.timer);
+    question.timer = setTimeout(() => question.classList.remove("fresh"), SEEN_AFTER);
   }
 
   // Words that were typed in answer to it are no mistake.
@@ -103,19 +126,21 @@ export class Questions {
     // Closed when the server says that it has ended; should the connection be away, it stays to be answered again.
     if (!this.conversation.connection.isOpen) return void notice("There is no connection now. Answer again when it is back", { kind: "warning", key: "away", lasts: 6000 });
     this.conversation.connection.tell({ type: "extension_ui_response", id: record.id, ...members });
-    for (const one of this.open.get(record.id)?.querySelectorAll("button, input, textarea") ?? []) one.disabled = true;
+    const question = this.open.get(record.id);
+    if (question) question.sent = members.value ?? "";
+    for (const one of question?.querySelectorAll("button, input, textarea") ?? []) one.disabled = true;
     if (this.open.get(record.id)?.contains(document.activeElement) || document.activeElement === document.body) this.focusBox();
   }
 
   _select(record, form) {
     form.append(...record.options.map((option, at) => element("button", {
       type: "button", class: /^deny|^no\b|^cancel/i.test(option) ? "deny" : at === 0 ? "first" : "", data: at < 9 ? { key: at + 1 } : {}, onclick: () => this._answer(record, { value: option }),
-    }, option, at < 9 ? element("kbd", {}, String(at + 1)) : null)));
+    }, named(option), at < 9 ? element("kbd", {}, String(at + 1)) : null)));
     if (!record.toolCallId) form.append(this._cancel(record));
   }
 
   _confirm(record, form, body) {
-    body.append(element("p", { class: "lines" }, record.message));
+    body.append(element("p", { class: "lines", dir: "auto" }, named(record.message)));
     form.append(
       element("button", { type: "button", class: "first", data: { key: 1 }, onclick: () => this._answer(record, { confirmed: true }) }, "Yes", element("kbd", {}, "1")),
       element("button", { type: "button", data: { key: 2 }, onclick: () => this._answer(record, { confirmed: false }) }, "No", element("kbd", {}, "2")));

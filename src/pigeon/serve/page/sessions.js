@@ -1,6 +1,6 @@
 // The list of sessions, with search, and the window in which a folder is chosen for a new one.
 
-import { baseName, byId, element, notice, openWindow, request, timeAgo } from "./dom.js";
+import { baseName, byId, element, named, notice, openWindow, ordered, request, timeAgo } from "./dom.js";
 
 const PAGE = 50;
 const EVERY = 20000;
@@ -65,10 +65,10 @@ export class Sessions {
   }
 
   _row(row) {
-    const title = row.name || row.firstMessage || "New session";
+    const title = titleOf(row);
     const state = row.questions ? ["asks", "asks you something"] : row.running ? ["works", "is working"] : null;
     return element("li", {}, element("a", {
-      href: `/?session=${encodeURIComponent(row.id)}`, data: { session: row.id }, "aria-current": row.id === this.current ? "page" : null, title: `${title}\n${row.cwd}`,
+      href: `/?session=${encodeURIComponent(row.id)}`, data: { session: row.id }, "aria-current": row.id === this.current ? "page" : null, title: `${title}\n${named(row.cwd)}`,
       onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); this.open(row.id); },
     },
       element("span", { class: "name" }, title),
@@ -79,7 +79,7 @@ export class Sessions {
   recent() {
     return this.rows.slice(0, 5).map((row) => element("li", {}, element("a", {
       href: `/?session=${encodeURIComponent(row.id)}`, onclick: (event) => { event.preventDefault(); this.open(row.id); },
-    }, element("span", { class: "name" }, row.name || row.firstMessage || "New session"), element("span", { class: "note" }, about(row)))));
+    }, element("span", { class: "name" }, titleOf(row)), element("span", { class: "note" }, about(row)))));
   }
 
   _key(event) {
@@ -100,7 +100,7 @@ export class Sessions {
     const start = element("button", { type: "submit", class: "first" }, "Start here");
     const form = element("form", { class: "chooser" },
       element("label", { for: "folder-path" }, "Folder to work in"), path, problem, list,
-      recent.length ? element("div", { class: "recent" }, element("h3", {}, "Recent"), ...recent.map((cwd) => element("button", { type: "button", class: "quiet", title: cwd, onclick: () => this._start(cwd, opened, problem) }, cwd))) : null,
+      recent.length ? element("div", { class: "recent" }, element("h3", {}, "Recent"), ...recent.map((cwd) => element("button", { type: "button", class: "quiet", title: named(cwd), onclick: () => this._start(cwd, opened, problem) }, named(cwd)))) : null,
       element("footer", {}, start));
     const opened = openWindow("New session", form);
     const look = async (asked, quiet = false) => {
@@ -122,7 +122,7 @@ export class Sessions {
   _showFolders(list, answer, look) {
     const below = answer.path ? answer.path.replace(/\/$/, "") : "";
     const up = below.split("/").slice(0, -1).join("/");
-    const row = (label, path) => element("li", {}, element("button", { type: "button", class: "quiet", onclick: async () => { await look(path); list.querySelector("button")?.focus(); } }, label));
+    const row = (label, path) => element("li", {}, element("button", { type: "button", class: "quiet", onclick: async () => { await look(path); list.querySelector("button")?.focus(); } }, named(label)));
     const names = answer.folders ?? [];
     list.replaceChildren(...(up && answer.parent !== null ? [row("↑ one up", up)] : []), ...names.map((name) => row(name.startsWith("/") ? name : `${name}/`, name.startsWith("/") ? name : `${below}/${name}`)));
     if (!names.length) list.append(element("li", { class: "hint" }, "No folders below"));
@@ -141,7 +141,8 @@ export class Sessions {
   }
 }
 
-const about = (row) => [baseName(row.cwd), timeAgo(row.modified)].filter(Boolean).join(" · ");
+const titleOf = (row) => ordered(row.name || row.firstMessage || "New session");
+const about = (row) => [named(baseName(row.cwd)), timeAgo(row.modified)].filter(Boolean).join(" · ");
 
 // Under which heading a session stands. What the server has not written yet is new.
 function dayOf(iso) {
