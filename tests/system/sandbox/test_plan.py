@@ -15,7 +15,7 @@ from pigeon.system.sandbox.git_places import git_places
 from pigeon.system.sandbox.plan import Mount, kept_places, plan_of
 from pigeon.system.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
 from pigeon.system.sandbox.seatbelt import profile_of
-from pigeon.system.sandbox.survey import FolderSurvey
+from pigeon.system.sandbox.survey import FolderSurvey, shared_git_files
 from pigeon.system.sandbox.wall import bubblewrap_arguments, find_bubblewrap
 
 
@@ -167,6 +167,17 @@ def test_the_users_own_configuration_is_kept_where_it_is_a_link_into_the_folder(
     (Path(policy.root) / "gitconfig").touch()
     os.symlink(os.path.join(policy.root, "gitconfig"), tmp_path / "home" / ".gitconfig")
     assert "work/gitconfig" in shown(policy, "keep")
+
+
+def test_a_configuration_of_the_user_that_variables_lead_into_the_folder_is_not_made_there(
+    policy: SandboxPolicy, tmp_path: Path
+) -> None:
+    files = shared_git_files([str(tmp_path / "home")], {"XDG_CONFIG_HOME": f"{policy.root}/.config"})
+    led = replace(policy, survey=FolderSurvey([str(tmp_path / "home")], files))
+    assert "work/.config" in shown(led, "keep")
+    (Path(policy.root) / ".config" / "git").mkdir(parents=True)
+    assert "work/.config/git/config" in shown(led, "keep")
+    assert plan_of(led).stand_ins[f"{policy.root}/.config/git/config"] == b""
 
 
 @pytest.mark.parametrize(("there", "kept"), [([], "refs"), (["refs/x"], "objects"), (["refs/x", "objects/x"], None)])

@@ -136,7 +136,7 @@ def shared_places(survey: FolderSurvey) -> GitPlaces:
     never_made: dict[str, bytes | None] = {}
     for file in survey.shared():
         if file.path:
-            kept.append(os.path.realpath(file.path))
+            never_made[os.path.realpath(file.path)] = b""
         never_made.update((path, b"") for path in file.includes)
         for setting in file.settings:
             if setting.key == "core.hookspath" and setting.value.startswith(("/", "~")):
