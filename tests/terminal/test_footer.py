@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,12 @@ def test_the_branch_is_that_of_the_folder_above(tmp_path: Path) -> None:
     (tmp_path / ".git" / "HEAD").write_text("ref: refs/heads/topic/one\n")
     (tmp_path / "deep").mkdir()
     assert branch_of(str(tmp_path / "deep")) == "topic/one"
+
+
+def test_a_repository_that_a_command_has_spoiled_has_no_branch_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git" / "HEAD")
+    assert branch_of(str(tmp_path)) == ""
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / ".git").write_bytes(b"gitdir: a\0b\n")
+    assert branch_of(str(tmp_path / "below")) == ""

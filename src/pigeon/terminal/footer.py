@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pigeon.system.files import read_beginning
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.wire.base import or_else
 
@@ -116,14 +117,17 @@ def branch_of(cwd: str) -> str:
         pointer = os.path.join(folder, ".git")
         try:
             if os.path.isfile(pointer):
-                with open(pointer, encoding="utf-8", errors="replace") as file:
-                    head = os.path.join(folder, file.readline().partition(":")[2].strip(), "HEAD")
-            with open(head, encoding="utf-8", errors="replace") as file:
-                line = file.readline(4096).strip()
+                head = os.path.join(folder, _first_line(pointer).partition(":")[2].strip(), "HEAD")
+            line = _first_line(head)
             return line.removeprefix("ref: refs/heads/") if line.startswith("ref:") else line[:8]
-        except OSError:
+        except (OSError, ValueError):
             pass
         parent = os.path.dirname(folder)
         if parent == folder:
             return ""
         folder = parent
+
+
+def _first_line(path: str) -> str:
+    """Of a regular file alone: a command may have put a pipe in its place, which would never be read to its end."""
+    return read_beginning(path, 4096)[0].partition("\n")[0].strip()
