@@ -118,6 +118,19 @@ def test_a_file_that_the_editor_does_not_know_is_read_from_disk(scripted: Editor
     assert [one["params"]["path"] for one in editor.asked("fs/read_text_file")] == [str(folders.work / "known.txt")]
 
 
+def test_a_text_that_is_larger_than_a_line_may_be_fails_its_call_at_once_and_the_disk_is_not_read_instead(
+    scripted: EditorStarter, folders: AgentFolders
+) -> None:
+    file = folders.work / "big.txt"
+    file.write_text("on disk")
+    editor = scripted(call("read", path="big.txt"), "ok", **FILES)
+    Buffers(editor, {str(file): "x" * (33 << 20)})
+    session = editor.new()
+    assert editor.prompt(session, "go")["stopReason"] == "end_turn"
+    (failed,) = [one for one in editor.updates(session, "tool_call_update") if one.get("status") == "failed"]
+    assert "big.txt is too large to be read from the editor" in str(failed["content"])
+
+
 def test_a_workspace_behind_a_link_is_asked_for_by_the_editors_own_name(
     scripted: EditorStarter, folders: AgentFolders
 ) -> None:

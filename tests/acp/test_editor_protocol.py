@@ -154,7 +154,7 @@ def test_what_is_no_message_gets_an_error_and_the_process_lives(
 
 
 def test_a_line_that_is_too_long_gets_an_error_and_the_next_one_is_read(editor: Editor) -> None:
-    error = error_of(editor, b'{"jsonrpc":"2.0","id":9,"method":"' + b"x" * (33 << 20) + b'"}\n')
+    error = error_of(editor, b'{"jsonrpc":"2.0","params":{"text":"' + b"x" * (33 << 20) + b'"}}\n')
     assert error["code"] == -32700
     assert "longer than" in str(error["message"])
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pigeon.acp.editions.tool_views import git_patch
 from pigeon.acp.rpc_errors import RpcError
 from pigeon.acp.rpc_peer import RpcPeer
+from pigeon.transport.reader import TooLong
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -136,3 +137,51 @@ TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c d\n", "\r\n"]), max_siz
 @given(TEXTS, TEXTS, st.sampled_from(["", "end"]), st.sampled_from(["", "end", "other"]))
 def test_a_patch_makes_the_new_text_of_the_old_one(old: str, new: str, last: str, other: str) -> None:
     assert patched(git_patch("/a", old + last, new + other), old + last) == new + other
+
+
+@pytest.mark.parametrize(
+    ("beginning", "waiting", "failed", "told"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":"xx', 2, [1], None),
+        (b' {"id": 2, "jsonrpc": "2.0", "result" : {', 2, [2], None),
+        (b'{"result":{"content":"xx', 1, [1], None),
+        (b'{"result":{"content":"xx', 2, [], (None, -32700)),
+        (b'{"jsonrpc":"2.0","id":7,"result":{', 2, [], (None, -32700)),
+        (b'{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{', 1, [], ("p", -32600)),
+        (b'{"jsonrpc":"2.0","method":"session/prompt","id":4,"params":{', 1, [], (4, -32600)),
+        (b'{"jsonrpc":"2.0","method":"session/prompt","params":{', 1, [], (None, -32600)),
+        (b"xxxxxxxxxxxxxxxxx", 1, [], (None, -32700)),
+        (b"", 1, [], (None, -32700)),
+    ],
+)
+def test_what_a_line_that_is_too_long_asks_or_answers_fails_at_once_if_it_can_be_told(
+    beginning: bytes, waiting: int, failed: list[int], told: tuple[Any, int] | None
+) -> None:
+    async def run() -> tuple[list[int], list[Any]]:
+        sink = Kept()
+        peer = RpcPeer(sink, handled, ignored)
+        asked = [asyncio.ensure_future(peer.ask("fs/read_text_file", {})) for _ in range(waiting)]
+        await asyncio.sleep(0)
+        sent = len(sink.lines)
+        peer.take([TooLong(32, beginning)])
+        await asyncio.sleep(0)
+        ended = [number for number, one in enumerate(asked, 1) if one.done()]
+        assert all("is longer than 32 bytes" in str(asked[number - 1].exception()) for number in ended)
+        answers = sink.lines[sent:]
+        await peer.close()
+        await asyncio.gather(*asked, return_exceptions=True)
+        return ended, answers
+
+    ended, answers = asyncio.run(run())
+    assert ended == failed
+    assert [(answer["id"], answer["error"]["code"]) for answer in answers] == ([] if told is None else [told])
+
+
+@given(st.binary(max_size=80) | MESSAGES.map(lambda value: json.dumps(value).encode()[:40]))
+def test_no_beginning_of_a_line_that_is_too_long_breaks_the_peer(beginning: bytes) -> None:
+    async def run() -> None:
+        peer = RpcPeer(Kept(), handled, ignored)
+        peer.take([TooLong(32, beginning)])
+        await peer.close()
+
+    asyncio.run(run())

@@ -56,6 +56,9 @@ def test_a_host_that_refuses_to_read_leaves_it_to_the_disk_and_one_that_refuses_
     answer(host, asked(host, "host_file_read", begun), error="not open")
     answer(host, asked(host, "host_file_write", begun), error="it is locked")
     first, second = results(host, begun)
+    begun = calls(host, server, Call("read", {"path": "a.txt"}))
+    answer(host, asked(host, "host_file_read", begun), error="it is too large", final=True)
+    assert results(host, begun) == [(True, "it is too large")]
     assert first == (False, "disk")
     assert second[0] is True
     assert "it is locked" in second[1]

@@ -68,7 +68,7 @@ def test_a_giant_is_reported_the_moment_it_is_too_long_and_only_once() -> None:
     assert framing.feed(b"123") == []
     (frame,) = framing.feed(b"45")
     assert isinstance(frame, TooLong)
-    assert frame.cap == 4
+    assert (frame.cap, frame.beginning) == (4, b"12345")
     assert framing.feed(b"6789" * 1000) == []
     assert framing.feed(b"0\nnext\n") == [b"next"]
 

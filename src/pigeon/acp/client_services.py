@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.acp.incoming import CreateTerminalResult, ReadTextFileResult, TerminalExit, TerminalOutputResult
-from pigeon.acp.rpc_errors import INTERNAL_ERROR, PeerGone, RpcError
+from pigeon.acp.rpc_errors import INTERNAL_ERROR, OversizedAnswer, PeerGone, RpcError
 from pigeon.acp.rpc_peer import RpcPeer
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
@@ -32,9 +32,15 @@ class ClientServices:
         self._session_id = session_id
         self._show_terminal = show_terminal
 
-    async def read(self, request: HostFileRead) -> str:
+    async def read(self, request: HostFileRead) -> str | HostServiceResult:
         """The text as the editor has it; raises `RpcError` where it has none."""
-        read: ReadTextFileResult = await self._ask("fs/read_text_file", ReadTextFileResult, path=request.path)
+        try:
+            read: ReadTextFileResult = await self._ask("fs/read_text_file", ReadTextFileResult, path=request.path)
+        except OversizedAnswer as failure:
+            # The editor has the file, maybe with changes that the disk does not have.
+            return HostServiceResult(
+                error=f"{request.path} is too large to be read from the editor: {failure}", final=True
+            )
         return read.content
 
     async def write(self, request: HostFileWrite) -> None:

@@ -29,6 +29,10 @@ class RpcError(Exception):
         return {"code": self.code, "message": self.message, **({} if self.data is None else {"data": self.data})}
 
 
+class OversizedAnswer(RpcError):
+    """The peer has answered with a line that is longer than Pigeon takes."""
+
+
 class PeerGone(Exception):
     """The connection ended before the peer answered."""
 

@@ -19,10 +19,11 @@ from pigeon.acp.rpc_errors import (
     INVALID_REQUEST,
     PARSE_ERROR,
     REQUEST_CANCELLED,
+    OversizedAnswer,
     PeerGone,
     RpcError,
 )
-from pigeon.transport.reader import Frame
+from pigeon.transport.reader import Frame, TooLong
 from pigeon.transport.writer import LineSink
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -55,12 +56,27 @@ class RpcPeer:
         """Handle some lines; what it returns is to be awaited before more are read."""
         for frame in frames:
             if not isinstance(frame, bytes):
-                self._fail(
-                    None, PARSE_ERROR, f"The line is longer than {frame.cap} bytes, which is the most Pigeon takes"
-                )
+                self._take_giant(frame)
             elif frame.strip():
                 self._take_line(frame)
         return self._sink.room() if self._sink.overfull else None
+
+    def _take_giant(self, line: TooLong) -> None:
+        """A line that is too long: what it asks or answers fails at once, if its beginning tells which that is."""
+        text = f"is longer than {line.cap} bytes, which is the most Pigeon takes"
+        members = _first_members(line.beginning)
+        id = _id_of(members)
+        if "method" in members:
+            self._fail(id, INVALID_REQUEST, f"The request {text}" if "id" in members else f"The line {text}")
+            return
+        if "id" not in members and "result" in members and len(self._asked) == 1:
+            # Some clients write the id last. One answer only is waited for, so that is what this must be.
+            [id] = self._asked
+        waiting = self._asked.pop(id, None) if isinstance(id, int) else None
+        if waiting is None:
+            self._fail(None, PARSE_ERROR, f"The line {text}")
+        elif not waiting.done():
+            waiting.set_exception(OversizedAnswer(INVALID_REQUEST, f"the answer of the client {text}"))
 
     def _take_line(self, line: bytes) -> None:
         try:
@@ -233,6 +249,23 @@ class RpcPeer:
         if running:
             await asyncio.wait(running)
         self._closed = True
+
+
+def _first_members(beginning: bytes) -> dict[str, Json]:
+    """The members at the beginning of an object, up to the first value that is neither a text nor a whole number;
+    the value of that one is not looked at."""
+    import re
+
+    found: dict[str, Json] = {}
+    text = beginning.decode("utf-8", "ignore").lstrip()
+    place = 1 if text.startswith("{") else len(text)
+    member = re.compile(r'\s*"(\w+)"\s*:\s*(?:("(?:[^"\\]|\\.){0,200}"|-?\d{1,18})\s*,)?')
+    while (read := member.match(text, place)) is not None:
+        found[read[1]] = None if read[2] is None else codec.decode(read[2].encode())
+        if read[2] is None:
+            break
+        place = read.end()
+    return found
 
 
 def _id_of(message: dict[str, Json]) -> RequestId:

@@ -80,8 +80,8 @@ class ServedHost(Protocol):
     then still return what was printed.
     """
 
-    async def read(self, request: HostFileRead) -> str:
-        """The text of a file."""
+    async def read(self, request: HostFileRead) -> str | HostServiceResult:
+        """The text of a file, or a result with an `error` and what is to be done about it."""
         ...
 
     async def write(self, request: HostFileWrite) -> None:
@@ -186,7 +186,9 @@ class HostCalls:
             if self._served is None:
                 raise LookupError("the program serves neither files nor commands")
             if isinstance(request, HostFileRead):
-                result = HostServiceResult(id=request.id, content=await self._served.read(request))
+                read = await self._served.read(request)
+                content = HostServiceResult(content=read) if isinstance(read, str) else read
+                result = replace(content, id=request.id)
             elif isinstance(request, HostFileWrite):
                 await self._served.write(request)
             else:

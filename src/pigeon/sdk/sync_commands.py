@@ -446,9 +446,11 @@ class SyncCommandMethods(ABC):
         truncated: bool | None = None,
         exit_code: int | None = None,
         error: str | None = None,
+        final: bool | None = None,
     ) -> None:
         """The answer to a request that `set_host_services` allowed, not answered itself: the `content` of a file
-        that was read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`.
+        that was read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`. With
+        `final` a file that cannot be read is not read from the disk instead.
         """
         self.send(
             commands.HostServiceResult(
@@ -457,6 +459,7 @@ class SyncCommandMethods(ABC):
                 truncated=_given(truncated),
                 exit_code=_given(exit_code),
                 error=_given(error),
+                final=_given(final),
             )
         )
 

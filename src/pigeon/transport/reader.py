@@ -14,16 +14,20 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from itertools import chain
 
 DEFAULT_CAP = 32 * 1024 * 1024
 CHUNK = 64 * 1024
+# How much is kept of a line that is too long.
+BEGINNING = 1024
 
 
 class TooLong:
-    """Stands in the place of a line that exceeded the cap."""
+    """Stands in the place of a line that exceeded the cap; `beginning` is a little of it, for what it was about."""
 
-    def __init__(self, cap: int) -> None:
+    def __init__(self, cap: int, beginning: bytes = b"") -> None:
         self.cap = cap
+        self.beginning = beginning
 
 
 Frame = bytes | TooLong
@@ -66,11 +70,19 @@ class Framing:
             return
         self._size += len(piece)
         if self._size > self._cap:
+            frames.append(TooLong(self._cap, self._beginning(piece)))
             self._parts.clear()
             self._skipping = True
-            frames.append(TooLong(self._cap))
         else:
             self._parts.append(piece)
+
+    def _beginning(self, piece: bytes) -> bytes:
+        kept = b""
+        for part in chain(self._parts, (piece,)):
+            kept += part[: BEGINNING - len(kept)]
+            if len(kept) == BEGINNING:
+                break
+        return kept
 
     def _joined(self) -> bytes:
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

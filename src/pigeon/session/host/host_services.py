@@ -193,7 +193,7 @@ class HostServices:
         finally:
             self._open.pop(request.id, None)
         if not isinstance(result.error, Absent):
-            raise HostRefused(result.error)
+            raise ToolFailed(result.error) if result.final is True else HostRefused(result.error)
         return result
 
     async def _stopped(self, id: str, waiting: asyncio.Future[HostServiceResult]) -> HostServiceResult:

@@ -41,7 +41,8 @@ class SetHostServices(Command, tag="set_host_services", kw_only=True):
 
 class HostServiceResult(Command, tag="host_service_result", kw_only=True):
     """The answer to a request that `set_host_services` allowed, not answered itself: the `content` of a file that was
-    read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`."""
+    read, the `output` and `exitCode` of a command (null if a signal ended it), or an `error`. With `final` a file that
+    cannot be read is not read from the disk instead."""
 
     lane = "control"
     silent = True
@@ -51,6 +52,7 @@ class HostServiceResult(Command, tag="host_service_result", kw_only=True):
     truncated: bool | Absent = ABSENT
     exit_code: int | Absent | None = ABSENT
     error: str | Absent = ABSENT
+    final: bool | Absent = ABSENT
 
 
 SERVICES: tuple[type[Command], ...] = (SetHostServices, HostServiceResult)
