@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of, servers_in
+from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer, server_of, servers_in
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers
 from pigeon.mcp.tool_names import distinct_names, full_name
 from pigeon.mcp.variables import Surroundings
@@ -68,7 +68,7 @@ def test_the_form_of_vs_code_with_inputs() -> None:
     assert problems == []
     answers: dict[str, str] = {}
     around = Surroundings({}, "/work", "/home/me", answers, lambda name: False)
-    assert around.questions(servers["one"]) == {"key": "The key"}
+    assert around.questions(servers["one"]) == {"key": InputQuestion("The key")}
     answers["key"] = "123"
     filled = around.filled_in(servers["one"])
     assert (filled.args, filled.env, around.questions(servers["one"])) == (("/work/s.js",), {"K": "123"}, {})

@@ -171,3 +171,20 @@ async def test_an_abort_ends_the_wait_for_a_server(agents: ServedAgents) -> None
             elif isinstance(event, pigeon.ToolExecutionEnd):
                 ends.append(event)
     assert [end.is_error for end in ends] == [True]
+
+
+async def test_a_value_that_is_one_of_some_is_asked_for_as_a_choice(agents: ServedAgents) -> None:
+    asked: list[object] = []
+
+    def choose(question: object) -> str:
+        asked.append(question)
+        return "Trial"
+
+    options = ["live", {"label": "Trial", "value": "test"}]
+    picked = {"type": "pickString", "id": "stage", "description": "Stage", "options": options}
+    agents.write({"s": scripted_server(env={"STAGE": "${input:stage}"})}, inputs=[picked])
+    async with agents.agent(call("mcp__s__env", text="STAGE"), "Done.", on_dialog=choose) as agent:
+        assert tool_results(await agent.run("show")) == ['{"STAGE": "test"}']
+    (question,) = asked
+    assert isinstance(question, pigeon.SelectRequest)
+    assert (question.title, question.options) == ("Tool server s: Stage", ["live", "Trial"])

@@ -282,12 +282,14 @@ class ServerControl:
         """The server with all values, which are masked from here on; raises `WrongServer`."""
         parts = self._parts
         around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
-        for id, about in around.questions(config).items():
-            answer = None if parts.unattended else await self._questions.input(config.name, about)
+        for id, question in around.questions(config).items():
+            unasked = parts.unattended
+            answer = question.default if unasked else await self._questions.input(config.name, question)
             if answer is None:
                 raise WrongServer(f"the input {id!r} was not answered")
             self._answers[id] = answer
-            parts.learn([(f"token {id}", answer)])
+            if not question.choices:
+                parts.learn([(f"token {id}", answer)])
         filled = around.filled_in(config)
         parts.learn([(f"header {name}", value) for name, value in filled.headers.items()])
         parts.learn([(name, value) for name, value in filled.env.items()])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pigeon.mcp.server import Record
+from pigeon.mcp.server_config import InputQuestion
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import ExtensionUiResponse
@@ -49,9 +50,16 @@ class Questions:
         )
         return answer is not None and answer.confirmed is True
 
-    async def input(self, server: str, about: str) -> str | None:
+    async def input(self, server: str, question: InputQuestion) -> str | None:
         """A value that the configuration asks for."""
-        return _text(await self._ask(lambda id: InputRequest(id=id, title=f"Tool server {server}: {about}")))
+        title = f"Tool server {server}: {question.about}"
+        if question.choices:
+            shown = dict(question.choices)
+            chosen = _text(await self._ask(lambda id: SelectRequest(id=id, title=title, options=list(shown))))
+            return None if chosen is None else shown.get(chosen)
+        hint = ABSENT if question.default is None else question.default
+        answer = _text(await self._ask(lambda id: InputRequest(id=id, title=title, placeholder=hint)))
+        return question.default if answer == "" and question.default is not None else answer
 
     async def elicited(self, server: str, record: Record) -> Record:
         """What a server wants to know, in the form of the protocol."""

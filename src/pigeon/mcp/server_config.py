@@ -36,6 +36,13 @@ _TRANSPORTS: dict[str, McpTransport] = {
     "sse": "sse",
 }
 _LISTS = ("mcpServers", "servers", "context_servers")
+# What would have to be done to connect, and is not: without it the service would be asked in another way than is meant.
+_UNSUPPORTED = {
+    "headersHelper": "name the headers themselves, with variables for what is secret",
+    "authProviderType": "sign in by OAuth, or name an Authorization header",
+}
+_USUAL = ("dynamic_discovery", "")
+_CURSOR_AUTH = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret"}
 # What only pi's and VS Code's files have beside their servers.
 _BESIDE = ("inputs", "settings", "imports", "$schema", "disabledServers")
 
@@ -51,6 +58,14 @@ class OAuthConfig(Struct, frozen=True):
     wanted: bool = True
     flow: Literal["either", "browser", "device"] = "either"
     client_metadata_url: str | None = None
+
+
+class InputQuestion(Struct, frozen=True):
+    """What a person is asked for, as VS Code has it: a text, or one of `choices` (what is shown, and the value)."""
+
+    about: str
+    choices: tuple[tuple[str, str], ...] = ()
+    default: str | None = None
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True):
@@ -78,7 +93,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True):
     call_seconds: float = CALL_SECONDS
     only_tools: tuple[str, ...] | None = None
     without_tools: tuple[str, ...] = ()
-    inputs: Mapping[str, str] = {}
+    inputs: Mapping[str, InputQuestion] = {}
     literal: bool = False
 
 
@@ -105,19 +120,23 @@ def servers_in(
     if not isinstance(listed, dict):
         report("mcpServers must be an object of servers by their names")
         return
-    off = value.get("disabledServers")
-    disabled = off if isinstance(off, list) else []
-    inputs = _inputs(value.get("inputs"))
+    if value.get("imports"):
+        report("imports is not used: paste the servers of those files into this one")
+    inputs = _inputs(value.get("inputs"), report)
     for number, (name, server) in enumerate(listed.items()):
         if number == MOST_SERVERS:
             report(f"has {len(listed)} servers; those after the first {MOST_SERVERS} are left out")
             return
         config = server_of(name, server, source, file, inputs)
-        yield replaced(config, enabled=False) if name in disabled else config
+        yield replaced(config, enabled=False) if _is_off(name, value) else config
 
 
 def server_of(
-    name: str, value: Json, source: McpSource, file: str | None = None, inputs: Mapping[str, str] | None = None
+    name: str,
+    value: Json,
+    source: McpSource,
+    file: str | None = None,
+    inputs: Mapping[str, InputQuestion] | None = None,
 ) -> ServerConfig:
     """One server; with a `problem` if it cannot be used."""
     base = ServerConfig(name=name, source=source, file=file, inputs=inputs or {}, literal=source == "host")
@@ -141,7 +160,7 @@ def _server(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
     nested = value.get("transport")
     if isinstance(nested, dict):
         value = {**value, **nested, "transport": nested.get("type")}
-    command, url = value.get("command"), value.get("url", value.get("serverUrl", value.get("httpUrl")))
+    command, url = value.get("command"), value.get("httpUrl", value.get("url", value.get("serverUrl")))
     args = value.get("args", value.get("arguments"))
     if isinstance(command, list) and command:
         command, args = command[0], [*command[1:], *(args if isinstance(args, list) else [])]
@@ -152,6 +171,9 @@ def _server(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
         raise WrongServer("needs command (a program to start) or url (a service to connect to)")
     if command is not None and url is not None:
         raise WrongServer("has both command and url; it is either a program or a service")
+    for member, instead in _UNSUPPORTED.items():
+        if value.get(member) is not None and value[member] not in _USUAL:
+            raise WrongServer(f"{member} is not supported: {instead}")
     transport = _transport(value, command is not None)
     seconds = _seconds(value, ("requestTimeoutMs", "toolTimeoutMs", "timeout"), CALL_SECONDS)
     cwd = value.get("cwd", value.get("workingDirectory"))
@@ -170,7 +192,7 @@ def _server(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
         oauth=_oauth(value),
         start_seconds=_seconds(value, ("startupTimeoutMs", "startTimeout", "initTimeout"), START_SECONDS),
         call_seconds=seconds,
-        only_tools=_names(value, ("includeTools", "enabledTools", "alwaysAllowTools")),
+        only_tools=_names(value, ("includeTools", "enabledTools")),
         without_tools=_names(value, ("excludeTools", "disabledTools")) or (),
     )
 
@@ -189,7 +211,10 @@ def _check_name(name: str) -> None:
 def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
     given = value.get("type", value.get("transport"))
     if given is None:
-        return "stdio" if is_program else "http"
+        # The older form has an address of its own, which is called so nearly everywhere.
+        url = value.get("url", value.get("serverUrl"))
+        old = isinstance(url, str) and "httpUrl" not in value and re.search(r"/sse/?(?:\?|$)", url)
+        return "stdio" if is_program else "sse" if old else "http"
     found = _TRANSPORTS.get(given.lower()) if isinstance(given, str) else None
     if found is None:
         raise WrongServer(f"has the type {_short(given)}; known are stdio, http and sse")
@@ -259,9 +284,12 @@ def _headers(value: dict[str, Any]) -> dict[str, str]:
 
 
 def _oauth(value: dict[str, Any]) -> OAuthConfig:
-    given = value.get("oauth")
-    if given is False or value.get("auth") in ("none", "bearer"):
+    given, auth = value.get("oauth"), value.get("auth")
+    if given is False or auth is False or auth in ("none", "bearer"):
         return OAuthConfig(wanted=False)
+    if given is None and isinstance(auth, dict):
+        # Cursor's form.
+        given = {_CURSOR_AUTH.get(name, name): item for name, item in auth.items()}
     if not isinstance(given, dict):
         return OAuthConfig()
 
@@ -271,13 +299,11 @@ def _oauth(value: dict[str, Any]) -> OAuthConfig:
             found = " ".join(_texts(found, f"oauth.{names[0]}"))
         return None if found is None else _text(found, f"oauth.{names[0]}")
 
-    port = given.get("callbackPort")
-    redirect = text("redirectUri", "redirectUrl")
-    if port is None and redirect is not None:
-        found = re.fullmatch(r"http://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)(?:/.*)?", redirect)
-        port = int(found[1]) if found else None
-    if port is not None and (not isinstance(port, int) or not 0 < port < 65536):
-        raise WrongServer("oauth.callbackPort must be the number of a port")
+    if given.get("enabled") is False:
+        return OAuthConfig(wanted=False)
+    for member in ("authServerMetadataUrl", "authorizationUrl", "tokenUrl"):
+        if given.get(member) is not None:
+            raise WrongServer(f"oauth.{member} is not supported: the service itself says where to sign in. Remove it")
     flow = given.get("flow", "either")
     if flow not in ("either", "browser", "device"):
         raise WrongServer(f"oauth.flow must be browser or device, not {_short(flow)}")
@@ -290,8 +316,17 @@ def _oauth(value: dict[str, Any]) -> OAuthConfig:
         client_id=text("clientId", "client_id"),
         client_secret=text("clientSecret", "client_secret"),
         scope=text("scope", "scopes"),
-        port=port,
+        port=_port(given.get("callbackPort"), text("redirectUri", "redirectUrl")),
     )
+
+
+def _port(port: Any, redirect: str | None) -> int | None:
+    if port is None and redirect is not None:
+        found = re.fullmatch(r"http://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)(?:/.*)?", redirect)
+        port = int(found[1]) if found else None
+    if port is not None and (not isinstance(port, int) or not 0 < port < 65536):
+        raise WrongServer("oauth.callbackPort must be the number of a port")
+    return port
 
 
 def _seconds(value: dict[str, Any], names: tuple[str, ...], default: float) -> float:
@@ -312,14 +347,54 @@ def _names(value: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...] | N
     return None if found is None else tuple(_texts(value[found], found))
 
 
-def _inputs(value: Any) -> dict[str, str]:
-    """What VS Code asks a person for, by id: the question."""
-    found: dict[str, str] = {}
-    for item in value if isinstance(value, list) else []:
-        if isinstance(item, dict) and isinstance(item.get("id"), str):
-            about = item.get("description")
-            found[item["id"]] = about if isinstance(about, str) and about.strip() else item["id"]
+def _is_off(name: str, file: dict[str, Any]) -> bool:
+    """Whether a file switches a server off beside its entry: pi in a list, Gemini CLI in one of two."""
+    around = file.get("mcp")
+    lists = around if isinstance(around, dict) else {}
+    off, excluded, allowed = file.get("disabledServers"), lists.get("excluded"), lists.get("allowed")
+    if any(isinstance(one, list) and name in one for one in (off, excluded)):
+        return True
+    return isinstance(allowed, list) and name not in allowed
+
+
+def _inputs(value: Any, report: Callable[[str], None]) -> dict[str, InputQuestion]:
+    """What VS Code asks a person for, by id."""
+    found: dict[str, InputQuestion] = {}
+    if value is not None and not isinstance(value, list):
+        report(f"inputs must be a list of what a person is asked for, not {_short(value)}")
+        return found
+    for index, item in enumerate((value or [])[:MOST_ITEMS]):
+        try:
+            id, question = _input(item)
+            found[id] = question
+        except WrongServer as wrong:
+            report(f"inputs[{index}]{wrong}")
     return found
+
+
+def _input(item: Any) -> tuple[str, InputQuestion]:
+    if not isinstance(item, dict) or not isinstance(item.get("id"), str):
+        raise WrongServer(" must be an object with an id")
+    kind, about, default = item.get("type", "promptString"), item.get("description"), item.get("default")
+    if kind not in ("promptString", "pickString"):
+        raise WrongServer(f".type is {_short(kind)}; known are promptString and pickString")
+    choices = _choices(item.get("options")) if kind == "pickString" else []
+    if kind == "pickString" and not choices:
+        raise WrongServer(".options must be a list of texts, or of objects with label and value, to choose from")
+    given = default if isinstance(default, str) and (not choices or default in dict(choices).values()) else None
+    # What is chosen unless told comes first.
+    choices.sort(key=lambda choice: choice[1] != given)
+    text = about if isinstance(about, str) and about.strip() else item["id"]
+    return item["id"], InputQuestion(text, tuple(choices), given)
+
+
+def _choices(options: Any) -> list[tuple[str, str]]:
+    found: dict[str, str] = {}
+    for one in options[:MOST_ITEMS] if isinstance(options, list) else []:
+        label, value = (one.get("label"), one.get("value")) if isinstance(one, dict) else (one, one)
+        if isinstance(value, str):
+            found.setdefault(label if isinstance(label, str) else value, value)
+    return list(found.items())
 
 
 def _looks_like_server(value: Any) -> bool:

@@ -3,7 +3,7 @@
     $NAME, ${NAME}, ${env:NAME}, $env:NAME   a variable of the environment; missing is an error of that server
     ${NAME:-text}                            the same, or the text where it is missing or empty
     ${input:ID}                              what a person was asked for (VS Code)
-    ${workspaceFolder}, ${cwd}, ${userHome}  folders (VS Code)
+    ${workspaceFolder}, ${cwd}, ${userHome}  folders (VS Code), and ${CLAUDE_PROJECT_DIR}
     $$                                       the sign itself
 
 A project's file gets no key of a model provider, however much the project is trusted: that is the user's file's to say.
@@ -17,15 +17,17 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from pigeon.mcp.server_config import ServerConfig, WrongServer
+from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer
 from pigeon.system.files import read_text
 from pigeon.system.paths import absolute
 
 # Compiled with the first variable that there is.
 _REFERENCE = (
-    r"\$(?:(\$)|\{(?:(env|input):)?([A-Za-z_][\w.-]*)(?::-((?:[^{}$]|\$(?!\{))*))?\}"
+    r"\$(?:(\$)|\{(?:(env|input):)?([A-Za-z_][\w.-]*|/)(?::-((?:[^{}$]|\$(?!\{))*))?\}"
     r"|(?:env:)?([A-Za-z_][A-Za-z0-9_]*))"
 )
+# What editors and other programs fill in by means of their own: ${config:x}, ${command:x}, ${file:x}.
+_FOREIGN = r"(?<!\$)\$\{(?!env:|input:)[A-Za-z]+:(?!-)[^}]*\}"
 _INPUT = r"\$\{input:([\w.-]+)\}"
 LARGEST_ENV_FILE = 1024 * 1024
 
@@ -55,7 +57,9 @@ class Surroundings:
             "cwd": cwd,
             "userHome": home,
             "workspaceFolderBasename": os.path.basename(cwd),
+            "CLAUDE_PROJECT_DIR": cwd,
             "pathSeparator": os.sep,
+            "/": os.sep,
         }
 
     def filled_in(self, config: ServerConfig) -> ServerConfig:
@@ -68,7 +72,8 @@ class Surroundings:
         url = text(config.url, "url")
         if url and not re.match(r"https?://[^/]", url):
             raise WrongServer("url must begin with http:// or https://")
-        secret = config.oauth.client_secret
+        oauth = config.oauth
+        id, secret = oauth.client_id, oauth.client_secret
         return replace(
             config,
             command=text(config.command, "command"),
@@ -77,13 +82,18 @@ class Surroundings:
             cwd=absolute(text(config.cwd, "cwd") if config.cwd else self._cwd, self._cwd, self._home),
             url=url,
             headers={name: text(value, f"headers.{name}") for name, value in config.headers.items()},
-            oauth=replace(config.oauth, client_secret=None if secret is None else text(secret, "oauth.clientSecret")),
+            oauth=replace(
+                oauth,
+                client_id=None if id is None else text(id, "oauth.clientId"),
+                client_secret=None if secret is None else text(secret, "oauth.clientSecret"),
+            ),
         )
 
-    def questions(self, config: ServerConfig) -> dict[str, str]:
+    def questions(self, config: ServerConfig) -> dict[str, InputQuestion]:
         """What a person has to be asked before `filled_in`, by id."""
         texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
-        texts += [one for one in (config.env_file, config.cwd, config.oauth.client_secret) if one is not None]
+        oauth = config.oauth
+        texts += [one for one in (config.env_file, config.cwd, oauth.client_id, oauth.client_secret) if one is not None]
         wanted = {found for text in texts for found in re.findall(_INPUT, text)}
         return {id: config.inputs[id] for id in sorted(wanted) if id in config.inputs and id not in self._answers}
 
@@ -91,9 +101,12 @@ class Surroundings:
         guarded = config.source == "project"
 
         def text(value: str, field: str) -> str:
-            return (
-                re.sub(_REFERENCE, lambda found: self._value(found, field, guarded), value) if "$" in value else value
-            )
+            if "$" not in value:
+                return value
+            foreign = re.search(_FOREIGN, value)
+            if foreign is not None:
+                raise WrongServer(f"{field} has {foreign[0][:80]}, which Pigeon cannot fill in")
+            return re.sub(_REFERENCE, lambda found: self._value(found, field, guarded, config), value)
 
         return text
 
@@ -106,11 +119,13 @@ class Surroundings:
 
         return re.sub(_REFERENCE, put, value) if "$" in value else value
 
-    def _value(self, found: re.Match[str], field: str, guarded: bool) -> str:
+    def _value(self, found: re.Match[str], field: str, guarded: bool, config: ServerConfig) -> str:
         if found[1]:
             return "$"
         name, default = found[3] or found[5], found[4]
         if found[2] == "input":
+            if name not in self._answers and name not in config.inputs:
+                raise WrongServer(f"{field} needs the input {name}, which inputs does not have")
             if name not in self._answers:
                 raise WrongServer(f"{field} needs the input {name}, which was not answered")
             return self._answers[name]
