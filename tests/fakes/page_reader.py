@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
@@ -12,7 +13,8 @@ ALLOWED = {
     "style", "summary", "svg", "table", "tbody", "td", "text", "th", "thead", "time", "title", "tr", "ul",
 }  # fmt: skip
 ATTRIBUTES = {
-    "a": {"href", "title", "rel", "class", "aria-label"}, "article": {"class", "id"}, "dd": {"class"},
+    "a": {"href", "title", "rel", "class", "aria-label"}, "article": {"class", "id"},
+    "code": {"data-language"}, "dd": {"class"},
     "del": {"data-n"}, "details": {"class", "open", "id", "data-call"}, "div": {"dir", "class"}, "dl": {"class"},
     "header": {"class"}, "html": {"lang"}, "img": {"alt", "src"}, "input": {"type", "class", "id", "name", "checked"},
     "ins": {"data-n"}, "label": {"class", "for"}, "li": {"class"}, "line": {"x1", "x2", "y1", "y2"}, "main": {"id"},
@@ -81,6 +83,8 @@ class PageReader(HTMLParser):
     def _attribute(self, tag: str, name: str, value: str) -> None:
         if name not in ATTRIBUTES.get(tag, set()):
             self.faults.append(f"<{tag} {name}>")
+        if name == "data-language" and re.fullmatch(r"[A-Za-z][\w.+#-]{0,23}", value) is None:
+            self.faults.append(f"language {value[:60]}")
         if name == "href":
             self.links.append(value)
             if not value.startswith("#") and urlsplit(value).scheme.lower() not in ("http", "https", "mailto"):

@@ -31,8 +31,10 @@ TAGS = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre",
     "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "span": {"class"}}
+ATTRIBUTES = {"a": {"href", "title"}, "code": {"data-language"}, "ol": {"start"}, "span": {"class"}}
 SCHEMES = {"http", "https", "mailto"}
+# What may be shown as the language of a block of code.
+_LANGUAGE_NAME = r"[A-Za-z][\w.+#-]{0,23}"
 # What a text must have for markdown to change anything but its paragraphs.
 # Blanks other than space and line feed count as such for Python, and not always for markdown.
 _MARKUP = re.compile(r"[*_`\[\]<>#|~\\&]|[^\S \n\t]|^[ \t]*(?:[-+=>]|\d{1,9}[.)])|^ {0,3}(?: |\t)|[ \\]$", re.MULTILINE)
@@ -120,6 +122,8 @@ def _kept_value(tag: str, name: str, value: str) -> str | None:
     """A link into the project's folder leads nowhere from the page, so only its text stays."""
     if name == "href":
         return value if value.partition(":")[0].lower() in SCHEMES else None
+    if name == "data-language":
+        return value if re.fullmatch(_LANGUAGE_NAME, value) else None
     if name == "class":
         return value if value in TOKEN_CLASSES else None
     return value
@@ -148,8 +152,9 @@ def _picture_as_link(self: Any, tokens: Sequence[Token], index: int, options: An
 def _coloured_fence(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token = tokens[index]
     formatter: TextFormatter = env["formatter"]
-    language = language_called((token.info.split() or [""])[0])
-    return f"<pre><code>{formatter.code(token.content, language)}</code></pre>\n"
+    called = (token.info.split() or [""])[0]
+    label = f' data-language="{escaped(called)}"' if re.fullmatch(_LANGUAGE_NAME, called) else ""
+    return f"<pre><code{label}>{formatter.code(token.content, language_called(called))}</code></pre>\n"
 
 
 def _heading(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:

@@ -250,3 +250,73 @@ def test_the_sentence_of_a_server_that_refuses_is_shown_and_what_it_sent_below_i
     assert tab.ask("document.querySelector('#entries details:has(pre) pre').textContent").startswith("400 {")
     tab.settled()
     assert tab.ask("document.querySelectorAll('.notice').length") == 0
+
+
+def test_the_files_that_a_run_has_changed_are_listed_and_lead_to_their_changes(tab: Tab, models: ModelServer) -> None:
+    models.answers(EDIT, Call("write", {"path": "new.txt", "content": "x\n"}, id="made"))
+    models.answers("Both are done.")
+    tab.say("change them")
+    for _ in range(2):
+        tab.answer("1")
+        tab.until("document.querySelector('.question.fresh') || !document.querySelector('.question')")
+    tab.settled()
+    tab.shows("2 files changed", "#changes")
+    tab.shows("parser.py +1 -1", "#changes")
+    tab.shows("new.txt written", "#changes")
+    tab.ask("document.querySelector('#entries [data-call]').open = false")
+    tab.click("#changes li button")
+    tab.until("document.querySelector('#entries [data-call]').open")
+    models.answers("Nothing to change.")
+    tab.say("and now?")
+    tab.shows("Nothing to change.", "#entries")
+    tab.lacks("#changes")
+
+
+def test_a_block_of_code_names_its_language_and_is_wrapped_or_not(tab: Tab, models: ModelServer) -> None:
+    models.answers("```python title=x\nx = 1\n```\n\n```<b>\ny\n```")
+    tab.say("code")
+    tab.shows("x = 1", "#entries")
+    tab.settled()
+    labels = "[...document.querySelectorAll('#entries .on-code .note')].map(one => one.textContent)"
+    assert tab.ask(labels) == ["python", ""]
+    spaces = "getComputedStyle(document.querySelector('#entries .copyable pre')).whiteSpace"
+    assert tab.ask(spaces) == "pre-wrap"
+    tab.ask("document.querySelector('#entries .wrap').click()")
+    assert tab.ask(spaces) == "pre"
+    assert tab.ask("document.querySelector('#entries .wrap').getAttribute('aria-pressed')") == "false"
+
+
+def test_the_approval_mode_is_seen_and_changed_beside_the_message_box(tab: Tab, models: ModelServer) -> None:
+    mode = "document.getElementById('approval')"
+    tab.until(f"{mode}.checkVisibility() && {mode}.value === 'yolo'")
+    tab.ask(f"void ({mode}.value = 'write', {mode}.dispatchEvent(new Event('change')))")
+    models.answers(Call("bash", {"command": "echo asked"}))
+    models.answers("Not run.")
+    tab.until(f"!{mode}.disabled")
+    tab.say("run it")
+    tab.shows("Allow bash: echo asked", ".permission")
+    tab.answer("3")
+    tab.settled()
+    assert tab.ask(f"{mode}.value") == "write"
+
+
+def test_a_clock_that_is_set_back_neither_freezes_nor_hurries_the_page(tab: Tab, models: ModelServer) -> None:
+    back = "(() => { const was = Date.now.bind(Date); Date.now = () => was() - 3600e3; })()"
+    gate = Gate()
+    models.answers("Begins", gate, " and ends.")
+    tab.say("go")
+    tab.shows("Begins", "#live")
+    tab.ask(back)
+    tab.until("/· \\d+ s/.test(document.getElementById('status').textContent)")
+    gate.open()
+    tab.settled()
+    models.answers(EDIT)
+    models.answers("Denied.")
+    tab.say("edit")
+    tab.shows("Allow once", ".permission")
+    tab.ask(back)
+    # A question takes an answer in its time, and says how much of that is left.
+    tab.until("/within [1-9]\\d* s/.test(document.querySelector('.permission .note')?.textContent)")
+    tab.answer("3")
+    tab.settled()
+    tab.shows("Denied.", "#entries")

@@ -5,6 +5,8 @@ import { pick } from "./panels.js";
 
 const MOST_IMAGE = 10 * 1024 * 1024;
 const KINDS = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+// Approval modes, the strictest first.
+const MODES = { "always-ask": "ask: changes", write: "ask: commands", yolo: "ask: by rules" };
 const MOST_SHOWN = 8;
 const LONG_TEXT = 20_000;
 // What was typed and not sent outlives a reload of its tab, and ends with the tab.
@@ -37,6 +39,7 @@ export class Composer {
     addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
     addEventListener("drop", (event) => { document.body.classList.remove("dropping"); this._files(event.dataTransfer?.files, event); });
     byId("model").addEventListener("click", () => this.chooseModel());
+    byId("approval").addEventListener("change", (event) => this._setMode(event.target.value));
     byId("thinking").addEventListener("change", (event) => this._setLevel(event.target.value));
   }
 
@@ -49,6 +52,7 @@ export class Composer {
     this.pictures = [];
     this._showPictures();
     this.changed("queue");
+    byId("approval").hidden = true;
     if (conversation) this._learn(conversation);
   }
 
@@ -81,8 +85,26 @@ export class Composer {
       this.commands = commands;
       this.models = models;
       this._showModels();
-      await this._learnLevels();
+      await Promise.all([this._learnLevels(), this._learnMode()]);
     } catch { /* the page works without them */ }
+  }
+
+  // Only an admin may change it; others see it.
+  async _learnMode() {
+    const { conversation } = this;
+    const permissions = await conversation.ask("get_permissions");
+    if (conversation !== this.conversation) return;
+    const modes = Object.keys(MODES);
+    const place = byId("approval");
+    const strictest = Math.min(...[permissions.user, permissions.project].map(({ approvalMode }) => modes.indexOf(approvalMode)));
+    place.replaceChildren(...modes.map((mode, at) => element("option", { value: mode, selected: mode === permissions.approvalMode, disabled: at > strictest }, MODES[mode])));
+    place.disabled = document.body.dataset.scope !== "admin";
+    place.hidden = false;
+  }
+
+  async _setMode(mode) {
+    try { await this.conversation.ask("set_approval_mode", { mode }); } catch (error) { notice(error.message, { kind: "error" }); }
+    await this._learnMode().catch(() => {});
   }
 
   async _learnLevels() {
@@ -105,6 +127,8 @@ export class Composer {
       if (key !== this.modelKey) { this.modelKey = key; this._showModels(); this._learnLevels().catch(() => {}); }
       else this._showLevels();
     }
+    // Another browser may have changed it meanwhile.
+    if (what === "running") this._learnMode().catch(() => {});
     if (what === "stats") this._showSpent(conversation.stats);
     if (what === "queue") this._showQueue(conversation.queue);
   }

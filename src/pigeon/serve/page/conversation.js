@@ -15,8 +15,14 @@ const NEAR = 60;
 const LONG_PIECE = 20000;
 // After so many milliseconds it is said how long something takes.
 const LONG = 3000;
+const CHANGING = ["edit", "write", "multiedit", "str_replace"];
+const MOST_CHANGES = 50;
 const DOING = { text: "Writing", thinking: "Thinking", toolcall: "Writing a tool call" };
 const ENDS = { aborted: "Stopped.", error: "Ended with an error.", limit: "Ended: a limit was reached.", denied: "Ended: permission was denied." };
+
+function wrap(button) {
+  if (button) button.setAttribute("aria-pressed", String(button.closest(".copyable").classList.toggle("wrapped")));
+}
 
 export class Conversation {
   // `on` has changed(what) when something of `state`, `stats`, `queue` or `running` has, question(record),
@@ -52,7 +58,7 @@ export class Conversation {
     });
     this.scrolled = () => this._scrolled();
     this.toggled = (event) => { if (event.target.dataset?.call && this.byHand) this.unfolded.set(event.target.dataset.call, event.target.open); };
-    this.clicked = (event) => { this.byHand = event.target.closest("summary") !== null; this._copy(event.target.closest("button.copy")); };
+    this.clicked = (event) => { this.byHand = event.target.closest("summary") !== null; this._copy(event.target.closest("button.copy")); wrap(event.target.closest("button.wrap")); };
     this.ticking = setInterval(() => { this._showStatus(); this.calls.tick(); }, 1000);
     this.scroll.addEventListener("scroll", this.scrolled, { passive: true });
     this.scroll.addEventListener("toggle", this.toggled, true);
@@ -95,6 +101,7 @@ export class Conversation {
     this.scroll.removeEventListener("click", this.clicked, true);
     this._clearLive();
     this.entries.replaceChildren();
+    byId("changes").hidden = true;
   }
 
   // --- entries ---
@@ -106,6 +113,7 @@ export class Conversation {
     this._setEnd(!page.moreAfter);
     this.calls.attachAll();
     byId("earlier").hidden = !page.moreBefore;
+    this._showChanges();
     this.on.changed("entries");
     if (around === null) this.toNewest(false);
     this.scroll.removeAttribute("aria-busy");
@@ -157,6 +165,7 @@ export class Conversation {
     if (this.stuck) this._trimTop();
     this.follow();
     this.frames.ask({ paint() {} });
+    this._showChanges();
     this.on.changed("entries");
     if (page.moreAfter) this.again = true;
   }
@@ -178,9 +187,14 @@ export class Conversation {
       }
       for (const long of piece.querySelectorAll("pre, .code, .diff, table")) long.tabIndex = 0;
       for (const code of piece.querySelectorAll("pre:not(.code pre):not(.text), .code")) {
-        const around = element("div", { class: "copyable" });
+        // Files keep their lines, as their numbers do; all else is wrapped unless it is told not to be.
+        const wrapped = !code.matches(".code");
+        const around = element("div", { class: wrapped ? "copyable wrapped" : "copyable" });
         code.replaceWith(around);
-        around.append(code, element("button", { class: "quiet copy", type: "button", "aria-label": "Copy this text" }, "Copy"));
+        around.append(code, element("div", { class: "on-code" },
+          element("span", { class: "note" }, code.querySelector("code")?.dataset.language ?? ""),
+          element("button", { class: "quiet wrap", type: "button", "aria-pressed": String(wrapped), "aria-label": "Wrap long lines" }, "Wrap"),
+          element("button", { class: "quiet copy", type: "button", "aria-label": "Copy this text" }, "Copy")));
       }
       const answer = piece.querySelector(":scope > article.assistant:not(.work) > header");
       if (answer) answer.append(element("button", { class: "quiet copy", type: "button", title: "Copy this answer" }, "Copy"));
@@ -192,7 +206,7 @@ export class Conversation {
 
   async _copy(button) {
     if (!button) return;
-    const code = button.parentElement.querySelector(":scope > .code > pre:last-child, :scope > pre");
+    const code = button.closest(".copyable")?.querySelector(":scope > .code > pre:last-child, :scope > pre");
     const said = code ? [code] : [...button.closest("article").querySelectorAll(":scope > .body > :not(details)")];
     // What stands in a block of code is copied without the buttons in it.
     const text = said.map((one) => (one.matches(".copyable") ? one.querySelector("pre").textContent : one.innerText)).join("\n\n");
@@ -200,6 +214,33 @@ export class Conversation {
     button.textContent = done ? "Copied" : "Not copied";
     say(button.textContent);
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  }
+
+  // Below the last answer: the files that were changed since the last message, each with the way to its first change.
+  _showChanges() {
+    const place = byId("changes");
+    const files = new Map();
+    const pieces = this.running || !this.atEnd ? [] : [...this.entries.children];
+    for (const piece of pieces.slice(pieces.findLastIndex((one) => one.querySelector(":scope > article.user")) + 1)) {
+      for (const card of piece.querySelectorAll(".card[data-call]")) {
+        const head = card.firstElementChild;
+        const path = head.querySelector("code")?.textContent;
+        if (!path || !CHANGING.includes(head.querySelector("b").textContent) || head.querySelector(".bad, .none")) continue;
+        const file = files.get(path) ?? files.set(path, { card, added: 0, removed: 0, written: false }).get(path);
+        const count = (kind) => Number(head.querySelector(`.${kind}`)?.textContent.replace(/\D/g, "") ?? 0);
+        file.added += count("added");
+        file.removed += count("removed");
+        file.written ||= !head.querySelector(".added");
+      }
+    }
+    place.hidden = files.size === 0;
+    const rows = [...files].slice(0, MOST_CHANGES).map(([path, { card, added, removed, written }]) => element("li", {},
+      element("button", { type: "button", class: "quiet", onclick: () => { card.open = true; this.stuck = false; card.scrollIntoView({ block: "start" }); card.firstElementChild.focus(); } },
+        element("code", {}, path), " ", written ? element("span", { class: "note" }, "written") : null,
+        added ? element("span", { class: "added" }, ` +${added}`) : null, removed ? element("span", { class: "removed" }, ` -${removed}`) : null)));
+    const more = files.size > rows.length ? element("li", { class: "hint" }, `and ${files.size - rows.length} more`) : null;
+    place.replaceChildren(element("h2", {}, files.size === 1 ? "1 file changed" : `${files.size} files changed`), element("ul", {}, ...rows, more));
+    this.follow();
   }
 
   _trimTop() {
@@ -378,6 +419,7 @@ export class Conversation {
 
   _setRunning(running) {
     this.running = running;
+    if (running) byId("changes").hidden = true;
     this.on.changed("running");
   }
 
