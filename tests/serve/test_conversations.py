@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_a_worker_killed_in_a_run_is_replaced_and_the_run_ends_once(
             await talk.run("list the files")
             assert (await talk.ask("prompt", message="run sleep 100"))["success"]
             await talk.event("tool_execution_start", 2)
-            waiting = await talk.send("compact")
+            waiting = await talk.send("bash", command="sleep 100")
             killed = kill(one)
             end = await talk.event("agent_settled", 2)
             assert (end["reason"], end["aborted"]) == ("error", False)
@@ -152,6 +153,39 @@ def test_a_run_that_ended_without_a_word_to_the_supervisor_does_not_end_again(kn
     left = open_work(enumerate(known, 1))
     assert [type(end) for end in ends_of(left, "killed", "r1")] == [AgentRestarted]
     assert [type(end) for end in ends_of(left, "killed", "r2")] == [AgentRestarted, AgentSettled]
+
+
+def test_a_prompt_ends_though_the_worker_was_killed_before_its_run_began_and_the_supervisor_too(
+    house: ServedHouse, one: ServedConversation
+) -> None:
+    async def both_killed() -> str:
+        async with Talk(house, one) as talk:
+            answer = await talk.data("prompt", message="run sleep 100")
+            await house.all.close(stop=False)
+            killed = kill(one)
+            await becomes(lambda: log_owner(one.log_folder) != killed)
+        return str(answer["runId"])
+
+    async def ended(run: str) -> None:
+        async with Talk(house, house.all.conversation(one.record.id), after=0) as talk:
+            end = await talk.event("agent_settled")
+            assert (end["runId"], end["reason"]) == (run, "error")
+            assert talk.of("agent_restarted")
+            await talk.data("get_state")
+
+    async def ended_once(run: str) -> None:
+        async with Talk(house, house.all.conversation(one.record.id), after=0) as talk:
+            await talk.run("list the files")
+            assert [end["runId"] for end in talk.of("agent_settled")].count(run) == 1
+
+    run = house.run(both_killed())
+    # The worker had come so far and no further.
+    for segment in Path(one.log_folder).glob("*.jsonl"):
+        segment.write_bytes(b"")
+    house.restart()
+    house.run(ended(run))
+    house.restart(leave=False)
+    house.run(ended_once(run))
 
 
 def test_the_end_of_a_worker_is_noticed_when_the_warm_parent_was_killed(

@@ -131,7 +131,6 @@ class ServedConversation:
         self._died = ""
         self._ended_for = ""
         self._accepted_at: float | None = None
-        self._accepted_run = ""
         self._ends = UnwantedEnds(most_restarts, now)
         self.removed = False
         self.used = now()
@@ -387,6 +386,8 @@ class ServedConversation:
         await end_log_owner(self.log_folder)
         path = os.path.join(self._folder, STDERR_FILE)
         try:
+            # Before the worker writes anything there: a folder without a record is what is left of a removed one.
+            self.record.keep(self._folder)
             async with asyncio.timeout(START_SECONDS):
                 await self._fork(path, with_model)
                 await self._connect()
@@ -441,7 +442,6 @@ class ServedConversation:
             commands=record.commands(place),
             state=place,
             died=self._died,
-            accepted=self._accepted_run if self._accepted and not self.work.running else "",
         )
 
     def _agent_options(self, place: WorkerState | None) -> AgentOptions:
@@ -561,7 +561,7 @@ class ServedConversation:
         if waiting.name in ("prompt", "abort_and_prompt"):
             data = codec.decode(b"{" + answer.removeprefix(b",")).get("data") or {}
             if data.get("disposition") == "started" and not self.log.has_begun(str(data.get("runId"))):
-                self._accepted_at, self._accepted_run = self._now(), str(data.get("runId"))
+                self._accepted_at = self._now()
         if waiting.name in REMEMBERED:
             self.record.remember(waiting.command, self.place)
             self._save_soon()

@@ -60,9 +60,19 @@ class ConversationRecord(Struct, kw_only=True):
             command for name, command in self.remembered.items() if name != "set_trust" or there == self.trusted
         )
 
+    def keep(self, folder: str) -> None:
+        """Put it on disk unless one is there; raises `OSError`."""
+        if not is_kept(folder):
+            self.save(folder)
+
     def save(self, folder: str) -> None:
         """Put it on disk; raises `OSError`."""
         replace_file(os.path.join(folder, RECORD_FILE), codec.encode(self), 0o600)
+
+
+def is_kept(folder: str) -> bool:
+    """Whether there is a record."""
+    return os.path.exists(os.path.join(folder, RECORD_FILE))
 
 
 def read_record(folder: str) -> ConversationRecord | None:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
 from pigeon.serve.conversation import LOG_FOLDER, STATE_FILE, ServedConversation
-from pigeon.serve.conversation_record import ConversationRecord, read_record
+from pigeon.serve.conversation_record import ConversationRecord, is_kept, read_record
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.resources import ProcessUse, private_memory, uses_of
 from pigeon.serve.worker_process import Workers, end_log_owner
@@ -45,6 +45,8 @@ ABORT_SECONDS = 5.0
 WHILE_STOPPING = frozenset(("abort", "abort_bash", "abort_retry", "hello")) | SILENT_NAMES
 MB = 1024 * 1024
 MOST_FOLDERS = 1_000
+# What the folder of a conversation that is being removed begins with; no id does.
+REMOVED = ".removed-"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -133,6 +135,9 @@ class Conversations:
         except OSError:
             other = log_owner(place)
             raise StartupError(f"Another pigeon serve (process {other}) serves {self._agent_dir} already") from None
+        for name in os.listdir(self._folder):
+            if name.startswith(REMOVED):
+                shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
         await self.workers.open()
         found = []
         for name in self.workers.sockets.names():
@@ -219,8 +224,7 @@ class Conversations:
             if path is None or row is None:
                 raise UnknownConversation(f"There is no session {id}")
             owner = self._owner(os.path.realpath(path))
-            # A folder of its own without a record is what a kill has left of it.
-            if owner is not None and owner != id:
+            if owner is not None:
                 return self.conversation(owner)
             record = ConversationRecord(id=id, cwd=row.cwd, session_file=path)
         # It need not be there any more: what was said can still be read, and deleted.
@@ -245,7 +249,10 @@ class Conversations:
         await one.sleep(forced=True)
         one.remove()
         self._known.pop(one.record.id, None)
-        shutil.rmtree(os.path.join(self._folder, one.record.id), ignore_errors=True)
+        # A kill must not leave half of it under its name.
+        folder = os.path.join(self._folder, f"{REMOVED}{one.record.id}")
+        os.rename(os.path.join(self._folder, one.record.id), folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
     async def delete(self, id: str) -> None:
         """End a conversation and move its session to the trash.
@@ -367,6 +374,9 @@ class Conversations:
     def _owner(self, path: str) -> str | None:
         for name in os.listdir(self._folder):
             folder = os.path.join(self._folder, name)
+            # What is left of one that was removed has nothing open, and cannot be asked for.
+            if not is_kept(folder):
+                continue
             place = read_state(os.path.join(folder, STATE_FILE))
             record = read_record(folder) if place is None else None
             file = place.session_file if place is not None else None if record is None else record.session_file

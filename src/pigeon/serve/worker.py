@@ -44,8 +44,7 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
     """A worker that is wanted: the agent, its surroundings, the folder of its event log and the file of its state.
 
     `commands` are those that the process before this one has carried out and that have to be carried out again, `state`
-    is what that one has left, and `died` how it came to its end, if that was not wanted. `accepted` is the
-    id of a run that was not announced, of a prompt that it had accepted.
+    is what that one has left, and `died` how it came to its end, if that was not wanted.
     """
 
     options: AgentOptions
@@ -56,7 +55,6 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
     commands: tuple[dict[str, Json], ...] = ()
     state: WorkerState | None = None
     died: str = ""
-    accepted: str = ""
 
 
 def packed(request: WorkerRequest) -> bytes:
@@ -103,7 +101,7 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     # There are many of us, and most wait for a person: the helper of shell commands is 6 MB in three processes.
     session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
     await _take_up(request, host, state)
-    for end in ends_of(left, request.died, request.accepted):
+    for end in ends_of(left, request.died, "" if request.state is None else request.state.run):
         host.tell(end)
     # The collector was off: nothing that a start makes is garbage.
     gc.freeze()
@@ -125,17 +123,18 @@ async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None
         state.take_up(request.state)
 
 
-def ends_of(left: OpenWork, died: str, accepted: str) -> Iterator[Outbound]:
-    """What is to be said about all that the process before this one has left open.
+def ends_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
+    """What is to be said about all that the process before this one has left open; `started` is its last run.
 
-    A run that it had accepted may have begun, and even ended, without a word to the supervisor: the log knows.
+    The log knows whether that run has begun, and ended. Of one that it does not know, only the prompt was accepted.
     """
     why = died or "the machine was stopped"
-    if died or left.busy:
+    unheard = "" if started == left.last_run else started
+    if died or left.busy or unheard:
         yield AgentRestarted(reason=why)
     for number, (id, line) in enumerate(left.questions.items()):
         kind = HostToolCancel if line.startswith(HOST_TOOL_CALL) else CancelRequest
         yield kind(id=f"restarted-{number}", target_id=id)
-    if left.running or (accepted and accepted != left.last_run):
-        run_id = left.run_id or accepted or ABSENT
+    if left.running or unheard:
+        run_id = left.run_id or unheard or ABSENT
         yield AgentSettled(run_id=run_id, reason="error", error_message=DIED.format(why))

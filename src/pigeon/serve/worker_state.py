@@ -22,7 +22,10 @@ from pigeon.wire.steering import LimitedUse
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """Where a conversation is, and what of it no session file has."""
+    """Where a conversation is, and what of it no session file has.
+
+    `run` is the last run that was started. Its prompt was accepted, so it has to end even if the log does not know it.
+    """
 
     session_id: str
     session_file: str | None
@@ -31,6 +34,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     thinking: str
     used: LimitedUse = field(default_factory=LimitedUse)
     allowed: tuple[SessionAllowance, ...] = ()
+    run: str = ""
 
 
 class StateFile:
@@ -40,10 +44,13 @@ class StateFile:
         self._path = path
         self._session = session
         self._written: WorkerState | None = None
+        self._run = ""
 
     def take_up(self, before: WorkerState) -> None:
         """Go on where the worker before has ended."""
         session = self._session
+        # Until the end of that run is in the log, it must stay here.
+        self._run = before.run
         if session.transcript.journal.session_id == before.session_id:
             session.permissions.allow(before.allowed)
             session.engine.limits.go_on_from(before.used)
@@ -55,6 +62,8 @@ class StateFile:
             # A name is worth a file: without one it would be lost.
             journal.save_all()
         models, limits = session.models, session.engine.limits
+        if not session.engine.settled:
+            self._run = session.engine.activity.run_id
         now = WorkerState(
             session_id=journal.session_id,
             session_file=journal.file,
@@ -63,6 +72,7 @@ class StateFile:
             thinking=models.level,
             used=limits.state().used if limits.active else LimitedUse(),
             allowed=tuple(session.permissions.allowed()),
+            run=self._run,
         )
         before = self._written
         if before is None or now != replace(before, used=replace(before.used, seconds=now.used.seconds)):
