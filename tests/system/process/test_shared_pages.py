@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from types import CodeType
+from types import CodeType, SimpleNamespace
+
+import pytest
 
 from pigeon.system.process import shared_pages
-from pigeon.system.process.shared_pages import NotedCalls, beside_others, put_side_by_side
+from pigeon.system.process.shared_pages import NotedCalls, beside_others, can_stop_counting, put_side_by_side
 
 
 class Shelf:
@@ -76,17 +78,34 @@ def test_only_blocks_beside_other_objects_are_kept() -> None:
 
 # In a process of its own: what is not counted stays.
 UNCOUNTED = """
-import gc, os, sys
+import gc, os, sys, weakref
 from pigeon.system.process.shared_pages import stop_counting
 kept = {"text": "some text of this test", "list": [object()]}
 made = stop_counting()
-assert made == (sys.version_info >= (3, 12)), made
+assert made == ((3, 12) <= sys.version_info < (3, 14)), made
 before = sys.getrefcount(kept["text"])
 more = [kept["text"]] * 100
 assert (sys.getrefcount(kept["text"]) == before) == made
 del more
-kept["list"].append([1])
+class Told:
+    def __del__(self):
+        ended.append(1)
+ended = []
+kept["list"].append(Told())
+kept["new"] = Told()
+watched = weakref.ref(kept["new"])
+cycle = Told()
+cycle.itself = cycle
+del cycle, kept["list"][-1], kept["new"]
 gc.collect()
+assert len(ended) == 3 and watched() is None, "what came later goes when it is not needed any more"
+with open(os.devnull, "wb") as file:
+    number = file.fileno()
+del file
+assert not os.path.exists(f"/proc/self/fd/{number}")
+gc.unfreeze()
+gc.collect()
+assert kept["text"] == "some text of this test"
 pid = os.fork()
 if pid == 0:
     kept.clear()
@@ -94,6 +113,31 @@ if pid == 0:
     os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 """
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"implementation": SimpleNamespace(name="pypy")},
+        {"version_info": (3, 11, 9)},
+        {"version_info": (3, 14, 0)},
+        {"abiflags": "t"},
+        {"abiflags": "d"},
+        {"byteorder": "big"},
+        {"maxsize": (1 << 31) - 1},
+    ],
+    ids=str,
+)
+def test_an_interpreter_that_is_not_known_counts_on(other: dict[str, object]) -> None:
+    known = {
+        "implementation": sys.implementation,
+        "version_info": (3, 12, 1),
+        "abiflags": "",
+        "byteorder": "little",
+        "maxsize": (1 << 63) - 1,
+    }
+    assert can_stop_counting(SimpleNamespace(**known)) == ((3, 12) <= sys.version_info < (3, 14))
+    assert not can_stop_counting(SimpleNamespace(**{**known, **other}))
 
 
 def test_what_is_not_counted_any_more_can_be_used_as_before() -> None:

@@ -26,8 +26,9 @@ POOL_HEAD = 48
 HOLES = 5000
 # What a `bytes` has besides its content.
 HEAD = sys.getsizeof(b"")
-# A count from which on it is none: such objects are never written to.
-UNCOUNTED = 1 << 31
+# The versions of CPython that are known, and tested, to take this for the count of an object that is not counted.
+UNCOUNTED_IN = ((3, 12), (3, 13))
+UNCOUNTED = (1 << 32) - 1
 _filling: list[bytes] = []
 
 
@@ -164,14 +165,31 @@ def _pages(block: bytes, step: int) -> range:
     return range(id(block) // PAGE, (id(block) + step - 1) // PAGE + 1)
 
 
-def stop_counting() -> bool:
-    """Have no references counted to what is there now; false if the interpreter counts all objects.
+def can_stop_counting(interpreter: Any = sys) -> bool:
+    """Whether the interpreter is one whose objects are laid out as `stop_counting` needs them.
 
-    Since Python 3.12 an object with the count of `None` is not counted, and lives as long as its process. Whatever a
-    forked process has of its parent does that anyway.
+    Not one for debugging or without the lock, not one of 32 bits, and no version that this was not tried with. And
+    `None`, which none of those that remain count, must look as expected.
     """
-    forever = ctypes.c_uint32.from_address(id(None)).value
-    if sys.byteorder != "little" or forever < UNCOUNTED:
+    return (
+        interpreter.implementation.name == "cpython"
+        and interpreter.version_info[:2] in UNCOUNTED_IN
+        and interpreter.abiflags == ""
+        and interpreter.byteorder == "little"
+        and interpreter.maxsize > 1 << 32
+        and ctypes.c_uint64.from_address(id(None)).value == UNCOUNTED
+    )
+
+
+def stop_counting() -> bool:
+    """Have no references counted to what is there now; false if that cannot be, see `can_stop_counting`.
+
+    An object that is not counted is never written to for being used, and lives as long as its process, without a
+    finalizer. Whatever a forked process has of its parent does that anyway: it ends without tidying up, and the parent
+    has no file, no socket and no loop when it forks. Collections can be changed as before, what is put into them is
+    counted, and the collector leaves objects that are not counted alone.
+    """
+    if not can_stop_counting():
         return False
     waiting = gc.get_objects()
     while waiting:
@@ -179,7 +197,7 @@ def stop_counting() -> bool:
         for one in waiting:
             count = ctypes.c_uint32.from_address(id(one))
             if count.value < UNCOUNTED:
-                count.value = forever
+                count.value = UNCOUNTED
                 found += _parts(one)
         waiting = found
     return True
