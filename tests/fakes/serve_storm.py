@@ -1,5 +1,6 @@
 """`make serve-storm`: clients of `pigeon serve` that lose their connection at random moments, a supervisor and workers
-that are killed, and a judge of what everybody was told.
+that are killed, and a judge of what everybody was told. Some clients are processes, which are killed; some connections
+go over a relay that falls silent.
 
 Every event must reach every client exactly once, over all its connections; every question must be answered or open;
 every prompt that was accepted must end once; and what was announced must be in the session file.
@@ -26,11 +27,100 @@ from typing import Any
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
+CLIENT = str(Path(__file__).with_name("storm_client.py"))
 PROGRAM = str(Path(sys.executable).parent / "pigeon")
 RULES = {"ask": ["bash"]}
+# The share of connections that a process of its own has, and of those over a relay that can fall silent.
+PROCESSES = 0.1
+RELAYS = 0.25
 PROMPTS = ("list the files", "run echo one", "run true", "run echo two; echo three", "list the files")
 LOST = (OSError, websockets.WebSocketException, TimeoutError, EOFError)
 Record = dict[str, Any]
+
+
+class Relay:
+    """A way to the service that can fall silent: nothing is forwarded any more, and neither end is told."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._silent = asyncio.Event()
+        self._links: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> socket.socket:
+        """A connection that goes this way."""
+        self._server = await asyncio.start_server(self._link, "127.0.0.1", 0)
+        near = socket.socket()
+        near.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(near, self._server.sockets[0].getsockname())
+        return near
+
+    def fall_silent(self) -> None:
+        self._silent.set()
+
+    def close(self) -> None:
+        for link in self._links:
+            link.cancel()
+        if self._server is not None:
+            self._server.close()
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._links.add(task)
+        there: asyncio.StreamWriter | None = None
+        try:
+            back, there = await asyncio.open_connection("127.0.0.1", self._port)
+            ways = [asyncio.ensure_future(self._copy(reader, there)), asyncio.ensure_future(self._copy(back, writer))]
+            try:
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                if self._silent.is_set():
+                    # To the service the connection is there, for as long as it likes.
+                    await asyncio.Event().wait()
+            finally:
+                for way in ways:
+                    way.cancel()
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            for one in (writer, there):
+                if one is not None:
+                    one.transport.abort()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                if self._silent.is_set():
+                    return
+                writer.write(data)
+                await writer.drain()
+
+
+class ClientProcess:
+    """A connection that a process of its own has, `fakes.storm_client`, which can be killed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        await self._process.stdin.drain()
+
+    async def recv(self) -> str:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError
+        return line.decode()
+
+    async def close(self) -> None:
+        await self.kill()
+
+    async def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
 
 
 class Service:
@@ -93,15 +183,26 @@ class Service:
         with urllib.request.urlopen(request, timeout=60) as response:
             return json.loads(response.read() or b"null")
 
-    async def connect(self, id: str, after: int | None) -> ClientConnection:
-        query = "" if after is None else f"?after={after}"
+    async def connect(self, id: str, after: int, relay: Relay | None = None) -> ClientConnection:
         return await connect(
-            f"ws://127.0.0.1:{self.port}/api/sessions/{id}/rpc{query}",
+            self._address(id, after),
             additional_headers={"Authorization": f"Bearer {self.token}"},
             open_timeout=30,
             max_size=None,
             ping_interval=None,
+            sock=None if relay is None else await relay.open(),
         )
+
+    async def connect_process(self, id: str, after: int) -> ClientProcess:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, CLIENT, self._address(id, after), self.token,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+            limit=1 << 26,
+        )  # fmt: skip
+        return ClientProcess(process)
+
+    def _address(self, id: str, after: int) -> str:
+        return f"ws://127.0.0.1:{self.port}/api/sessions/{id}/rpc?after={after}"
 
 
 class StormClient:
@@ -112,7 +213,8 @@ class StormClient:
         self.id = id
         self._chance = chance
         self._talks = talks
-        self._socket: ClientConnection | None = None
+        self._socket: ClientConnection | ClientProcess | None = None
+        self._relay: Relay | None = None
         self.events: list[Record] = []
         self.faults: list[str] = []
         self.questions: dict[str, Record] = {}
@@ -122,6 +224,7 @@ class StormClient:
         self.restarted = 0
         self.refused: list[str] = []
         self.connections = 0
+        self.relays: list[Relay] = []
         self.prompts = 0
         self.running = False
         self.ending = False
@@ -140,7 +243,7 @@ class StormClient:
         while not (self.ending and self.quiet):
             await self._service.up.wait()
             try:
-                self._socket = await self._service.connect(self.id, self.last)
+                self._socket = await self._connected()
             except LOST:
                 await _pause(0.05)
                 continue
@@ -149,12 +252,31 @@ class StormClient:
                 await self._talk(self._socket)
             self._socket = None
 
-    async def cut(self, how: str) -> bool:
-        """Lose the connection; false if there is none."""
+    async def _connected(self) -> ClientConnection | ClientProcess:
+        """By one of the ways in which connections can be lost."""
+        self._relay = None
+        way = self._chance.random()
+        if way < PROCESSES:
+            return await self._service.connect_process(self.id, self.last)
+        if way < PROCESSES + RELAYS:
+            self._relay = Relay(self._service.port)
+            self.relays.append(self._relay)
+        return await self._service.connect(self.id, self.last, self._relay)
+
+    async def cut(self, how: str) -> str | None:
+        """Lose the connection; returns how, none if there is none."""
         connection = self._socket
         if connection is None:
-            return False
+            return None
         self._socket = None
+        if isinstance(connection, ClientProcess):
+            await connection.kill()
+            return "client killed"
+        if self._relay is not None:
+            # Neither side hears of it; the client gives up by itself.
+            self._relay.fall_silent()
+            connection.transport.abort()
+            return "network silent"
         if how == "close":
             with suppress(*LOST):
                 await asyncio.wait_for(connection.close(), 5)
@@ -164,9 +286,9 @@ class StormClient:
                 connection.transport.write(b'\x81\xfe\x10\x00abcd{"type":"get_st')
                 await asyncio.sleep(0)
             connection.transport.abort()
-        return True
+        return how
 
-    async def _talk(self, connection: ClientConnection) -> None:
+    async def _talk(self, connection: ClientConnection | ClientProcess) -> None:
         if self._talks:
             if self.unanswered is not None:
                 await connection.send(json.dumps(self.unanswered))
@@ -189,7 +311,7 @@ class StormClient:
                 await self._next(connection)
         await connection.close()
 
-    async def _next(self, connection: ClientConnection) -> None:
+    async def _next(self, connection: ClientConnection | ClientProcess) -> None:
         if self.ending or not self.quiet:
             return
         self.prompts += 1
@@ -219,7 +341,7 @@ class StormClient:
         ends = [one for one in self.events if one["type"] == "agent_settled"]
         return any(one.get("runId") == run for one in ends)
 
-    async def _event(self, connection: ClientConnection, record: Record) -> None:
+    async def _event(self, connection: ClientConnection | ClientProcess, record: Record) -> None:
         number = record.get("seq")
         if number != self.last + 1:
             self.faults.append(f"event {number} after {self.last}: {str(record)[:200]}")
@@ -243,7 +365,7 @@ class StormClient:
         elif kind == "extension_ui_request" and record["method"] == "cancel":
             self.questions.pop(record["targetId"], None)
 
-    async def _answer(self, connection: ClientConnection, question: Record) -> None:
+    async def _answer(self, connection: ClientConnection | ClientProcess, question: Record) -> None:
         value = question["options"][0 if self._chance.random() < 0.8 else -1]
         await connection.send(json.dumps({"type": "extension_ui_response", "id": question["id"], "value": value}))
 
@@ -290,8 +412,8 @@ class Storm:
                 done["supervisor killed"] += connected
                 continue
             how = self.chance.choice(("abort", "mid-frame", "close", "abort"))
-            if await self.chance.choice(self.clients).cut(how):
-                done[how] += 1
+            if (cut := await self.chance.choice(self.clients).cut(how)) is not None:
+                done[cut] += 1
         return done
 
     async def kill_workers(self, times: int) -> int:
@@ -324,6 +446,8 @@ class Storm:
                 self._check_alive()
                 await _pause(0.05)
         await asyncio.wait_for(asyncio.gather(*self._running), 120)
+        for relay in [relay for one in self.clients for relay in one.relays]:
+            relay.close()
         assert await self.service.stop() == 0
 
     def judge(self) -> list[str]:
