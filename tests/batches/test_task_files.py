@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,10 @@ def test_all_unknown_members_of_a_line_and_the_limit_that_is_wrong_are_named(tmp
     _, problems = read(tmp_path, '{"promt":1,"prompt":"x","grup":2}\n{"prompt":"x","limits":{"turns":"x"}}\n')
     assert 'unknown field "promt", "grup"' in problems[0]
     assert '"limits.turns": expected a whole number' in problems[1]
+
+
+@pytest.mark.parametrize("endless", [{"prompt": "x"}, {"wrong": "x"}])
+def test_tasks_without_an_end_are_refused_whether_they_are_right_or_wrong(endless: dict[str, str]) -> None:
+    tasks = TaskReader(BatchDefaults(), lambda path: path, lambda spec, place: (), most=50)
+    with pytest.raises(UsageError, match=r"more than 50 tasks.*max_tasks"):
+        list(tasks.from_values(itertools.repeat(endless)))

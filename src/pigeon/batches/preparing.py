@@ -21,7 +21,7 @@ from pigeon.batches.places.revisions import Revisions
 from pigeon.batches.places.workspaces import Git, Workspaces
 from pigeon.batches.records import TaskSpec
 from pigeon.batches.shared_limits import Rate
-from pigeon.batches.task_files import BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
+from pigeon.batches.task_files import MOST_TASKS, BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
 from pigeon.batches.task_run import options_of
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.process.start import ProcessOwner
@@ -50,6 +50,7 @@ class BatchRequest(Struct, frozen=True, kw_only=True):
     keep: str | None = None
     engine: str | None = None
     api_key: str | None = None
+    max_tasks: int = MOST_TASKS
     # On a cluster, keys may be on its machines alone.
     keys_are_here: bool = True
 
@@ -107,7 +108,7 @@ def _written_tasks(
     """The tasks, checked and on the disk, beside those that there are."""
     source = request.tasks if isinstance(request.tasks, str) else "tasks"
     with PlaceCheck(request, environment, cache, () if before is None else folder.tasks()) as check:
-        reader = TaskReader(request.defaults, environment.absolute, check.problems)
+        reader = TaskReader(request.defaults, environment.absolute, check.problems, request.max_tasks)
         assert request.tasks is not None
         specs: Iterator[TaskSpec] = (
             reader.from_file(source, request.format)

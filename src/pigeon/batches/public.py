@@ -17,7 +17,7 @@ from pigeon.batches.opened_batch import EngineChoice, OpenedBatch
 from pigeon.batches.preparing import BatchRequest
 from pigeon.batches.records import Check, TaskResult, TaskSpec, Workspace
 from pigeon.batches.shared_limits import Rate
-from pigeon.batches.task_files import BatchDefaults, TaskSource
+from pigeon.batches.task_files import MOST_TASKS, BatchDefaults, TaskSource
 from pigeon.sdk.agent import AgentChoices, as_options
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.sync import LoopThread
@@ -43,6 +43,7 @@ class BatchChoices(AgentChoices, total=False):
         check: the command that decides whether a task is done
         max_cost: the most that all tasks may cost together, in US dollars
         rates: what providers allow per minute, by their names; `*` stands for any other
+        max_tasks: more tasks than this are refused, so that an iterable without an end is; by default a million
         concurrency: how many tasks run at a time; by default as many as fit
         engine: `local`, the default, or `ray`
         address: the address of a cluster, for `ray`
@@ -59,6 +60,7 @@ class BatchChoices(AgentChoices, total=False):
     check: str | Check
     max_cost: float
     rates: Mapping[str, Rate]
+    max_tasks: int
     concurrency: int
     engine: str
     address: str
@@ -128,6 +130,7 @@ def _opened(
         keep=choices.get("keep"),
         engine=engine or (None if address is None else "ray"),
         api_key=api_key,
+        max_tasks=choices.get("max_tasks", MOST_TASKS),
         keys_are_here=address is None,
     )
     choice = EngineChoice(engine=engine, address=address, concurrency=choices.get("concurrency"))

@@ -33,11 +33,12 @@ from pigeon.batches.records import TaskResult, TaskSpec
 from pigeon.batches.shared_limits import Rate, SharedLimits
 from pigeon.batches.task_link import FatalTask
 from pigeon.batches.task_process import PART, TaskProcesses, TaskRequest, WorkerDied, unpacked_request
-from pigeon.batches.task_run import TaskPlace, commit_folder
+from pigeon.batches.task_run import PATCH_FILE, WORKSPACE, TaskPlace, commit_folder, put_result
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.files import put_file
 from pigeon.system.platforms import install_command
 from pigeon.wire import codec
-from pigeon.wire.errors import StartupError
+from pigeon.wire.errors import PigeonError, StartupError
 
 NO_RAY = "--engine ray needs Ray, which is not installed"
 # How often Ray itself tries again what was lost with a worker or a machine.
@@ -50,6 +51,9 @@ LOOK_SECONDS = 1.0
 # place of the one that was joined.
 SILENCE_SECONDS = 60.0
 LEAVE_SECONDS = 10.0
+# What a result may have when it comes back through the object store: worker and driver hold it in memory.
+LARGEST_RESULT = 128 * 1024 * 1024
+WORKSPACE_NOTE = f"{WORKSPACE}.txt"
 
 
 class RayPlace(Struct, frozen=True, kw_only=True):
@@ -349,7 +353,7 @@ def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
         try:
             outcome = _run(_state, wanted.spec, structs.replace(place, out=folder))
             if outcome.result is not None:
-                outcome = structs.replace(outcome, files=packed_result(folder, outcome.result))
+                outcome = _with_files(outcome.result, folder, wanted.spec)
         finally:
             remove_folder(folder)
     return msgspec.msgpack.encode(outcome)
@@ -377,11 +381,60 @@ def is_shared(place: TaskPlace) -> bool:
     return False
 
 
-def packed_result(out: str, result: TaskResult) -> bytes:
-    """The folder of a result as an archive."""
-    packed = io.BytesIO()
+def _with_files(result: TaskResult, folder: str, spec: TaskSpec) -> RemoteOutcome:
+    try:
+        result, files = packed_result(folder, result, spec, LARGEST_RESULT)
+    except TooLarge as error:
+        return RemoteOutcome(fatal=str(error))
+    return RemoteOutcome(result=result, files=files)
+
+
+class TooLarge(PigeonError):
+    """What is to come back is too large for the object store."""
+
+
+class _Bounded(io.BytesIO):
+    """Takes so many bytes and no more."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._most:
+            raise TooLarge
+        return super().write(data)
+
+
+def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
+    """The folder of a result as an archive of at most so many bytes; raises `TooLarge`.
+
+    A workspace that is too large is left out, with a note in its place. Its changes are in the patch as well; where
+    there is none, the task has come to nothing.
+    """
+    folder = os.path.join(out, result.folder)
+    with suppress(TooLarge):
+        return result, _packed(folder, most, ())
+    reason = (
+        f"is larger than {most // 1024**2} MB, too large for Ray's object store. "
+        "Use an --out folder that all machines share, or --keep none"
+    )
+    put_file(os.path.join(folder, WORKSPACE_NOTE), f"The workspace was left out: it {reason}\n".encode(), 0o600)
+    if not os.path.exists(os.path.join(folder, PATCH_FILE)):
+        result = structs.replace(result, status="error", error=f"The workspace {reason}")
+        put_result(folder, spec, codec.encode(result))
+    try:
+        return result, _packed(folder, most, (WORKSPACE,))
+    except TooLarge:
+        raise TooLarge(f"The result of {spec.id} {reason}") from None
+
+
+def _packed(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
+    packed = _Bounded(most)
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
-        archive.add(os.path.join(out, result.folder), ".")
+        for name in sorted(os.listdir(folder)):
+            if name not in left_out:
+                archive.add(os.path.join(folder, name), name)
     return packed.getvalue()
 
 

@@ -38,6 +38,8 @@ LONGEST_ID = 200
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}\n]+)\}")
 _PEEK = 4096
 BOM = codecs.BOM_UTF8
+# So that an iterable without an end does not fill the disk.
+MOST_TASKS = 1_000_000
 # More than a person will read; a file of the wrong kind has a problem on every line.
 MOST_PROBLEMS = 1000
 
@@ -93,7 +95,7 @@ class TaskReader:
     """Makes specs of tasks; `problems` are those that were found on the way, of very many the first.
 
     `absolute` says where a path of a task leads, `check` holds a spec, with the place where it stands, against what
-    there is on this machine, and gives the reasons why it cannot be run.
+    there is on this machine, and gives the reasons why it cannot be run. More than `most` tasks are refused.
     """
 
     def __init__(
@@ -101,11 +103,13 @@ class TaskReader:
         defaults: BatchDefaults,
         absolute: Callable[[str], str],
         check: Callable[[TaskSpec, str], Iterable[str]],
+        most: int = MOST_TASKS,
     ) -> None:
         self._defaults = defaults
         self._template = None if defaults.template is None else TaskTemplate(defaults.template)
         self._absolute = absolute
         self._check = check
+        self._most = most
         self.problems: list[TaskProblem] = []
         self.problem_count = 0
         # Hashes: a million ids would be much more.
@@ -130,7 +134,12 @@ class TaskReader:
         yield from self._each(((f"task {number}", value) for number, value in enumerate(values, 1)), False)
 
     def _each(self, rows: Iterable[tuple[str, Any]], is_csv: bool) -> Iterator[TaskSpec]:
-        for place, value in rows:
+        for number, (place, value) in enumerate(rows, 1):
+            if number > self._most:
+                raise UsageError(
+                    f"There are more than {self._most:,} tasks, and nothing was started. "
+                    "If they do come to an end, allow more: --max-tasks, or max_tasks of pigeon.batch"
+                )
             try:
                 if isinstance(value, BadRecord):
                     raise value

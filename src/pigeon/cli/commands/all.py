@@ -284,6 +284,7 @@ BATCH = CommandDeclaration(
         ("--keep", "WHICH", "which workspaces to keep: all (the default), failed or none"),
         ("--concurrency", "N", "run N tasks at a time (default: as many as fit)"),
         ("--max-cost", "DOLLARS", "cost limit for all tasks together"),
+        ("--max-tasks", "N", "refuse a file with more tasks than this (default: 1000000)"),
         ("--requests-per-minute", "[PROVIDER=]N...", "requests per minute for all tasks together"),
         ("--tokens-per-minute", "[PROVIDER=]N...", "tokens per minute for all tasks together"),
         ("--engine", "ENGINE", "local (the default) or ray"),

@@ -22,7 +22,7 @@ from pigeon.batches.progress import LiveProgress, PlainProgress, counted, summar
 from pigeon.batches.records import CHECK_SECONDS, Check, Workspace
 from pigeon.batches.report.writing import COMPARISON_FILE, REPORT_FILE, write_comparison, write_report
 from pigeon.batches.shared_limits import Rate
-from pigeon.batches.task_files import BatchDefaults
+from pigeon.batches.task_files import MOST_TASKS, BatchDefaults
 from pigeon.cli.commands.agent_words import agent_options, whole_number
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import colours_of, complain, say
@@ -78,6 +78,7 @@ def run_batch(call: CommandCall) -> int:
         keep=_word(call, "keep", KEEPS),
         engine=choice.engine,
         api_key=agent.api_key,
+        max_tasks=whole_number("max_tasks", call.options.get("max_tasks"), MOST_TASKS),
         keys_are_here=choice.address is None,
     )
     batch = OpenedBatch(request, choice, environment, agent_dir)
