@@ -14,6 +14,7 @@ from fakes.batch_setup import filled_folder, put_finished, result_of
 from fakes.browser import Browser, BrowserPage, chromium_path
 from pigeon.batches.batch_folder import BatchFolder
 from pigeon.batches.records import TaskSpec
+from pigeon.batches.report.measured import GroupFigures, largest_groups, title_of_largest
 from pigeon.batches.report.statistics import Sample, flips_by_chance, paired_difference, rate
 from pigeon.batches.report.writing import write_comparison, write_report
 
@@ -201,3 +202,10 @@ def _light(colour: str) -> float:
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_plot_that_has_no_room_for_all_groups_shows_the_largest_and_says_so() -> None:
+    groups = {f"g{number}": GroupFigures(count=number) for number in range(20)}
+    assert largest_groups(groups) == [f"g{number}" for number in range(19, 7, -1)]
+    assert title_of_largest("Success", groups) == "Success (the 12 largest of 20)"
+    assert title_of_largest("Success", {"one": GroupFigures()}) == "Success"

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from pigeon.batches.progress import counted
 from pigeon.batches.records import TaskResult
-from pigeon.batches.report.measured import MEASURES, BatchFigures, GroupFigures
+from pigeon.batches.report.measured import MEASURES, BatchFigures, largest_groups, title_of_largest
 from pigeon.batches.report.page import (
     FORMS,
     ID,
@@ -117,7 +117,8 @@ def comparison_page(batches: tuple[BatchView, BatchView], folders: tuple[str, st
         pieces.append(_measures(names, found))
     if parts.plotter is not None and found.pairs:
         plotter = parts.plotter
-        drawn = [plotter.side_by_side("Success by group", _by_group(names, *found.figures))]
+        title = title_of_largest("Success by group", found.figures[1].by_group)
+        drawn = [plotter.side_by_side(title, _by_group(names, *found.figures))]
         changes = [
             (name, one) for name, one in ((name, _relative(found, name)) for name in MEASURES) if one is not None
         ]
@@ -159,18 +160,19 @@ def _tiles(names: tuple[str, str], found: Compared) -> list[tuple[str, str]]:
             f"{100 * change.value:+.1f} points",
             f"difference of success, {100 * change.low:+.1f} to {100 * change.high:+.1f}",
         ),
-        (f"{len(found.better)} up, {len(found.worse)} down", f"tasks that flipped; {shown_chance}: {verdict}"),
+        (f"{len(found.better):,} up, {len(found.worse):,} down", f"tasks that flipped; {shown_chance}: {verdict}"),
     ]
 
 
 def _by_group(
     names: tuple[str, str], first: BatchFigures, second: BatchFigures
 ) -> Mapping[str, list[tuple[str, Estimate]]]:
+    # The same rows for both, whatever groups their tasks are in.
+    largest = largest_groups(second.by_group) if len(second.by_group) > 1 else []
+
     def rows(figures: BatchFigures) -> list[tuple[str, Estimate]]:
-        groups: dict[str, GroupFigures] = {"all tasks": figures.everything}
-        if len(figures.by_group) > 1:
-            groups |= dict(sorted(figures.by_group.items(), key=lambda item: -item[1].count)[:8])
-        return [(name, one.success) for name, one in groups.items()]
+        groups = {name: figures.by_group[name] for name in largest if name in figures.by_group}
+        return [(name, one.success) for name, one in {"all tasks": figures.everything, **groups}.items()]
 
     return {names[0]: rows(first), names[1]: rows(second)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct, field
 
@@ -22,6 +22,8 @@ MEASURES: dict[str, tuple[Measure, str]] = {
 NO_GROUP = "(no group)"
 NO_MODEL = "(no model)"
 MOST_GROUPS = 200
+# As many as a plot has room for.
+MOST_ROWS = 12
 
 
 class GroupFigures(Struct):
@@ -75,3 +77,13 @@ def _within(groups: dict[str, GroupFigures], name: str) -> GroupFigures:
     if name not in groups and len(groups) >= MOST_GROUPS:
         name = "(others)"
     return groups.setdefault(name, GroupFigures())
+
+
+def largest_groups(groups: Mapping[str, GroupFigures]) -> list[str]:
+    """The groups with the most tasks, as many as a plot has room for."""
+    return sorted(groups, key=lambda name: (-groups[name].count, name))[:MOST_ROWS]
+
+
+def title_of_largest(title: str, groups: Mapping[str, GroupFigures]) -> str:
+    """The title of a plot of groups; it says so if some are left out."""
+    return f"{title} (the {MOST_ROWS} largest of {len(groups)})" if len(groups) > MOST_ROWS else title

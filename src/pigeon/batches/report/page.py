@@ -158,7 +158,7 @@ def _tiles(batch: BatchView) -> list[tuple[str, str]]:
     every, figures = batch.figures.everything, batch.figures
     success, samples = every.success, every.samples
     bad = ", ".join(
-        f"{figures.by_status[one]} {one}" for one in ("failed", "limit", "error") if figures.by_status.get(one)
+        f"{figures.by_status[one]:,} {one}" for one in ("failed", "limit", "error") if figures.by_status.get(one)
     )
     per_done = f"; ${samples['cost'].total / every.done:,.4f} for each task that is done" if every.done else ""
     wasted = f"; ${batch.wasted:,.4f} more for attempts that were cut off" if batch.wasted else ""

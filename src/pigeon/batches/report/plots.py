@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.batches.report.measured import GroupFigures
+from pigeon.batches.report.measured import MOST_ROWS, GroupFigures, largest_groups, title_of_largest
 from pigeon.batches.report.statistics import Estimate, median
 
 NO_EXTRA = "Plots need matplotlib, and Parquet needs pyarrow"
@@ -27,8 +27,9 @@ SERIES = ("#110101", "#110202", "#110303", "#110404", "#110505", "#110606")
 VARIABLES = {TEXT: "--text", LINE: "--line", DIM: "--dim"} | {
     colour: f"--plot{number}" for number, colour in enumerate(SERIES, 1)
 }
-MOST_ROWS = 12
 LONGEST_LABEL = 26
+# Inches.
+WIDTH = 5.4
 _STYLE = re.compile(r' style="([^"]*)"')
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 
@@ -61,8 +62,8 @@ class Plotter:
 
     def success(self, title: str, groups: Mapping[str, GroupFigures]) -> Plot:
         """The share of tasks that are done, with its interval."""
-        largest = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))[:MOST_ROWS]
-        return self.side_by_side(title, {"": [(name, one.success) for name, one in largest]})
+        rows = [(name, groups[name].success) for name in largest_groups(groups)]
+        return self.side_by_side(title_of_largest(title, groups), {"": rows})
 
     def side_by_side(self, title: str, batches: Mapping[str, Sequence[tuple[str, Estimate]]]) -> Plot:
         """The success of two batches, group by group."""
@@ -85,7 +86,9 @@ class Plotter:
         most: float | None,
     ) -> Plot:
         names = list(dict.fromkeys(name for rows in batches.values() for name, _ in rows))
-        figure, axes = self._figure(5.4, 0.75 + 0.34 * len(names) * max(1, len(batches)) ** 0.7)
+        # The page shows none higher than wide: it would shrink its letters.
+        height = min(WIDTH, 0.75 + 0.34 * len(names) * max(1, len(batches)) ** 0.7)
+        figure, axes = self._figure(WIDTH, height)
         for number, rows in enumerate(batches.values()):
             shift = (number - (len(batches) - 1) / 2) * 0.3
             places = [names.index(name) + shift for name, _ in rows]
