@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.batch_setup import result_of
-from pigeon.batches.ray_engine import TooLarge, packed_result, unpack_result
+from pigeon.batches.ray_engine import ResultTooLarge, packed_result, unpack_result
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_run import put_result, read_result
 from pigeon.wire import codec
@@ -62,5 +62,5 @@ def test_without_a_patch_such_a_task_has_come_to_nothing_and_says_what_to_do(tmp
 def test_a_result_that_is_too_large_without_its_workspace_is_refused(tmp_path: Path) -> None:
     result = made(tmp_path, 1)
     (tmp_path / hash_of(SPEC) / "session.jsonl").write_bytes(os.urandom(2 * MOST))
-    with pytest.raises(TooLarge, match="The result of large is larger than"):
+    with pytest.raises(ResultTooLarge, match="The result of large is larger than"):
         packed_result(str(tmp_path), result, SPEC, MOST)

@@ -384,16 +384,16 @@ def is_shared(place: TaskPlace) -> bool:
 def _with_files(result: TaskResult, folder: str, spec: TaskSpec) -> RemoteOutcome:
     try:
         result, files = packed_result(folder, result, spec, LARGEST_RESULT)
-    except TooLarge as error:
+    except ResultTooLarge as error:
         return RemoteOutcome(fatal=str(error))
     return RemoteOutcome(result=result, files=files)
 
 
-class TooLarge(PigeonError):
+class ResultTooLarge(PigeonError):
     """What is to come back is too large for the object store."""
 
 
-class _Bounded(io.BytesIO):
+class _BoundedArchive(io.BytesIO):
     """Takes so many bytes and no more."""
 
     def __init__(self, most: int) -> None:
@@ -402,18 +402,18 @@ class _Bounded(io.BytesIO):
 
     def write(self, data: Any) -> int:
         if self.tell() + len(data) > self._most:
-            raise TooLarge
+            raise ResultTooLarge
         return super().write(data)
 
 
 def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
-    """The folder of a result as an archive of at most so many bytes; raises `TooLarge`.
+    """The folder of a result as an archive of at most so many bytes; raises `ResultTooLarge`.
 
     A workspace that is too large is left out, with a note in its place. Its changes are in the patch as well; where
     there is none, the task has come to nothing.
     """
     folder = os.path.join(out, result.folder)
-    with suppress(TooLarge):
+    with suppress(ResultTooLarge):
         return result, _packed(folder, most, ())
     reason = (
         f"is larger than {most // 1024**2} MB, too large for Ray's object store. "
@@ -425,12 +425,12 @@ def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tu
         put_result(folder, spec, codec.encode(result))
     try:
         return result, _packed(folder, most, (WORKSPACE,))
-    except TooLarge:
-        raise TooLarge(f"The result of {spec.id} {reason}") from None
+    except ResultTooLarge:
+        raise ResultTooLarge(f"The result of {spec.id} {reason}") from None
 
 
 def _packed(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
-    packed = _Bounded(most)
+    packed = _BoundedArchive(most)
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
         for name in sorted(os.listdir(folder)):
             if name not in left_out:
