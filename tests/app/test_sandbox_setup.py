@@ -97,12 +97,12 @@ async def test_a_project_that_is_not_trusted_says_nothing(agent: InProcessAgent)
     [
         ("workspce", "sandbox.mode must be one of off, workspace, read-only"),
         (["workspace"], "sandbox must be an object"),
-        ({"mode": "workspace", "netwrok": True}, "sandbox.netwrok is not known"),
+        ({"mode": "workspace", "netwrok": True}, "sandbox.netwrok is unknown"),
         ({"mode": "workspace", "network": "no"}, "sandbox.network must be true or false"),
         ({"mode": "workspace", "writable": "~/x"}, "sandbox.writable must be a list"),
         ({"mode": "workspace", "writable": ["/no/such/folder"]}, "/no/such/folder is not a folder"),
-        ({"mode": "workspace", "writable": ["~"]}, "holds the home folder"),
-        ({"mode": "workspace", "writable": ["/"]}, "holds the home folder"),
+        ({"mode": "workspace", "writable": ["~"]}, "contains the home folder"),
+        ({"mode": "workspace", "writable": ["/"]}, "contains the home folder"),
         ({"mode": "workspace", "passVariables": "TOKEN"}, "sandbox.passVariables must be a list"),
         ({"mode": "workspace", "hostShell": "out"}, "sandbox.hostShell must be one of"),
     ],
@@ -123,7 +123,7 @@ async def test_a_wrong_setting_of_a_trusted_project_ends_the_start(agent: InProc
 async def test_a_folder_that_cannot_be_a_working_folder_ends_the_start(agent: InProcessAgent, folder: str) -> None:
     cwd = agent.root / folder
     cwd.mkdir(parents=True, exist_ok=True)
-    with pytest.raises(StartupError, match=r"holds the home folder|is hidden from commands|belongs to the kernel"):
+    with pytest.raises(StartupError, match=r"contains the home folder|is hidden from commands|belongs to the kernel"):
         await agent.start(sandbox="workspace", cwd=str(cwd))
 
 
@@ -196,7 +196,7 @@ async def test_the_host_runs_its_own_commands_outside_if_the_user_says_so(agent:
 
 async def test_the_conversation_does_not_move_to_a_folder_that_cannot_be_protected(agent: InProcessAgent) -> None:
     built = await agent.start(sandbox="workspace")
-    with pytest.raises(Refusal, match="holds the home folder"):
+    with pytest.raises(Refusal, match="contains the home folder"):
         await built.session.trust.enter(str(agent.home))
 
 
@@ -275,7 +275,7 @@ async def test_a_settings_file_that_cannot_be_used_and_speaks_of_the_sandbox_end
 ) -> None:
     settings = agent.agent_dir / "settings.json"
     settings.write_text('{"sandbox": "workspace"')
-    with pytest.raises(StartupError, match=r"settings\.json cannot be used and speaks of the sandbox"):
+    with pytest.raises(StartupError, match=r"settings\.json cannot be used but mentions the sandbox"):
         await agent.start()
     await agent.start(sandbox="read-only")
     assert mode_of(agent) == "read-only"
@@ -368,7 +368,7 @@ async def test_a_folder_to_be_written_must_not_hold_what_pigeon_puts_in_the_plac
     temporary = agent.root / "temporary"
     temporary.mkdir()
     agent.configure({"sandbox": {"mode": "workspace", "writable": [str(temporary)]}}, TMPDIR=str(temporary))
-    with pytest.raises(StartupError, match="which Pigeon itself needs"):
+    with pytest.raises(StartupError, match="which Pigeon needs"):
         await agent.start()
 
 

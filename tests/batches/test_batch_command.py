@@ -151,9 +151,9 @@ def test_nothing_that_a_check_starts_outlives_its_task(ran: Ran) -> None:
 
 def test_what_went_wrong_is_grouped_by_its_reason_and_the_way_on_is_said(ran: Ran) -> None:
     assert "11 tasks: 6 done, 3 failed, 1 limit, 1 error." in ran.ended.out
-    assert "1 task: failed: The check ended with 7" in ran.ended.out
+    assert "1 task: failed: The check exited with code 7" in ran.ended.out
     assert "pigeon batch --retry-failed out" in ran.ended.out
-    assert "fails: The check ended with 7" in ran.ended.err
+    assert "fails: The check exited with code 7" in ran.ended.err
 
 
 def test_the_report_and_its_tables_are_written(ran: Ran) -> None:

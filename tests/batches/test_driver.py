@@ -69,7 +69,7 @@ async def test_a_process_that_dies_is_started_again_and_a_task_that_kills_it_is_
         if spec.id == "t0" and tries["t0"] < 3:
             raise WorkerDied("killed", False)
         if spec.id == "t1":
-            raise WorkerDied("The process of the task was killed by SIGKILL", tries["t1"] < 4)
+            raise WorkerDied("The task's process was killed by SIGKILL", tries["t1"] < 4)
         return result_of(spec)
 
     await driven(folder, work)

@@ -29,7 +29,7 @@ def filled(path: Path, success: int, cost: float, title: str) -> BatchFolder:
         done = number % 10 < success
         members: dict[str, Any] = {
             "status": "done" if done else "failed",
-            "error": None if done else f"The check ended with {number % 3}",
+            "error": None if done else f"The check exited with code {number % 3}",
             "model": ("acme/large", "acme/small")[number % 2],
             "cost": cost * (1 + number % 4),
             "tokens": 1000 + number,
@@ -170,7 +170,7 @@ def test_tasks_that_are_not_done_stand_first_with_the_reason(batches: tuple[Batc
     bad, good = page[page.index("not done (15)") :].split("Tasks that are done (15)")
     numbers = [int(number) for number in re.findall(r">task-(\d+)<", bad)]
     assert numbers == [number for number in range(30) if number % 10 >= 5]
-    assert bad.count("<small>The check ended with") == 15
+    assert bad.count("<small>The check exited with") == 15
     assert "<small>" not in good[: good.index("</table>")]
 
 

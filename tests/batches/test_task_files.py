@@ -95,7 +95,7 @@ def test_rows_that_do_not_fit_are_reported_with_the_line_they_begin_on(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("head", "reason"), [("prompt,prompt", "exists twice"), ("prompt,,", "twice"), ("prompt,", "has no name")]
+    ("head", "reason"), [("prompt,prompt", "appears twice"), ("prompt,,", "twice"), ("prompt,", "has no name")]
 )
 def test_a_head_that_is_not_clear_is_refused(tmp_path: Path, head: str, reason: str) -> None:
     specs, (problem,) = read(tmp_path, f"{head}\na,b\n", "tasks.csv")

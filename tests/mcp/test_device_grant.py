@@ -73,11 +73,11 @@ async def test_a_person_who_says_that_they_sign_in_is_waited_for_and_one_who_doe
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        ({}, "without a code"),
-        ({"user_code": "A", "device_code": "b", "verification_uri": "javascript:alert(1)"}, "without a code"),
-        ({"user_code": "A", "device_code": "b", "verification_uri": "https://x/\x1b[2J"}, "without a code"),
-        ({"user_code": "A", "device_code": 7, "verification_uri": "https://x/"}, "without a code"),
-        ([1], "without a code"),
+        ({}, "without a sign-in code"),
+        ({"user_code": "A", "device_code": "b", "verification_uri": "javascript:alert(1)"}, "without a sign-in code"),
+        ({"user_code": "A", "device_code": "b", "verification_uri": "https://x/\x1b[2J"}, "without a sign-in code"),
+        ({"user_code": "A", "device_code": 7, "verification_uri": "https://x/"}, "without a sign-in code"),
+        ([1], "without a sign-in code"),
     ],
 )
 def test_an_answer_without_a_usable_code_is_said(answer: object, said: str) -> None:

@@ -45,7 +45,7 @@ async def test_servers_that_cannot_be_connected_say_why_and_delay_nothing(agents
     }
     assert "has not answered within 1.5 s" in said["hangs"]
     assert "Welcome to the server!" in said["only_garbage"]
-    assert "ended with code 3" in said["dies"]
+    assert "ended with exit code 3" in said["dies"]
     assert "cannot open the database" in said["dies"]
     assert "no license was found" in said["refuses"]
     assert "was not found" in said["missing"]
@@ -80,7 +80,9 @@ async def test_a_server_that_writes_garbage_without_end_is_given_up(agents: Serv
     async with agents.agent(wait=False) as agent:
         events = agent.events()
         async for event in events:
-            if isinstance(event, pigeon.McpServerChanged) and "what is no message" in str(event.server.error):
+            if isinstance(event, pigeon.McpServerChanged) and "something other than messages" in str(
+                event.server.error
+            ):
                 break
 
 

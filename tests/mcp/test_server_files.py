@@ -107,8 +107,8 @@ def test_servers_without_a_list_around_them_are_taken_too() -> None:
         ({"command": "x", "args": "y"}, "args must be a list"),
         ({"command": "x", "env": ["A"]}, "env must be an object"),
         ({"command": "x", "type": "http"}, "does not fit"),
-        ({"url": "http://y", "type": "carrier pigeon"}, "known are stdio, http and sse"),
-        ({"url": "http://y", "headers": {"a b": "c"}}, "no header can have"),
+        ({"url": "http://y", "type": "carrier pigeon"}, "the known types are stdio, http and sse"),
+        ({"url": "http://y", "headers": {"a b": "c"}}, "not a valid header name"),
         ({"command": "x", "timeout": "soon"}, "milliseconds"),
         ({"command": "x\0y"}, "NUL"),
     ],
@@ -169,7 +169,7 @@ def test_a_project_gets_no_key_of_a_model_provider_and_the_user_does() -> None:
     around = Surroundings({"OPENAI_API_KEY": "k"}, "/work", "/h", {}, lambda name: name == "OPENAI_API_KEY")
     entry = {"command": "y", "env": {"E": "$OPENAI_API_KEY"}}
     assert around.filled_in(server_of("x", entry, "user")).env == {"E": "k"}
-    with pytest.raises(WrongServer, match="no file of a project gets it"):
+    with pytest.raises(WrongServer, match="files of projects cannot use it"):
         around.filled_in(server_of("x", entry, "project"))
 
 
@@ -201,7 +201,7 @@ def test_files_lie_over_each_other_and_an_entry_may_only_switch_off(tmp_path: Pa
         ("{", "not valid JSON"),
         ("[]", "must be an object"),
         ('{"mcpServers": []}', "must be an object"),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "stands there twice"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "appears twice"),
         (" " * 9_000_000, ""),
         ('{"mcpServers": {' + ",".join(f'"s{n}": {{"command": "x"}}' for n in range(150)) + "}}", "150 servers"),
     ],

@@ -30,7 +30,7 @@ async def test_servers_of_the_host_replace_each_other_and_leave_those_of_files_a
         given = {"one": scripted_server(), "wrong": {"command": 7}, "both": {"command": "x", "url": "http://y"}}
         states = {state.name: state for state in (await agent.set_mcp_servers(given)).servers}
         assert states["wrong"].status == states["both"].status == "failed"
-        assert "command must be a text" in str(states["wrong"].error)
+        assert "command must be a string" in str(states["wrong"].error)
         states = await agents.settled(agent, "one")
         assert (states["one"].status, states["one"].source) == ("connected", "host")
         assert states["mine"].status == "connected"
@@ -143,10 +143,10 @@ async def test_rules_are_asked_about_a_tool_that_was_waited_for(
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        (scripted_server("hangs"), "is still being connected. Go on with other work"),
+        (scripted_server("hangs"), "is still being connected. Continue with other work"),
         (scripted_server("refuses"), "no license was found"),
-        (scripted_server(disabled=True), "is disabled. Go on without it"),
-        ({"command": 7}, "command must be a text"),
+        (scripted_server(disabled=True), "is disabled. Continue without it"),
+        ({"command": 7}, "command must be a string"),
     ],
     ids=["hangs", "refuses", "disabled", "wrong"],
 )

@@ -169,8 +169,8 @@ async def test_a_person_signs_in_on_another_device(agents: ServedAgents, configu
     ("answer", "signs_in", "said"),
     [
         ("access_denied", True, "declined at the authorization server"),
-        ("expired_token", True, "has expired"),
-        ("invalid_client", True, "has failed: 400 Bad Request: invalid_client"),
+        ("expired_token", True, "code expired"),
+        ("invalid_client", True, "sign-in failed: 400 Bad Request: invalid_client"),
         ("authorization_pending", False, "the sign-in was declined"),
     ],
 )

@@ -336,8 +336,8 @@ def test_a_run_gets_time_to_end_and_is_aborted_after_that(house: ServedHouse, on
             draining = asyncio.ensure_future(house.all.drain(0.01))
             await asyncio.sleep(0)
             refused = await talk.ask("prompt", message="list the files", streamingBehavior="followUp")
-            assert "about to stop" in refused["error"]
-            with pytest.raises(TooMany, match="about to stop"):
+            assert "shutting down" in refused["error"]
+            with pytest.raises(TooMany, match="shutting down"):
                 house.all.new(str(house.work))
             assert (await talk.event("agent_settled"))["aborted"]
             await draining
@@ -513,14 +513,14 @@ def test_more_conversations_than_are_allowed_are_refused(house: ServedHouse) -> 
             assert first.state == "asleep"
             await talk.ask("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
-            with pytest.raises(TooMany, match="at work"):
+            with pytest.raises(TooMany, match="are busy"):
                 await house.all.ready(second)
             await talk.data("abort")
 
     house.restart(leave=False, awake=1)
     house.run(test())
     house.restart(leave=False, kept=1)
-    with pytest.raises(TooMany, match="are kept"):
+    with pytest.raises(TooMany, match="which is the limit"):
         house.all.new(str(house.work))
     house.restart(leave=False)
 

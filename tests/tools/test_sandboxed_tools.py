@@ -119,7 +119,7 @@ def test_the_model_is_told_what_commands_can_do_and_how_to_ask(tools: Tools) -> 
         ("error: could not write config file .git/config: Device or resource busy", ".git/config"),
         ("curl: (6) Could not resolve host: example.com", "no network"),
         ("connect: Network is unreachable", "no network"),
-        ("socket: Operation not permitted", "unix sockets"),
+        ("socket: Operation not permitted", "Unix sockets"),
         ("1 test failed", None),
         ("error: expected ';' before '}' token", None),
     ],

@@ -80,7 +80,7 @@ def _mode(permissions: Permissions) -> ConfigOption:
     return ConfigOption(
         id=MODE,
         name="Permission mode",
-        description="Which tool calls are asked about",
+        description="Which tool calls need approval",
         category="mode",
         current=permissions.approval_mode,
         choices=[OptionChoice(name, *MODES[name]) for name in offered],

@@ -45,7 +45,7 @@ def bad_params(text: str) -> RpcError:
 def no_session(session_id: str, text: str = "") -> RpcError:
     """There is no such session, or it is not open on this connection."""
     text = text or (
-        f'No session "{session_id}" is open on this connection. Open it with session/load or session/resume, or begin '
+        f'No session "{session_id}" is open on this connection. Open it with session/load or session/resume, or start '
         "one with session/new"
     )
     return RpcError(NOT_FOUND, text, {"sessionId": session_id})

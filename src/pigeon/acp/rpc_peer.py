@@ -111,9 +111,9 @@ class RpcPeer:
         if message.get("jsonrpc") != "2.0":
             problem = 'Every message needs "jsonrpc": "2.0"'
         elif not isinstance(method, str):
-            problem = '"method" must be a text'
+            problem = '"method" must be a string'
         elif "id" in message and (isinstance(message["id"], bool) or not isinstance(message["id"], int | str | None)):
-            problem = '"id" must be a whole number or a text'
+            problem = '"id" must be an integer or a string'
         elif not isinstance(params, dict | list | None):
             problem = '"params" must be an object'
         elif "id" in message and id in self._running:
@@ -275,7 +275,7 @@ def _id_of(message: dict[str, Json]) -> RequestId:
 
 def _error_of(error: Json) -> RpcError:
     if not isinstance(error, dict):
-        return RpcError(INTERNAL_ERROR, "The client answered with an error that says nothing")
+        return RpcError(INTERNAL_ERROR, "The client answered with an error without a message")
     code = error.get("code")
     return RpcError(
         code if isinstance(code, int) else INTERNAL_ERROR,

@@ -64,7 +64,7 @@ MOST_ENDS = 64
 PLAN_TOOLS = ("todo", "todo_write")
 LONGEST_TITLE = 80
 NOT_TRUSTED = (
-    "The project {cwd} is not trusted, so these files of it are not used: {names}. To use them, start `pigeon` there "
+    "The project {cwd} is not trusted, so these of its files are not used: {names}. To use them, start `pigeon` there "
     "in a terminal, enter /trust, answer that it is always trusted, and open the session again"
 )
 PLAN_STATUS = {"abandoned": "cancelled"}

@@ -268,7 +268,7 @@ class EditorSessions:
         await asyncio.wait({turn.taken})
         if not turn.inserted:
             end = turn.ended.result()
-            raise end.error or RpcError(REQUEST_CANCELLED, "The prompt was cancelled before it was taken up")
+            raise end.error or RpcError(REQUEST_CANCELLED, "The prompt was cancelled before it started")
         return {"messageId": turn.message_id}
 
     async def set_mode(self, params: SetModeParams) -> dict[str, Json]:
@@ -389,7 +389,7 @@ class EditorSessions:
     def _done(self, task: asyncio.Future[Any]) -> None:
         self._later.discard(task)
         if not task.cancelled():
-            # A session that was closed meanwhile has nothing to tell.
+            # A session that has been closed has nothing to tell.
             task.exception()
 
     async def _found(self, session_id: str, cwd: str) -> SessionRow:
@@ -397,7 +397,7 @@ class EditorSessions:
         async with self._reader(cwd) as conversation:
             rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
         if not rows:
-            raise no_session(session_id, f'There is no session "{session_id}"; session/list says which there are')
+            raise no_session(session_id, f'There is no session "{session_id}"; session/list lists them')
         return rows[0]
 
     @asynccontextmanager
@@ -436,14 +436,14 @@ def _while_open(session_id: str) -> Iterator[None]:
     try:
         yield
     except ConversationClosed:
-        raise no_session(session_id, f'The session "{session_id}" was closed meanwhile') from None
+        raise no_session(session_id, f'The session "{session_id}" has been closed') from None
 
 
 def _must_be_free(row: SessionRow) -> None:
     if row.in_use is True:
         raise RpcError(
             INVALID_REQUEST,
-            f"The session is in use: another process writes {row.path}. Close it there first, or fork it",
+            f"The session is in use: another process is writing {row.path}. Close it there first, or fork it",
         )
 
 
@@ -463,7 +463,7 @@ def _same_folder(one: str, other: str) -> bool:
 def _roots_text(folders: Sequence[str]) -> tuple[str, ...]:
     if not folders:
         return ()
-    return ("Further folders of the workspace, besides the working directory:\n" + "\n".join(folders),)
+    return ("Additional folders of the workspace, besides the working directory:\n" + "\n".join(folders),)
 
 
 def _with_words(beginning: Beginning, given: SystemPromptGiven | None) -> Beginning:

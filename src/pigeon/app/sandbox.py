@@ -76,7 +76,7 @@ class SandboxSetup:
         self._wall: Wall | None = None
         self._asked = False
         if self._by_options.mode not in (None, *_MODES):
-            raise StartupError(f'--sandbox: "{self._by_options.mode}" is none of {", ".join(_MODES)}')
+            raise StartupError(f'--sandbox: "{self._by_options.mode}" is not one of {", ".join(_MODES)}')
 
     @property
     def processes(self) -> ProcessOwner:
@@ -113,8 +113,8 @@ class SandboxSetup:
         unclear = self._layers.unclear_sandbox(with_users=self._by_options.mode is None)
         if unclear is not None:
             raise StartupError(
-                f"{unclear} cannot be used and speaks of the sandbox, so it is not known whether one is wanted. "
-                "Put the file right (`pigeon doctor` says what is wrong with it), or say it with --sandbox"
+                f"{unclear} cannot be used but mentions the sandbox, so Pigeon cannot tell whether one is wanted. "
+                "Fix the file (`pigeon doctor` says what is wrong with it), or decide with --sandbox"
             )
         if self._layers.unread_sandbox(with_users=self._by_options.mode is None):
             # It is not known whether one is wanted, so it is the strictest; the file is reported by those who read it.
@@ -178,7 +178,7 @@ class SandboxSetup:
 
         full = absolute(path, cwd, self._environment.home)
         if not os.path.isdir(full):
-            raise StartupError(f"sandbox.writable: {full} is not a folder. Make it, or leave it out")
+            raise StartupError(f"sandbox.writable: {full} is not a folder. Create it, or leave it out")
         return os.path.realpath(full)
 
     def _check_root(self, root: str, hidden: tuple[str, ...]) -> None:
@@ -191,14 +191,14 @@ class SandboxSetup:
         for home in map(os.path.realpath, self._environment.homes):
             if is_inside(home, root):
                 raise StartupError(
-                    f"Sandbox: {root} is or holds the home folder {home}, so nothing there would be kept from "
+                    f"Sandbox: {root} is or contains the home folder {home}, so nothing there would be safe from "
                     f"commands that write. {advice}"
                 )
         scratch = self._scratch_folder()
         if is_inside(scratch, root):
             raise StartupError(
-                f"Sandbox: {root} holds {scratch}, which Pigeon itself needs and commands must not change. {advice}; "
-                "of the folder for temporary files, let a folder in it be written, or set TMPDIR to another one"
+                f"Sandbox: {root} contains {scratch}, which Pigeon needs and commands must not change. {advice}. "
+                "In the folder for temporary files, make only a folder in it writable, or set TMPDIR to another one"
             )
         for secret in hidden:
             if is_inside(root, os.path.realpath(secret)):
@@ -268,8 +268,8 @@ class SandboxSetup:
 
     def _unknown_folders(self, error: Exception) -> StartupError:
         return StartupError(
-            f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It has the folders that "
-            "commands could write, so that nothing they leave there is trusted later. Put it right"
+            f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It lists the folders that "
+            "commands could write, so that nothing they leave there is trusted later. Fix it"
         )
 
     def check(self, cwd: str) -> None:
@@ -288,7 +288,7 @@ class SandboxSetup:
         try:
             self.enclose(cwd)
         except StartupError as error:
-            report(f"{error}. Until that is put right, commands write nothing and have no network")
+            report(f"{error}. Until that is fixed, commands write nothing and have no network")
             self._enclose_strictly(cwd, network=False)
 
     def enclose_key_commands(self, cwd: str) -> None:
@@ -351,14 +351,14 @@ class SandboxSetup:
                 return
             problems.append(f"{builder[0]}: {problem}")
         advice = (
-            "The system lets no program make namespaces: allow that (sysctl user.max_user_namespaces, the profile of "
-            "AppArmor or the options of the container)"
+            "The system does not let programs create namespaces: allow that (sysctl user.max_user_namespaces, the "
+            "AppArmor profile or the container's options)"
             if likely[0] == "bubblewrap"
             else INSTALL
         )
         await self._processes.kill_everything()
         raise StartupError(
-            f"The sandbox that was asked for cannot be had here, so nothing was started.\n{advice}, or start "
+            f"The requested sandbox is not available here, so nothing was started.\n{advice}, or start "
             "with --sandbox off.\n" + "\n".join(f"  {line}" for line in problems)
         )
 
@@ -395,7 +395,7 @@ def _missing_wall(told: list[str]) -> str | None:
     if told[:1] == ["open"]:
         return "a command could write where it must not"
     if told[:1] != ["closed"]:
-        return "the command that tries it was not run"
+        return "the test command did not run"
     if sys.platform == "linux":
         if not (told[1:2] and told[1].startswith("pid:") and told[1] != os.readlink("/proc/self/ns/pid")):
             return "a command sees the processes of others"
@@ -414,7 +414,7 @@ def _asked(given: Any, where: str) -> AskedSandbox:
         raise StartupError(f"{where} must be an object with {', '.join(_KEYS)}, or one of {', '.join(_MODES)}")
     unknown = [key for key in given if key not in _KEYS]
     if unknown:
-        raise StartupError(f"{where}.{unknown[0]} is not known; there are {', '.join(_KEYS)}")
+        raise StartupError(f"{where}.{unknown[0]} is unknown; the known keys are {', '.join(_KEYS)}")
     mode, network, writable, shell, variables = (given.get(key) for key in _KEYS)
     if mode is not None and mode not in _MODES:
         raise StartupError(f"{where}.mode must be one of {', '.join(_MODES)}, not {mode!r}")

@@ -151,7 +151,7 @@ class BatchFolder:
         except BlockingIOError:
             owner = os.read(descriptor, 200).decode("utf-8", "replace").strip() or "another process"
             os.close(descriptor)
-            raise StartupError(f"{self.path} is being worked on by {owner}. Wait for its end, or stop it") from None
+            raise StartupError(f"{self.path} is being worked on by {owner}. Wait until it ends, or stop it") from None
         try:
             os.ftruncate(descriptor, 0)
             since = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -181,7 +181,7 @@ class BatchFolder:
         others = [name for name in os.listdir(self.path) if name not in (LOCK_FILE, *NOT_TAKEN)]
         if others:
             raise UsageError(
-                f"--out {self.path} is not empty ({sorted(others)[0]} is in it) and has no batch. Name another"
+                f"--out {self.path} is not empty (it contains {sorted(others)[0]}) and has no batch. Choose another"
             )
 
     def record(self) -> BatchRecord:
@@ -194,7 +194,7 @@ class BatchFolder:
         except (OSError, BadRecord) as error:
             raise StartupError(f"{self._file(BATCH_FILE)} cannot be read: {error}") from None
         if record.version != VERSION:
-            raise StartupError(f"{self.path} was made by another version of Pigeon (form {record.version})")
+            raise StartupError(f"{self.path} was made by another version of Pigeon (format {record.version})")
         return record
 
     def put_record(self, record: BatchRecord) -> None:

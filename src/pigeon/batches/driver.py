@@ -29,7 +29,7 @@ MOST_INNOCENT = 50
 SMALLEST_COST = 1e-9
 # How often it is looked whether providers refuse.
 LOOK_SECONDS = 2.0
-SPENT = "The batch has cost what it may cost (--max-cost)"
+SPENT = "The batch has reached its cost limit (--max-cost)"
 
 
 class BatchWatcher(Protocol):
@@ -211,7 +211,7 @@ class Driver:
         # What attempts before the last one have cost is not part of the result, and was spent all the same.
         wasted = await engine.release(spec.id) - (0.0 if result is None else result.cost)
         if wasted > SMALLEST_COST:
-            self._unfinished(spec, wasted, self.outcome.stopped or "A process of the task was killed")
+            self._unfinished(spec, wasted, self.outcome.stopped or "The task's process was killed")
         if result is not None:
             self._tally.add(result)
             try:

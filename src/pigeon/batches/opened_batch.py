@@ -51,7 +51,7 @@ class OpenedBatch:
         self._cache = os.path.join(agent_dir, CACHE)
         self.folder = BatchFolder(request.out)
         if request.tasks is None and not self.folder.exists:
-            raise UsageError(f"{request.out} has no batch that could be resumed")
+            raise UsageError(f"{request.out} has no batch to resume")
         existed = os.path.isdir(request.out)
         self.folder.lock()
         try:

@@ -80,8 +80,8 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
     """
     if folder.exists and not request.resume:
         raise UsageError(
-            f"{folder.path} has a batch already. Go on with it: pigeon batch --resume {folder.path}\n"
-            "Or name another folder"
+            f"{folder.path} already has a batch. Continue it: pigeon batch --resume {folder.path}\n"
+            "Or choose another folder"
         )
     if not folder.exists:
         folder.check_empty()

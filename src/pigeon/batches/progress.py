@@ -93,7 +93,9 @@ class Figures:
 
     def waits(self) -> str:
         """For which providers all tasks wait; empty if for none."""
-        waited = (f"{name} refuses requests, all wait {duration(seconds)}" for name, seconds in self.pauses.items())
+        waited = (
+            f"{name} refuses requests; all tasks wait {duration(seconds)}" for name, seconds in self.pauses.items()
+        )
         return "; ".join(waited)
 
     def line(self) -> str:
@@ -125,7 +127,7 @@ class PlainProgress:
     def began(self, tally: Tally, slots: int) -> None:
         """Say what there is to do."""
         self._figures.begin(tally)
-        before = f", {tally.finished} of them finished before" if tally.finished else ""
+        before = f", {tally.finished} of them already finished" if tally.finished else ""
         self._say(f"{counted(tally.total)}{before}; {slots} at a time")
 
     def started(self, spec: TaskSpec) -> None:

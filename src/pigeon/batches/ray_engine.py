@@ -209,7 +209,7 @@ class RayEngine:
         try:
             reference = self._remote.remote(request, self._cluster.variables, self._actor)
         except Exception as error:
-            future.set_exception(FatalTask(f"Ray takes no task any more: {error}"))
+            future.set_exception(FatalTask(f"Ray no longer accepts tasks: {error}"))
             return future
         self._running[spec.id] = reference, future
         remote: Future[bytes] = reference.future()

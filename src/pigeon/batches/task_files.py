@@ -80,7 +80,7 @@ class TaskTemplate(Struct, frozen=True):
         """The text with the values; raises `BadRecord` that names a field that has none."""
         missing = sorted({name for name in self.fields if values.get(name) is None})
         if missing:
-            raise BadRecord(f"the template has {{{missing[0]}}}, and the task has no such field")
+            raise BadRecord(f"the template has {{{missing[0]}}}, but the task has no such field")
 
         def value_of(found: re.Match[str]) -> str:
             if found[1] is None:
@@ -173,7 +173,7 @@ class TaskReader:
         if not is_csv:
             self._refuse_unknown(members)
         elif self._template is None and members.get("prompt") is None:
-            raise BadRecord("there is no prompt: give a column prompt, or a template with --prompt or --template")
+            raise BadRecord("there is no prompt: add a prompt column, or a template with --prompt or --template")
         if members.get("limits") is not None:
             # Here, where the wrong limit can be named.
             limits_of(members["limits"])
@@ -205,15 +205,15 @@ class TaskReader:
         try:
             return structs.replace(spec, id=self._id(task.id, spec))
         except UnicodeEncodeError:
-            raise BadRecord("a text has half of a surrogate pair, which no model can be sent") from None
+            raise BadRecord("a text contains half of a surrogate pair, which cannot be sent to a model") from None
 
     def _id(self, given: str | None, spec: TaskSpec) -> str:
         """The id of a task; one that has none of its own gets one that stays the same when others come or go."""
         if given is not None:
             if not given.strip() or len(given) > LONGEST_ID or not given.isprintable():
-                raise BadRecord(f'"id" must be a text of 1 to {LONGEST_ID} printable characters')
+                raise BadRecord(f'"id" must be a string of 1 to {LONGEST_ID} printable characters')
             if not self._take(given):
-                raise BadRecord(f'another task has the id "{given}" already')
+                raise BadRecord(f'another task already has the id "{given}"')
             return given
         own = id = hash_of(spec)[:12]
         if own in self._repeated or not self._take(own):
@@ -342,7 +342,7 @@ def _read_rows(text: io.TextIOWrapper) -> Iterator[tuple[str, Any]]:
         return
     doubled = sorted({name for name in head if head.count(name) > 1})
     if doubled or "" in head:
-        what = f'the column "{doubled[0]}" exists twice' if doubled and doubled[0] else "a column has no name"
+        what = f'the column "{doubled[0]}" appears twice' if doubled and doubled[0] else "a column has no name"
         yield f"line {lines.number}", BadRecord(what)
         return
     while True:

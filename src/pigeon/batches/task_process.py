@@ -145,7 +145,7 @@ class TaskProcesses:
                 return ForkedProcess(pid)
             except ProcessLookupError:
                 self._codes.pop(pid, None)
-                raise WorkerDied("The process of the task was killed before it began", False) from None
+                raise WorkerDied("The task's process was killed before it began", False) from None
         raise AssertionError
 
     async def _open(self) -> ForkParent:
@@ -197,11 +197,11 @@ def _removed(part: str) -> None:
 
 def _how(code: int | None) -> str:
     if code is None:
-        return "The process of the task was lost with its parent"
+        return "The task's process was lost with its parent"
     if code < 0:
         with suppress(ValueError):
-            return f"The process of the task was killed by {signal.Signals(-code).name}"
-    return f"The process of the task ended with exit code {code}"
+            return f"The task's process was killed by {signal.Signals(-code).name}"
+    return f"The task's process ended with exit code {code}"
 
 
 def _last_words(path: str) -> str:

@@ -253,7 +253,7 @@ class _Run:
         masked = self._redactor.mask(codec.encode(result))
         if _identity(part) != self._part:
             # A driver that takes this one for dead has cleaned up, and what was found out since is not true.
-            raise OSError(errno.ENOENT, "The folder of this attempt was taken away", part)
+            raise OSError(errno.ENOENT, "The folder of this attempt was removed", part)
         put_result(part, spec, masked)
         return commit_folder(
             part, os.path.join(place.out, self._folder), codec.convert(codec.decode(masked), TaskResult)
@@ -330,7 +330,9 @@ def _reason(result: Result[Any], check: CheckResult | None, asked: Check | None)
         assert asked is not None
         if check.timed_out:
             return f"The check took longer than {asked.seconds:g} s"
-        return f"The check ended with {check.exit_code}" if check.exit_code is not None else "The check did not run"
+        return (
+            f"The check exited with code {check.exit_code}" if check.exit_code is not None else "The check did not run"
+        )
     if result.ended == "denied":
         return "Not allowed: none of the last tool calls was allowed to run"
     if result.ended == "aborted":

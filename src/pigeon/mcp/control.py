@@ -409,15 +409,17 @@ def _hindrance(server: ToolServer) -> str:
     """Why nothing of a server can be used, and what to do about it."""
     name = server.config.name
     if server.status == "connecting":
-        return f"the tool server {name} is still being connected. Go on with other work and try again later"
+        return f"the tool server {name} is still being connected. Continue with other work and try again later"
     if server.status == "disabled":
-        return f"the tool server {name} is disabled. Go on without it, or ask the user to enable it"
+        return f"the tool server {name} is disabled. Continue without it, or ask the user to enable it"
     test = f"`pigeon mcp test {shlex.quote(name)}`"
     if server.status == "sign_in":
-        return f"the tool server {name} wants the user to sign in. Go on without it, or ask the user to run {test}"
+        return (
+            f"the tool server {name} requires the user to sign in. Continue without it, or ask the user to run {test}"
+        )
     return (
-        f"the tool server {name} is not connected ({server.error or server.status}). Go on without it, or ask the user "
-        f"to look at it with {test}"
+        f"the tool server {name} is not connected ({server.error or server.status}). Continue without it, or ask the "
+        f"user to check it with {test}"
     )
 
 

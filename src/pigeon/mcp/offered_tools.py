@@ -182,7 +182,7 @@ class ToolSearch:
     """The tool by which the model finds tools of servers; what it finds can be called from the next request on."""
 
     reads_only: ClassVar[bool] = False
-    snippet: ClassVar[str] = "Find further tools, of connected servers, by what they do"
+    snippet: ClassVar[str] = "Find more tools of connected servers by what they do"
     guidelines: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, servers: Sequence[ToolServer], offered: OfferedTools) -> None:
@@ -212,7 +212,7 @@ class ToolSearch:
         """Find tools and load them."""
         query = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
-            raise ToolFailed("query must be a text: what the tool shall do, or its name")
+            raise ToolFailed("query must be a string: what the tool should do, or its name")
         limit = arguments.get("limit")
         most = int(limit) if isinstance(limit, int | float) and 1 <= limit <= MOST_FOUND else FOUND
         await run.scope.wait(self._connected())
@@ -245,13 +245,13 @@ class ToolSearch:
         listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
         return ToolSpec(
             SEARCH,
-            "Find further tools by what they do, and make them callable. Use it when a task needs something that "
+            "Find more tools by what they do, and make them callable. Use it when a task needs something that "
             f"your other tools cannot do. The tools are those of these servers: {listed}.",
             {
                 "type": "object",
                 "properties": {
                     "query": {"type": "string", "description": "Words for what the tool does, or its exact name"},
-                    "limit": {"type": "integer", "description": f"The most tools to find (default {FOUND})"},
+                    "limit": {"type": "integer", "description": f"Maximum number of tools to find (default {FOUND})"},
                 },
                 "required": ["query"],
             },

@@ -30,8 +30,8 @@ class Questions:
     async def sign_in(self, server: str, address: str) -> str | None:
         """The address that the browser was led to, if it is pasted; none if the person will not sign in."""
         title = (
-            f"The tool server {server} wants you to sign in. Open this address in a browser:\n{address}\n"
-            "If the browser runs on another machine, paste the address that it was led to."
+            f"The tool server {server} requires you to sign in. Open this address in a browser:\n{address}\n"
+            "If the browser runs on another machine, paste the address to which it was redirected."
         )
         answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder="http://127.0.0.1/callback"))
         return _text(answer)
@@ -42,10 +42,10 @@ class Questions:
         answer = await self._ask(
             lambda id: ConfirmRequest(
                 id=id,
-                title=f"The tool server {server} wants you to sign in",
+                title=f"The tool server {server} requires you to sign in",
                 message=f"Open this address in a browser, on any device:\n{address}\n"
                 f"and enter the code {code}{at_once}\n"
-                "Pigeon goes on by itself once you have signed in. Do you sign in?",
+                "Pigeon continues on its own once you have signed in. Sign in?",
             )
         )
         return answer is not None and answer.confirmed is True

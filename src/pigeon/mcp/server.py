@@ -379,7 +379,7 @@ class ToolServer:
             try:
                 async with asyncio.timeout(EXIT_SECONDS):
                     code = await process.wait()
-                said.append(f"its program has ended with code {code}")
+                said.append(f"its program ended with exit code {code}")
             except TimeoutError:
                 pass
             except OSError as error:

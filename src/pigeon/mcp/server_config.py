@@ -205,7 +205,7 @@ def _check_name(name: str) -> None:
     if any(ord(sign) < 32 or ord(sign) == 127 for sign in name):
         raise WrongServer("has a name with control characters")
     if not re.search(r"[A-Za-z0-9]", name):
-        raise WrongServer("has a name without a letter or digit, of which no tool name can be made")
+        raise WrongServer("has a name without a letter or digit, so no tool name can be made from it")
 
 
 def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
@@ -217,7 +217,7 @@ def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
         return "stdio" if is_program else "sse" if old else "http"
     found = _TRANSPORTS.get(given.lower()) if isinstance(given, str) else None
     if found is None:
-        raise WrongServer(f"has the type {_short(given)}; known are stdio, http and sse")
+        raise WrongServer(f"has the type {_short(given)}; the known types are stdio, http and sse")
     if (found == "stdio") is not is_program:
         raise WrongServer(f"has the type {given}, which does not fit its {'command' if is_program else 'url'}")
     return found
@@ -225,7 +225,7 @@ def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
 
 def _text(value: Any, field: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise WrongServer(f"{field} must be a text, not {_short(value)}")
+        raise WrongServer(f"{field} must be a string, not {_short(value)}")
     if len(value) > LONGEST_TEXT or "\0" in value:
         raise WrongServer(f"{field} is too long or has a NUL character")
     return value
@@ -235,7 +235,7 @@ def _texts(value: Any, field: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or len(value) > MOST_ITEMS:
-        raise WrongServer(f"{field} must be a list of texts, not {_short(value)}")
+        raise WrongServer(f"{field} must be a list of strings, not {_short(value)}")
     return [_value(item, f"{field}[{index}]") for index, item in enumerate(value)]
 
 
@@ -245,7 +245,7 @@ def _map(value: Any, field: str) -> dict[str, str]:
     if isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value):
         value = {item["name"]: item.get("value") for item in value}
     if not isinstance(value, dict) or len(value) > MOST_ITEMS:
-        raise WrongServer(f"{field} must be an object of texts, not {_short(value)}")
+        raise WrongServer(f"{field} must be an object of strings, not {_short(value)}")
     # A null takes nothing along, as in VS Code.
     return {name: _value(item, f"{field}.{name}") for name, item in value.items() if item is not None}
 
@@ -257,7 +257,7 @@ def _value(value: Any, field: str) -> str:
     if isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str):
-        raise WrongServer(f"{field} must be a text, not {_short(value)}")
+        raise WrongServer(f"{field} must be a string, not {_short(value)}")
     if len(value) > LONGEST_TEXT or "\0" in value:
         raise WrongServer(f"{field} is too long or has a NUL character")
     return value
@@ -273,7 +273,7 @@ def _headers(value: dict[str, Any]) -> dict[str, str]:
     )
     for name in headers:
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise WrongServer(f"headers has the name {_short(name)}, which no header can have")
+            raise WrongServer(f"headers has the name {_short(name)}, which is not a valid header name")
     token, variable = value.get("bearerToken"), value.get("bearerTokenEnv", value.get("bearer_token_env_var"))
     if "authorization" not in {name.lower() for name in headers}:
         if isinstance(token, str):
@@ -325,7 +325,7 @@ def _port(port: Any, redirect: str | None) -> int | None:
         found = re.fullmatch(r"http://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)(?:/.*)?", redirect)
         port = int(found[1]) if found else None
     if port is not None and (not isinstance(port, int) or not 0 < port < 65536):
-        raise WrongServer("oauth.callbackPort must be the number of a port")
+        raise WrongServer("oauth.callbackPort must be a port number")
     return port
 
 

@@ -42,13 +42,13 @@ def read_servers(path: str, source: McpSource, report: Callable[[str], None]) ->
     except FileNotFoundError:
         return []
     except OSError as error:
-        wrong(f"{error.strerror or error}; no tool server of it is used")
+        wrong(f"{error.strerror or error}; none of its tool servers is used")
         return []
     except (BadRecord, ValueError, RecursionError) as error:
-        wrong(f"{error}; no tool server of it is used")
+        wrong(f"{error}; none of its tool servers is used")
         return []
     if twice is not None:
-        wrong(f"{twice[:80]!r} stands there twice, and only the last one is used")
+        wrong(f"{twice[:80]!r} appears twice, and only the last one is used")
     return list(servers_in(value, source, path, wrong))
 
 

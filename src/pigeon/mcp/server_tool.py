@@ -86,7 +86,7 @@ class ServerTool:
         outcome = outcome_of(answer, self._workplace(), self.spec.name)
         if answer["isError"]:
             texts = [block.text for block in outcome.content if isinstance(block, TextContent)]
-            raise ToolFailed("\n".join(texts) or "The tool has failed", outcome.details)
+            raise ToolFailed("\n".join(texts) or "The tool failed", outcome.details)
         return outcome
 
 

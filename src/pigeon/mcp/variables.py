@@ -133,8 +133,8 @@ class Surroundings:
             return self._folders[name]
         if guarded and self._is_secret(name):
             raise WrongServer(
-                f"{field} names the variable {name}, which holds a key of a model provider: no file of a project gets "
-                "it. Put the server into your own mcp.json if it shall"
+                f"{field} names the variable {name}, which holds a key of a model provider: files of projects cannot "
+                "use it. If this server should get it, put the server into your own mcp.json"
             )
         value = self._variables.get(name)
         if value:

@@ -67,12 +67,12 @@ ACCEPTED_SECONDS = 60.0
 SNAPSHOT_TRIES = 5
 # So much of what clients have sent may wait for a worker that does not read.
 MOST_WAITING = 64 * 1024 * 1024
-BEHIND = "The agent of this conversation has not read what was sent before. Try again later"
+BEHIND = "The agent of this conversation has not read earlier commands yet. Try again later"
 _OUR_ID = b'{"id":"'
 
 ENDED = (
-    "The agent ended before it answered: {}. Its session is whole; what it had begun, and that it has ended, is told "
-    "by its events. Send it again if it is not among them"
+    "The agent ended before it answered: {}. Its session is intact. Its events show what it had started, and "
+    "that this has ended. Send the command again if they do not show it"
 )
 HANGS = "it did nothing for {} seconds (--worker-silence)"
 ConversationState = Literal["asleep", "starting", "awake", "stopping"]

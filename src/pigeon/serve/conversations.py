@@ -38,7 +38,7 @@ from pigeon.wire.errors import PigeonError, Refusal, StartupError
 
 LOOK_SECONDS = 1.0
 DRAIN_PAUSE = 0.05
-STOPPING = "The service is about to stop. Try again when it is back"
+STOPPING = "The service is shutting down. Try again when it is back"
 # How long runs that are aborted when the service stops may take to end.
 ABORT_SECONDS = 5.0
 # What may be sent to a service that is about to stop: what lets runs come to their end, and what only looks.
@@ -134,7 +134,7 @@ class Conversations:
             lock_log(place)
         except OSError:
             other = log_owner(place)
-            raise StartupError(f"Another pigeon serve (process {other}) serves {self._agent_dir} already") from None
+            raise StartupError(f"Another pigeon serve (process {other}) already serves {self._agent_dir}") from None
         for name in os.listdir(self._folder):
             if name.startswith(REMOVED):
                 shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
@@ -204,7 +204,7 @@ class Conversations:
         if self._stopping:
             raise Stopping(STOPPING)
         if len(os.listdir(self._folder)) >= self._limits.kept:
-            raise TooMany(f"{self._limits.kept} conversations are kept, which is the most. Delete one")
+            raise TooMany(f"{self._limits.kept} conversations exist, which is the limit (--max-kept). Delete one")
         record = ConversationRecord(id=id or RANDOM_IDS.session_id(now_ms()), cwd=folder, model=model)
         made = self._make(record)
         record.save(os.path.join(self._folder, record.id))
@@ -240,7 +240,9 @@ class Conversations:
         idle = sorted((other for other in self.awake if other.idle), key=lambda other: other.used)
         while len(self.awake) >= self._limits.awake:
             if not idle:
-                raise TooMany(f"{self._limits.awake} conversations are at work, which is the most. Try again later")
+                raise TooMany(
+                    f"{self._limits.awake} conversations are busy, which is the limit (--max-awake). Try again later"
+                )
             await idle.pop(0).sleep()
 
     async def remove(self, id: str) -> None:
@@ -308,7 +310,7 @@ class Conversations:
         own = self._is_own(real)
         sessions = os.path.join(os.path.realpath(self._agent_dir), "sessions") + os.sep
         if not (self.may_open(real) and not own) and not real.startswith(sessions):
-            raise FolderRefused(f"{path} is outside of the folders that may be opened")
+            raise FolderRefused(f"{path} is outside the folders that may be opened")
         file = newest_with_message(real) if os.path.isdir(real) else real
         header = header_of(file) if file is not None else None
         where = header.get("cwd") if header is not None else None
@@ -322,7 +324,7 @@ class Conversations:
         """The file that a client wants written, named from a folder; raises `Refusal`."""
         real = self._placed(path, cwd)
         if not self.may_open(real) or self._is_own(real):
-            raise FolderRefused(f"{path} is outside of the folders that may be opened")
+            raise FolderRefused(f"{path} is outside the folders that may be opened")
         return real
 
     def allowed(self, cwd: str) -> str:

@@ -27,7 +27,7 @@ from pigeon.wire.errors import PigeonError, Refusal
 
 FIRST_SECONDS = 10.0
 MOST_CLIENTS = 512
-TOO_MANY = f"{MOST_CLIENTS} clients are connected to this socket, which is the most"
+TOO_MANY = f"{MOST_CLIENTS} clients are connected to this socket, which is the limit"
 DELETED = "The session was deleted"
 NOTHING_ASKED = 'attach needs "session", the id of a conversation, or "cwd", the folder of a new one'
 

@@ -37,7 +37,7 @@ from pigeon.wire.steering import Limits
 
 # How long one that is being killed may still be there.
 OTHER_SECONDS = 3.0
-DIED = "The agent died in the middle of the run: {}"
+DIED = "The agent died during the run: {}"
 
 
 class WorkerRequest(Struct, frozen=True, kw_only=True):
@@ -115,7 +115,7 @@ async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None
         try:
             await host.carry_out(command)
         except PigeonError as error:
-            problem = f"{command['type']}, which was in force, is refused now: {error}"
+            problem = f"{command['type']}, which was in force, is now refused: {error}"
             if command["type"] == "set_permissions":
                 raise StartupError(problem) from None
             print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201

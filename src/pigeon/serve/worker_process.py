@@ -330,7 +330,7 @@ def last_words(path: str) -> str:
 def how_it_ended(code: int | None) -> str:
     """The end of a worker in words."""
     if code is None:
-        return "it ended without a word"
+        return "it ended without a message"
     if code < 0:
         with suppress(ValueError):
             return f"it was killed by {signal.Signals(-code).name}"

@@ -486,6 +486,6 @@ def test_no_secret_is_in_the_log_or_in_a_command_line(server: AttackedServer) ->
 
 async def test_a_client_whose_message_is_too_long_is_told_and_goes_on(server: AttackedServer, session: str) -> None:
     async with pigeon.Client(f"ws://{server.host}/{session}", token=TOKENS["talk"]) as client:
-        with pytest.raises(pigeon.PigeonError, match="prompt is longer than the server takes: 2 MB"):
+        with pytest.raises(pigeon.PigeonError, match="prompt is larger than the server accepts: 2 MB"):
             await client.run("x" * 2_000_000)
         assert (await client.get_state()).session_id == session

@@ -146,7 +146,7 @@ def test_a_link_is_worth_something_once_and_for_minutes(tokens: Tokens, clock: C
         ("", 0o600, "has no token"),
         ("short\n", 0o600, "at least 16 characters"),
         (f"owner {SECRET}\n", 0o600, "a line must be a scope"),
-        (f"admin {SECRET}\n", 0o640, "can be read by others"),
+        (f"admin {SECRET}\n", 0o640, "can be read by other users"),
     ],
 )
 def test_a_token_file_that_cannot_be_used_is_said_and_its_tokens_are_not(

@@ -88,7 +88,7 @@ def test_a_message_that_is_too_long_for_the_server_is_given_back(tab: Tab) -> No
       if (data.includes('far too long')) this.dispatchEvent(new CloseEvent('close', { code: 1009 }));
       else send.call(this, data); }; })()""")
     tab.say("far too long")
-    tab.shows("longer than the server takes", "#notices")
+    tab.shows("larger than the server accepts", "#notices")
     assert tab.ask("document.getElementById('message').value") == "far too long"
 
 
@@ -322,7 +322,7 @@ def test_a_gap_is_told_and_the_conversation_read_anew(tab: Tab, models: ModelSer
       constructor(address) { super(address.replace(/after=\\d+/, 'after=999999999')); window.WebSocket = Real; } };""",
     )
     tab.call("Page.reload")
-    tab.shows("read anew", "#notices")
+    tab.shows("reloaded", "#notices")
     tab.settled()
     models.answers("Behind the gap.")
     tab.say("go on")

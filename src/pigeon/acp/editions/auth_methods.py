@@ -8,7 +8,7 @@ KEY_METHOD = "api-key"
 SETUP_METHOD = "terminal-setup"
 SETUP_ARGUMENTS = ("--setup",)
 NO_KEY = (
-    "There is no model that can be used: Pigeon has no key. Set a variable such as ANTHROPIC_API_KEY or OPENAI_API_KEY "
+    "No model can be used: Pigeon has no key. Set a variable such as ANTHROPIC_API_KEY or OPENAI_API_KEY "
     "in the environment of the editor's agent settings, or put a key into auth.json; `pigeon doctor` says what is "
     "missing"
 )

@@ -212,7 +212,7 @@ def _title(name: str, args: dict[str, Json]) -> str:
     elif name == "todo":
         title = "Update the plan"
     elif name == "tool_search":
-        title = f"Look for tools: {args.get('query')}"
+        title = f"Search for tools: {args.get('query')}"
     else:
         # The names of tools of servers say whose they are: mcp__SERVER__TOOL.
         server, _, tool = name.removeprefix("mcp__").partition("__")

@@ -90,7 +90,7 @@ def _reason(stderr: bytes) -> str:
     fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
     # What the other side or its transport said comes before git's own words, which then tell little.
     told = [line for line in lines if line.startswith(("ssh: ", "remote: ", "ERROR: ")) or "denied" in line]
-    return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a word"
+    return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a message"
 
 
 class Workspaces:

@@ -33,10 +33,10 @@ from pigeon.export.escaping import escaped
 
 NO_PAIRS = (
     '<p class="note">No task has ended in both batches under the same id, so there is nothing to compare. Give tasks '
-    "ids, or leave all of a task but the model to <code>--model</code>.</p>\n"
+    "ids, or let only <code>--model</code> differ.</p>\n"
 )
 HOW = (
-    "Bars are 95 % intervals: of each share, and of the change of the mean, task by task. In the cost of each task a "
+    "Bars are 95 % intervals: of each share, and of the change of the mean, task by task. In the plot of costs, a "
     "point below the line became cheaper."
 )
 MOST_FLIPS = 1000
@@ -111,7 +111,7 @@ def comparison_page(batches: tuple[BatchView, BatchView], folders: tuple[str, st
         for count, name in ((found.only_first, names[0]), (found.only_second, names[1]))
         if count
     ]
-    below = " · ".join([f"{counted(found.pairs)} of both, paired by their ids", *alone])
+    below = " · ".join([f"{counted(found.pairs)} in both batches, paired by id", *alone])
     pieces = [tiles(_tiles(names, found)) if found.pairs else NO_PAIRS]
     if found.pairs:
         pieces.append(_measures(names, found))
@@ -193,13 +193,13 @@ def _measures(names: tuple[str, str], found: Compared) -> str:
             change, form = found.changes[name].estimate, FORMS[name]
             signed = form.replace("${:", "{:").replace("{:", "{:+")
             before, after = (form.format(mean) for mean in found.means(name))
-            verdict = "one task tells nothing" if change.count < 2 else "yes" if change.is_clear else "no"
+            verdict = "too few tasks" if change.count < 2 else "yes" if change.is_clear else "no"
             yield (
                 f"<tr><th scope=row>{name}</th><td>{before}</td><td>{after}</td><td>{signed.format(change.value)}</td>"
                 f"<td>{signed.format(change.low)} to {signed.format(change.high)}</td><td>{verdict}</td></tr>\n"
             )
 
-    return "<h2>What tasks take</h2>\n" + "".join(table_html(heads, rows()))
+    return "<h2>Resources per task</h2>\n" + "".join(table_html(heads, rows()))
 
 
 def _flips(

@@ -40,7 +40,7 @@ def run_acp(line: CommandLine, environment: Environment) -> int:
     if line.messages:
         raise UsageError(f'pigeon acp takes no prompt: "{line.messages[0]}"')
     if line.agent.record is not None:
-        raise UsageError("--record is for one conversation, and an editor may begin many")
+        raise UsageError("--record is for one conversation, and an editor may start many")
     if line.unknown:
         from pigeon.cli.starting import refuse_unknown_options
 

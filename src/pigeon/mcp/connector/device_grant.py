@@ -44,12 +44,12 @@ def device_code(response: httpx2.Response) -> DeviceCode:
         given = None
     given = given if isinstance(given, dict) else {}
     if response.status_code != 200:
-        raise SignInNeeded(f"the authorization server gives no code to sign in with: {error_text(response)}")
+        raise SignInNeeded(f"the authorization server gave no sign-in code: {error_text(response)}")
     # An early draft, which some servers still follow, has another name for it.
     address = _address(given.get("verification_uri") or given.get("verification_url"))
     code, secret = given.get("user_code"), given.get("device_code")
     if address is None or not isinstance(code, str) or not code.strip() or not isinstance(secret, str):
-        raise SignInNeeded("the authorization server has answered without a code or an address to sign in with")
+        raise SignInNeeded("the authorization server answered without a sign-in code or address")
     return DeviceCode(
         code="".join(sign for sign in code if sign.isprintable())[:100],
         address=address,
@@ -105,12 +105,12 @@ async def granted_token(
             elif error == "access_denied":
                 raise SignInNeeded("the sign-in was declined at the authorization server")
             elif error != "authorization_pending":
-                raise SignInNeeded(f"the sign-in has failed: {error_text(response)}")
+                raise SignInNeeded(f"the sign-in failed: {error_text(response)}")
     finally:
         question.cancel()
 
 
-_EXPIRED = "the code to sign in with has expired before it was entered"
+_EXPIRED = "the sign-in code expired before it was entered"
 
 
 def error_text(response: httpx2.Response) -> str:

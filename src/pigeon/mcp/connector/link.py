@@ -389,7 +389,7 @@ class ServerLink:
             given = {"input_responses": responses or None, "request_state": result.request_state}
             if not responses:
                 await asyncio.sleep(PROGRESS_PAUSE)
-        raise LinkFailed(f"the server has asked for more than {MOST_ROUNDS} times in one call")
+        raise LinkFailed(f"the server asked more than {MOST_ROUNDS} times in one call")
 
     async def _complete(self, session: ClientSession, request: Record) -> Record:
         given = request["ref"]
@@ -407,7 +407,7 @@ class ServerLink:
             return await self._elicited(None, wanted.params)
         if isinstance(wanted, types.ListRootsRequest):
             return await self._roots(None)
-        raise LinkFailed("the server asks for an answer of the model, which it does not get from Pigeon")
+        raise LinkFailed("the server asked for an answer from the model (sampling), which Pigeon refuses")
 
     def _overflowed(self) -> None:
         """A message was too large: which call it belonged to is not known, so all that are open have failed."""
@@ -478,7 +478,7 @@ class ServerLink:
     def _time_text(self) -> str:
         said = f"it has not answered within {self._config['startSeconds']:g} s"
         if self._pipes is not None and self._pipes.first_garbage:
-            said += f"; what it wrote to stdout is no message: {self._pipes.first_garbage!r}"
+            said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said
 
     def _why_lost(self) -> str:
@@ -486,7 +486,7 @@ class ServerLink:
             return self._web_text() or "the connection was closed"
         said = self._pipes.why_lost
         if self._pipes.first_garbage and self._step == "initialize":
-            said += f"; what it wrote to stdout is no message: {self._pipes.first_garbage!r}"
+            said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said
 
     def _wants_sign_in(self) -> bool:
@@ -511,7 +511,7 @@ class ServerLink:
         if isinstance(error, MCPError):
             web = self._web_text() if self._step != "connected" else ""
             said = shown_text(error.error.message[:2000])
-            return f"{web}: {said}" if web and said else said or web or "the server answers with an error"
+            return f"{web}: {said}" if web and said else said or web or "the server answered with an error"
         if isinstance(error, httpx2.HTTPStatusError):
             return self._web_text() or str(error)
         if isinstance(error, httpx2.ConnectError):
@@ -521,6 +521,6 @@ class ServerLink:
         if isinstance(error, ValidationError):
             first = error.errors()[0] if error.errors() else {"loc": (), "msg": "wrong"}
             place = ".".join(str(part) for part in first["loc"])
-            return f"the server answers what does not fit the protocol ({place}: {first['msg']})"
+            return f"the server's answer does not fit the protocol ({place}: {first['msg']})"
         text = str(error).strip() or type(error).__name__
         return text[:2000]

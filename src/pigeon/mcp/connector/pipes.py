@@ -152,7 +152,7 @@ class ServerPipes:
                     if isinstance(message.message, types.JSONRPCRequest):
                         await asyncio.sleep(self._pace.pause())
                 if self._garbage > MOST_GARBAGE:
-                    self.why_lost = f"it writes to stdout what is no message, such as {self.first_garbage!r}"
+                    self.why_lost = f"it writes something other than messages to stdout, such as {self.first_garbage!r}"
                     return
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             return

@@ -32,7 +32,7 @@ def tool_records(tools: Iterable[types.Tool]) -> tuple[list[Record], list[str]]:
         if not tool.name or len(tool.name) > LONGEST_TOOL_NAME:
             notes.append(f"a tool is left out: its name has {len(tool.name)} characters")
         elif tool.name in found:
-            notes.append(f"the tool {tool.name!r} is there twice; the second is left out")
+            notes.append(f"the tool {tool.name!r} appears twice; the second is left out")
         elif len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
             notes.append(f"the tool {tool.name!r} is left out: its parameters are described in more than 64 KB")
         else:

@@ -191,11 +191,11 @@ class SignIn:
             raise SignInNeeded("the sign-in was declined")
         query = parse_qs(urlsplit(led_to.strip()).query)
         if "code" not in query and "error" not in query:
-            raise SignInNeeded("the address that was pasted has no code in it")
+            raise SignInNeeded("the pasted address contains no code")
         if not self._is_answer(led_to):
-            raise SignInNeeded("the address that was pasted belongs to another sign-in")
+            raise SignInNeeded("the pasted address belongs to another sign-in")
         if "error" in query:
-            raise SignInNeeded(f"the sign-in has failed: {' '.join(query.get('error_description', query['error']))}")
+            raise SignInNeeded(f"the sign-in failed: {' '.join(query.get('error_description', query['error']))}")
         return AuthorizationCodeResult(
             code=query["code"][0], state=query.get("state", [None])[0], iss=query.get("iss", [None])[0]
         )

@@ -62,7 +62,7 @@ class WebStatus:
     @property
     def failure(self) -> str:
         """What it answers, if that is a failure."""
-        return self.text or (f"the server answers {self.code} {self.reason}".rstrip() if self.code else "")
+        return self.text or (f"the server answered {self.code} {self.reason}".rstrip() if self.code else "")
 
     async def look(self, response: httpx2.Response) -> None:
         """Called for each answer, before its body is read."""

@@ -41,7 +41,7 @@ LONGEST_PAUSE = 2.0
 LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
 TOO_LONG_CODE = "too_long"
-TOO_LONG = "{} is longer than the server takes: {:.0f} MB"
+TOO_LONG = "{} is larger than the server accepts: {:.0f} MB"
 MB = 1024 * 1024
 # A server that is still sent a long line when it closes cannot say why; so often such a line is sent.
 MOST_TRIES = 5

@@ -136,8 +136,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 CWD = Parameter(name="cwd", help="Only sessions that work in this folder.")
 QUERY = Parameter(name="query", help="Only sessions with this text in their name, first message, folder or id.")
 LIMIT = Parameter(name="limit", help="At most so many.", whole=True, least=1, most=MOST_LISTED)
-CURSOR = Parameter(name="cursor", help="Where the page before has ended: its nextCursor.")
-PATH = Parameter(name="path", help="The folder; the first of the roots unless told.")
+CURSOR = Parameter(name="cursor", help="The nextCursor of the previous page.")
+PATH = Parameter(name="path", help="The folder (default: the first root).")
 
 OPERATIONS = (
     Operation(
@@ -146,7 +146,7 @@ OPERATIONS = (
     ),
     Operation(
         id="openSession", method="POST", path="/api/sessions", needed="talk", status=201, answer=SessionDetails,
-        summary="Begin a conversation in a folder, or wake the one with this id (200).", body=SessionRequest,
+        summary="Start a conversation in a folder, or wake the one with this id (200).", body=SessionRequest,
         also=(200, 404, 409, 503),
     ),
     Operation(
@@ -155,7 +155,7 @@ OPERATIONS = (
     ),
     Operation(
         id="deleteSession", method="DELETE", path="/api/sessions/{id}", needed="admin", status=204, also=(404, 409),
-        summary="End a conversation and move its session to the trash: `pigeon sessions undelete` brings it back.",
+        summary="End a conversation and move its session to the trash: `pigeon sessions undelete` restores it.",
     ),
     Operation(
         id="exportSession", method="GET", path="/api/sessions/{id}/export", summary="A conversation as an HTML page.",
@@ -174,7 +174,7 @@ OPERATIONS = (
         answer=dict[str, Json],
     ),
     Operation(
-        id="health", method="GET", path="/healthz", summary="Whether the server is there.", needed=None,
+        id="health", method="GET", path="/healthz", summary="Whether the server is running.", needed=None,
         media="text/plain",
     ),
     Operation(
@@ -193,7 +193,7 @@ def asked(operation: Operation, given: list[tuple[str, str]]) -> dict[str, str |
         if parameter is None:
             continue
         if name in found:
-            raise HttpRefusal(400, "bad_request", f'"{name}" is there twice')
+            raise HttpRefusal(400, "bad_request", f'"{name}" appears twice')
         found[name] = _whole(parameter, text) if parameter.whole else _short(parameter, text)
     return found
 

@@ -42,7 +42,7 @@ NO_TEXT, OVERLOADED, BAD_REQUEST, NOT_ADMITTED, NOT_FOUND, TOO_SLOW = 1003, 1013
 # How a WebSocket ends, by why its client's session did.
 ENDS = {
     "too slow": (TOO_SLOW, "The client does not read its answers"),
-    "revoked": (NOT_ADMITTED, "The token was taken back"),
+    "revoked": (NOT_ADMITTED, "The token was revoked"),
     "deleted": (NOT_FOUND, "The session was deleted"),
 }
 # How failures are answered that know nothing of HTTP; all others are a bad request.
@@ -201,7 +201,7 @@ class ServeApplication:
     async def _open(self, request: Request, asked: dict[str, str | int]) -> Response:
         body = codec.convert(await _body(request), api.SessionRequest)
         if (body.model or "").startswith(FILE_MODELS) and not covers(request.scope["token"].scope, "admin"):
-            raise HttpRefusal(403, "scope", "The model is a file of the server, which needs the scope admin")
+            raise HttpRefusal(403, "scope", "This model is a file on the server, which needs the scope admin")
         made, new = self._wanted(body)
         try:
             await self._conversations.ready(made)
@@ -355,7 +355,7 @@ async def _body(request: Request) -> Json:
     try:
         return codec.decode(data)
     except BadRecord as error:
-        raise HttpRefusal(400, "bad_request", f"The body is no JSON: {error}") from None
+        raise HttpRefusal(400, "bad_request", f"The body is not JSON: {error}") from None
 
 
 def _number(text: str | None) -> int | None:
@@ -422,7 +422,7 @@ async def _refused(request: Request | None, error: Exception) -> Response:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {404: "There is nothing at this address", 405: "This address has no such method"}
+    words = {404: "There is nothing at this address", 405: "This address does not support that method"}
     text = words.get(error.status_code, "The request cannot be answered")
     return _json({"error": text}, error.status_code, dict(error.headers or {}))
 

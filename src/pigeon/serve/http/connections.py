@@ -202,7 +202,7 @@ class LimitedHttp(H11Protocol):
         elif self.conn.their_state is h11.ERROR and len(self.conn.trailing_data[0]) > HEADER_BYTES:
             self._connection.refuse(431, LONG_HEADERS)
         else:
-            self._connection.refuse(400, "This is no HTTP request")
+            self._connection.refuse(400, "This is not an HTTP request")
 
     def _set_deadline(self) -> None:
         if self._deadline is None:
@@ -217,7 +217,7 @@ class LimitedHttp(H11Protocol):
         self._deadline = None
         self._all.count_slow()
         if self.cycle is None or not self.cycle.response_started:
-            self._connection.refuse(408, "The request was not whole in time")
+            self._connection.refuse(408, "The request was not complete in time")
         else:
             self._connection.end()
 

@@ -116,7 +116,7 @@ class Entrance:
             self._check_source(request)
             token = self._tokens.redeemed(request.query_params["token"])
             if token is None:
-                self._count_wrong(request, "This link was used before or is too old. A new one: pigeon serve --link")
+                self._count_wrong(request, "This link has been used or has expired. Get a new one: pigeon serve --link")
         except HttpRefusal as refusal:
             self._counts.refuse(refusal.reason)
             raise
@@ -168,7 +168,9 @@ class Entrance:
         host = self._forwarded(request, "x-forwarded-host") or (hosts[0] if len(hosts) == 1 else "")
         host = host.lower()
         if not self._is_ours(request, host):
-            raise HttpRefusal(403, "host", f"This server is not called {host[:100]!r}. Name it with --allow-host")
+            raise HttpRefusal(
+                403, "host", f"This server is not called {host[:100]!r}. Allow the name with --allow-host"
+            )
         origins = request.headers.getlist("origin")
         if origins and origins != [f"{self.scheme(request)}://{host}"]:
             raise HttpRefusal(403, "origin", OTHER_SITE)
@@ -195,7 +197,7 @@ class Entrance:
         elif request.scope["method"] == "POST" and not ours:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json":
-                raise HttpRefusal(403, "origin", "A POST with a cookie needs an Origin, or the content type of JSON")
+                raise HttpRefusal(403, "origin", "A POST with a cookie needs an Origin, or the JSON content type")
 
     def _forwarded(self, request: HTTPConnection, name: str) -> str:
         """What our proxy has added: the last of the values, those before it may be anything."""

@@ -44,8 +44,8 @@ CLOSE_SECONDS = 2
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ADDRESS_FILE = "address.json"
 NOT_SAFE = (
-    "{} can be reached from other machines, and without TLS everybody on the way can read the tokens. Give --tls-cert "
-    "and --tls-key, or --behind-proxy if a proxy in front does TLS, or --insecure"
+    "{} can be reached from other machines, and without TLS anyone along the way can read the tokens. Use --tls-cert "
+    "and --tls-key, or --behind-proxy if a proxy in front handles TLS, or --insecure"
 )
 
 
@@ -249,7 +249,7 @@ def _tls(options: ServeOptions) -> ssl.SSLContext | None:
         context.load_cert_chain(options.tls_cert, options.tls_key, password=lambda: "")
     except (OSError, ssl.SSLError) as error:
         files = " and ".join(filter(None, (options.tls_cert, options.tls_key)))
-        why = error.strerror or "they do not belong together, or are no PEM files without a password"
+        why = error.strerror or "they do not belong together, or are not PEM files without a password"
         raise StartupError(f"{files} cannot be used for TLS: {why}") from None
     return context
 

@@ -135,10 +135,10 @@ class Tokens:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise StartupError(f"{self._path} cannot be read: {why}") from None
         if stat.S_IMODE(mode) & 0o077:
-            raise StartupError(f"{self._path} can be read by others. Make it yours alone: chmod 600 {self._path}")
+            raise StartupError(f"{self._path} can be read by other users. Restrict it: chmod 600 {self._path}")
         tokens = [_token(words, self._path) for words in lines]
         if not tokens:
-            raise StartupError(f"{self._path} has no token. Remove it, and a new one is made at the next start")
+            raise StartupError(f"{self._path} has no token. Remove it, and a new one is created at the next start")
         return tokens
 
 

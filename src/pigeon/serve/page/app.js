@@ -75,7 +75,7 @@ function showStart() {
   byId("earlier").hidden = byId("newest").hidden = true;
   byId("start").hidden = false;
   const recent = sessions.recent();
-  const about = recent.length ? "Start a session in a folder, or go on with one of these." : "A session is a conversation with an agent that works in a folder.";
+  const about = recent.length ? "Start a session in a folder, or continue one of these." : "A session is a conversation with an agent that works in a folder.";
   byId("start").replaceChildren(element("h2", {}, "What shall we work on?"),
     element("p", {}, about),
     element("button", { type: "button", class: "first talk-only", onclick: () => sessions.chooseFolder() }, "Start a session"),
@@ -132,7 +132,7 @@ function showConnection(state, detail = {}) {
     lostAt = 0;
   } else if (state === "offline") {
     lostAt ||= now();
-    notice("This device is offline. The agent goes on; the page will catch up.", { kind: "warning", key: "connection" });
+    notice("This device is offline. The agent continues; the page will catch up.", { kind: "warning", key: "connection" });
   } else if (state === "waiting") {
     if (!lostAt) say("The connection was lost. Trying again.", true);
     lostAt ||= now();
@@ -167,7 +167,7 @@ function askDelete() {
     if (conversation?.id === id) await show(null);
     await sessions.load().catch(() => {});
     if (!conversation) showStart();
-    notice("The session was moved to the trash. \u201cpigeon sessions undelete\u201d brings it back.", { lasts: 10000 });
+    notice("The session was moved to the trash. \u201cpigeon sessions undelete\u201d restores it.", { lasts: 10000 });
   };
   const opened = openWindow("Delete this session?", element("p", {}, `\u201c${titleOf()}\u201d is moved to the trash of sessions. Files that the agent has changed stay as they are.`),
     element("div", { class: "answers" }, element("button", { type: "button", class: "deny", onclick: gone }, "Delete"), element("button", { type: "button", onclick: () => opened.close() }, "Keep")));

@@ -19,7 +19,7 @@ export class Attention {
     if (this.wanted) this.wanted = false;
     else {
       this.wanted = (await Notification.requestPermission()) === "granted";
-      if (!this.wanted) notice("The browser does not let this page notify you. Its settings for this site decide", { kind: "warning", key: "notify" });
+      if (!this.wanted) notice("The browser does not let this page notify you. Change its settings for this site", { kind: "warning", key: "notify" });
     }
     keep("localStorage", WANTED, String(this.wanted));
     this._show();

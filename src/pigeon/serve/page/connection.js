@@ -49,7 +49,7 @@ export class Connection {
     removeEventListener("offline", this.gone);
     document.removeEventListener("visibilitychange", this.seen);
     this.socket?.close();
-    this._giveUp("The page has gone to another session");
+    this._giveUp("The page has switched to another session");
   }
 
   // A command, and a promise of its data.
@@ -96,7 +96,7 @@ export class Connection {
     this.on.state("open");
     for (const [id, waiting] of [...this.waiting]) {
       if (waiting.sent++ < MOST_SENT) this._send(waiting.record);
-      else this._fail(id, "The connection broke each time that this was sent");
+      else this._fail(id, "The connection broke each time this was sent");
     }
     if (this.opened) this.on.back();
     this.opened = true;
@@ -121,8 +121,8 @@ export class Connection {
   async _lost(event) {
     if (this.closed) return;
     for (const [id, { record, again }] of [...this.waiting]) {
-      if (event.code === TOO_LONG && "clientMessageId" in record) this._fail(id, "This message, with its images, is longer than the server takes");
-      else if (!again) this._fail(id, "The connection was lost before this was answered. Look whether it was done, and try again");
+      if (event.code === TOO_LONG && "clientMessageId" in record) this._fail(id, "This message, with its images, is larger than the server accepts");
+      else if (!again) this._fail(id, "The connection was lost before this was answered. Check whether it was done before you try again");
     }
     if (event.code === 4004) return this._refuse(Object.assign(new Error(event.reason || "There is no such session"), { status: 404 }));
     // A refusal before the socket opens has no code here, so the same is asked by HTTP, which tells the reason.

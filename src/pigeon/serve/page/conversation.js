@@ -405,7 +405,7 @@ export class Conversation {
       case "extension_ui_request": return this.on.question(record);
       case "permission_resolved": return this.on.answered(record.id, record.outcome);
       case "extension_error": return void notice(`An extension failed: ${record.error}`, { kind: "warning" });
-      case "trust_required": return void notice(`This folder has settings that wait for your trust: ${record.waiting.join(", ")}. They are not used`, { kind: "warning", key: "trust" });
+      case "trust_required": return void notice(`This folder has settings that are not used until you trust it: ${record.waiting.join(", ")}`, { kind: "warning", key: "trust" });
       case "agent_restarted": return this._restarted(record);
       case "gap": return this._gap();
     }
@@ -498,13 +498,13 @@ export class Conversation {
 
   _restarted(record) {
     this._clearLive(true);
-    notice(`The agent was restarted: ${record.reason}. The conversation is whole; what was under way has ended.`, { kind: "warning", key: "restarted" });
+    notice(`The agent was restarted: ${record.reason}. The conversation is intact; what was in progress has ended.`, { kind: "warning", key: "restarted" });
     say("The agent was restarted.", true);
     this._reload().catch(() => {});
   }
 
   _gap() {
-    notice("More has happened than is kept for reconnecting. The conversation was read anew.", { key: "gap", lasts: 8000 });
+    notice("More has happened than is kept for reconnecting. The conversation was reloaded.", { key: "gap", lasts: 8000 });
     this._reload().catch(() => {});
   }
 }

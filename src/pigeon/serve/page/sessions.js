@@ -60,7 +60,7 @@ export class Sessions {
       day = its;
       return [...head, this._row(row)];
     }));
-    if (!matching.length) this.list.append(element("li", { class: "hint" }, words ? "No session has these words" : "No sessions yet"));
+    if (!matching.length) this.list.append(element("li", { class: "hint" }, words ? "No session contains these words" : "No sessions yet"));
     if (focused) this.list.querySelector(`[data-session="${CSS.escape(focused)}"]`)?.focus();
   }
 

@@ -48,7 +48,7 @@ def hint_of(policy: SandboxPolicy, output: str) -> str | None:
     elif not policy.network and re.search(_NETWORK, end):
         rule = "there is no network in it"
     elif re.search(_OTHER, end):
-        rule = "it hides keys, refuses unix sockets, and lets nothing outside be changed or signalled"
+        rule = "it hides keys, refuses Unix sockets, and lets nothing outside be changed or signalled"
     else:
         return None
     return f'[The sandbox ("{policy.mode}") may be why: {rule}. {HOW_TO_ASK}]'

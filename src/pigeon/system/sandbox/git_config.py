@@ -72,8 +72,8 @@ class GitConfigReader:
             return GitFile(path, (), ())
         except OSError as error:
             raise Unprotectable(
-                f"{path} cannot be read ({error.strerror or error}), so it is not known what git takes from it. "
-                "Put the file right, or start without the sandbox"
+                f"{path} cannot be read ({error.strerror or error}), so Pigeon cannot tell what git takes from it. "
+                "Fix the file, or start without the sandbox"
             ) from error
         settings = tuple(parsed(text))
         folder = os.path.dirname(os.path.realpath(path))

@@ -238,7 +238,7 @@ def _work_trees(data: str) -> list[str]:
 def _check_number(number: int, folder: str) -> None:
     if number > _MOST_FOLDERS:
         raise Unprotectable(
-            f"{folder} holds more than {_MOST_FOLDERS} folders, too many to be looked after. "
+            f"{folder} contains more than {_MOST_FOLDERS} folders, too many to protect. "
             "Remove what is not needed, or start without the sandbox"
         )
 

@@ -161,7 +161,7 @@ def _check_way(root: str, path: str) -> None:
         if os.path.islink(step):
             raise Unprotectable(
                 f"{step} is a link, so the sandbox cannot keep commands from replacing it. "
-                "Put what it leads to in its place, or start without the sandbox"
+                "Replace it with its target, or start without the sandbox"
             )
 
 

@@ -65,6 +65,6 @@ def _unprotected(path: str, what: str, other: str = "") -> Unprotectable:
     named = f", {other}," if other else ""
     return Unprotectable(
         f"{path} has a second name (a hard link){named} by which commands could {what} it. Remove that name, or make "
-        f'the file one of its own (cp -p "{path}" "{path}.new" && mv "{path}.new" "{path}"), or start without the '
+        f'it a separate file (cp -p "{path}" "{path}.new" && mv "{path}.new" "{path}"), or start without the '
         "sandbox"
     )

@@ -126,6 +126,6 @@ def _looked_at(folder: str) -> tuple[set[str], list[str]]:
 
 def _too_much(top: str, what: str) -> Unprotectable:
     return Unprotectable(
-        f"{top} holds more than {what}, too many to be looked after. "
+        f"{top} contains more than {what}, too many to protect. "
         "Work in the folder of one project, or start without the sandbox"
     )

@@ -112,7 +112,7 @@ class Wall:
             return EnclosedProgram(self._program, [self._program, "-p", profile, program, *argv[1:]], environment, None)
         calls = filter_for(self._machine)
         if calls is None:
-            raise OSError(errno.ENOSYS, f"there is no filter of system calls for {self._machine}")
+            raise OSError(errno.ENOSYS, f"there is no system call filter for {self._machine}")
         if self.builder == "landlock":
             private = self.policy.private
             mounts = [
