@@ -63,7 +63,7 @@ class RpcPeer:
 
     def _take_giant(self, line: TooLong) -> None:
         """A line that is too long: what it asks or answers fails at once, if its beginning tells which that is."""
-        text = f"is longer than {line.cap} bytes, which is the most Pigeon takes"
+        text = f"is longer than {line.cap} bytes, the most that Pigeon accepts"
         members = _first_members(line.beginning)
         id = _id_of(members)
         if "method" in members:
