@@ -404,6 +404,11 @@ def test_what_an_agent_behind_a_socket_cannot_be_told_is_said_at_once(wrong: Any
         pigeon.Client(url="unix:/no/such", **wrong)
 
 
+def test_a_command_where_an_address_belongs_is_told_at_once() -> None:
+    with pytest.raises(TypeError, match="not list; the program to start is command="):
+        pigeon.Client(["pigeon", "--mode", "rpc"])  # type: ignore[arg-type]
+
+
 async def test_a_socket_is_for_our_user_alone_and_goes_with_the_first_connection(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
     path = tmp_path / "socket"

@@ -386,6 +386,8 @@ class ServedPlace(Struct, frozen=True):
 
 def served_at(url: str, cwd: str | None, model: str | None) -> ServedPlace | None:
     """What an address means; none for an agent's own socket. Raises `ValueError`."""
+    if not isinstance(url, str):
+        raise TypeError(f"url= is an address, not {type(url).__name__}; the program to start is command=")
     address = parsed_address(url)
     if address.session is not None:
         if cwd is not None:
