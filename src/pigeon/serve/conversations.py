@@ -241,7 +241,7 @@ class Conversations:
         while len(self.awake) >= self._limits.awake:
             if not idle:
                 raise TooMany(
-                    f"{self._limits.awake} conversations are busy, which is the limit (--max-awake). Try again later"
+                    f"All conversations that may be awake are busy (--max-awake {self._limits.awake}). Try again later"
                 )
             await idle.pop(0).sleep()
 

@@ -548,7 +548,7 @@ ALL: tuple[type[Record], ...] = (
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, SelectionChanged,
-    McpServerChanged, ErrorEvent, Ready,
+    McpServerChanged, AgentRestarted, ErrorEvent, Ready,
     HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostCommandRun, HostServiceCancel, FileChanged,
     PermissionResolved,
 )  # fmt: skip
