@@ -226,6 +226,9 @@ def _told_apart_by(key: str | None) -> Shape:
 def _or_null(shape: Shape) -> Shape:
     if {"type": "null"} in shape.get("anyOf", ()):
         return shape
+    if {"minimum", "maximum"} & shape.keys():
+        # Bounds mean nothing to null; within an `anyOf` they would become a type of their own in generated code.
+        return {**shape, "type": [shape["type"], "null"]}
     return {"anyOf": [*shape.get("anyOf", [shape]), {"type": "null"}]}
 
 
