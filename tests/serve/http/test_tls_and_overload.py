@@ -67,7 +67,7 @@ def test_too_many_conversations_and_connections_are_refused_with_a_word(server: 
             pass
         refused = server.ask("POST", "/api/sessions", {"cwd": str(server.folders.work)}, scope="talk")
         assert (refused.status, int(refused.headers["retry-after"]) > 0) == (503, True)
-        assert "which is the limit" in refused.json()["error"]
+        assert "--max-awake 1" in refused.json()["error"]
         with server.socket_of(waiting, "talk") as other, pytest.raises(ConnectionClosed) as closed:
             other.recv(20)
         assert closed.value.rcvd is not None

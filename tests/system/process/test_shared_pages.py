@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from types import CodeType, SimpleNamespace
 
 import pytest
@@ -45,6 +46,11 @@ def outer(number: int) -> list[int]:
 TABLE = {"outer": outer}
 
 
+def dead_proxy() -> object:
+    """A weak reference that answers every question about itself with an error."""
+    return weakref.proxy(Shelf())
+
+
 def used() -> tuple[object, ...]:
     return Shelf().total, Shelf.made().total, Shelf.plain(1), LongShelf(2).total, TABLE["outer"](1)
 
@@ -54,8 +60,11 @@ def test_functions_are_replaced_by_copies_that_do_the_same() -> None:
     with NotedCalls(called):
         expected = used()
     mine = {code for code in called if code.co_filename == __file__}
+    # Caches of libraries have such things, in lists and in classes.
+    holders = [dead_proxy(), type("Holder", (), {"proxy": dead_proxy()})]
     before = outer, vars(Shelf)["__init__"], vars(Shelf)["total"], vars(Shelf)["plain"], vars(Shelf)["made"]
     put_side_by_side(mine)
+    assert len(holders) == 2
     after = outer, vars(Shelf)["__init__"], vars(Shelf)["total"], vars(Shelf)["plain"], vars(Shelf)["made"]
     assert all(old is not new for old, new in zip(before, after, strict=True))
     assert TABLE["outer"] is outer
@@ -80,7 +89,8 @@ def test_only_blocks_beside_other_objects_are_kept() -> None:
 UNCOUNTED = """
 import gc, os, sys, weakref
 from pigeon.system.process.shared_pages import stop_counting
-kept = {"text": "some text of this test", "list": [object()]}
+class Gone: pass
+kept = {"text": "some text of this test", "list": [object()], "proxy": weakref.proxy(Gone())}
 made = stop_counting()
 assert made == ((3, 12) <= sys.version_info < (3, 14)), made
 before = sys.getrefcount(kept["text"])

@@ -67,14 +67,14 @@ class _Copies:
             function.__name__, function.__qualname__ = self._text(function.__name__), self._text(function.__qualname__)
             self._functions[function] = None
 
-    def of(self, value: object) -> object:
+    def of(self, value: Any) -> Any:
         """A copy of a function that was taken, or of what makes a property or a method of one; else the value."""
         if type(value) is FunctionType:
             return self._function(value) if value in self._functions else value
         if type(value) is property and self.of(value.fget) is not value.fget:
-            return property(self.of(value.fget), value.fset, value.fdel, value.__doc__)  # type: ignore[arg-type]
-        if isinstance(value, staticmethod | classmethod) and self.of(value.__func__) is not value.__func__:
-            copy: staticmethod[..., object] | classmethod[Any, ..., object] = type(value)(self.of(value.__func__))  # type: ignore[arg-type]
+            return property(self.of(value.fget), value.fset, value.fdel, value.__doc__)
+        if type(value) in (staticmethod, classmethod) and self.of(value.__func__) is not value.__func__:
+            copy = type(value)(self.of(value.__func__))
             copy.__dict__.update(value.__dict__)
             return copy
         return value
@@ -116,7 +116,8 @@ def put_side_by_side(called: set[CodeType]) -> None:
     for one in every:
         if type(one) is FunctionType:
             copies.take(one)
-    classes = [one for one in every if isinstance(one, type)]
+    # Its type is asked and not the object: a dead weak proxy answers `isinstance` with an error.
+    classes: list[Any] = [one for one in every if issubclass(type(one), type)]
     # Those are changed by way of the class, which remembers what it has found in them.
     of_classes = {id(one) for each in classes for one in gc.get_referents(each) if type(one) is dict}
     for each in classes:
@@ -205,9 +206,9 @@ def stop_counting() -> bool:
 
 def _parts(one: object) -> list[object]:
     """What an object refers to; the collector does not know it of code and of names."""
-    if isinstance(one, CodeType):
+    if type(one) is CodeType:
         texts = (one.co_name, one.co_qualname, one.co_filename, one.co_linetable, one.co_exceptiontable)
         return [one.co_consts, one.co_names, *one.co_consts, *one.co_names, *one.co_varnames, *texts]
-    if isinstance(one, FunctionType):
+    if type(one) is FunctionType:
         return [*gc.get_referents(one), one.__name__, one.__qualname__]
     return gc.get_referents(one)
