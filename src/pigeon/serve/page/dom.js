@@ -113,7 +113,8 @@ export function openWindow(title, ...content) {
   const head = element("header", {}, element("h2", { id: "window-title" }, title),
     element("button", { class: "quiet", type: "button", "aria-label": "Close", onclick: () => made.close() }, "✕"));
   const made = element("dialog", { class: "window", "aria-labelledby": "window-title" }, head, ...content);
-  made.addEventListener("close", () => { made.remove(); before?.focus?.(); });
+  // The event comes with a later frame: what has been focused meanwhile keeps the keys.
+  made.addEventListener("close", () => { made.remove(); if (document.activeElement === document.body) before?.focus?.(); });
   made.addEventListener("click", (event) => { if (event.target === made) made.close(); });
   document.body.append(made);
   made.showModal();
