@@ -36,9 +36,15 @@ class Answer:
 class AttackedServer:
     """A server of a folder `work`; use as a context manager. What it logs is in `log`."""
 
-    def __init__(self, root: Path, *options: str, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` is that of the clients, for a server whose options say that it has some."""
-        self._tls = tls
+    def __init__(self, root: Path, *options: str, certificate: Path | None = None) -> None:
+        """`certificate` is what the clients trust, for a server whose options say that it has one."""
+        self._tls = self._socket_tls = None
+        if certificate is not None:
+            self._tls = ssl.create_default_context(cafile=certificate)
+            self._socket_tls = ssl.create_default_context(cafile=certificate)
+            # These clients read and write in two threads, which OpenSSL does not allow: tickets of TLS 1.3 that come
+            # while the request is written can hold it back for ever.
+            self._socket_tls.maximum_version = ssl.TLSVersion.TLSv1_2
         self.folders = AgentFolders(root)
         self.folders.configure({"providers": {}})
         self.log = root / "stderr.log"
@@ -105,11 +111,11 @@ class AttackedServer:
     def socket(self, id: str, headers: dict[str, str] | None = None, query: str = "") -> ClientConnection:
         """A WebSocket to a conversation; raises what `websockets` raises."""
         address = f"ws://{self.host}/api/sessions/{id}/rpc{query}"
-        if self._tls is not None:
+        if self._socket_tls is not None:
             address = f"wss://localhost:{self.port}/api/sessions/{id}/rpc{query}"
         more = headers or {}
         times = {"open_timeout": WAIT, "close_timeout": 1}
-        return connect(address, additional_headers=more, max_size=None, ssl=self._tls, **times)
+        return connect(address, additional_headers=more, max_size=None, ssl=self._socket_tls, **times)
 
     def socket_of(self, id: str, scope: str) -> ClientConnection:
         """A WebSocket with the token of a scope."""

@@ -1,4 +1,7 @@
-"""The chat in a real pseudo-terminal, as a person has it before them: keys go in, `pyte` keeps the screen."""
+"""The chat in a real pseudo-terminal, as a person has it before them: keys go in, `pyte` keeps the screen.
+
+As with a terminal that knows updates, nobody sees one of which only a part has come.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ PIXEL = bytes.fromhex(
     "1f15c4890000000d49444154789c6360606060000000050001a5f64540"
     "0000000049454e44ae426082"
 )
+BEGIN_UPDATE, END_UPDATE = b"\x1b[?2026h", b"\x1b[?2026l"
 # What is drawn around a text, and where it is broken into lines.
 _LAYOUT = re.compile(r"[\s│┃|]+")
 _COLOUR = re.compile(rb"\x1b\[(?:[\d;]*;)?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[\d;]*)?m")
@@ -105,6 +109,7 @@ class PtyChat:
         self._rows: dict[int, str] = {}
         self._above: list[str] = []
         self.raw = b""
+        self._unfed = b""
         ours, theirs = os.openpty()
         self._terminal = ours
         self._resize(columns, rows)
@@ -253,8 +258,11 @@ class PtyChat:
 
     def _read(self, seconds: float) -> bool:
         data = self.read_raw(seconds)
-        if data:
-            self._stream.feed(data)
+        if data is not None:
+            self._unfed += data
+            whole = len(self._unfed) if data == b"" else _whole(self._unfed)
+            self._stream.feed(self._unfed[:whole])
+            self._unfed = self._unfed[whole:]
         return data != b""
 
     def read_raw(self, seconds: float) -> bytes | None:
@@ -267,6 +275,14 @@ class PtyChat:
             data = b""
         self.raw += data
         return data
+
+
+def _whole(data: bytes) -> int:
+    """How much of it a terminal shows: not an update that has only begun, nor what may be the beginning of one."""
+    begins = data.rfind(BEGIN_UPDATE)
+    if begins > data.rfind(END_UPDATE):
+        return begins
+    return len(data) - max(size for size in range(len(BEGIN_UPDATE)) if data.endswith(BEGIN_UPDATE[:size]))
 
 
 def _row_text(row: Mapping[int, Any]) -> str:

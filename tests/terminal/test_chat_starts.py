@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from fakes.pty_chat import CTRL_C, LOOKS, PIXEL, Look, PtyChat, call, scripted
+from fakes.pty_chat import CTRL_C, CTRL_D, LOOKS, PIXEL, Look, PtyChat, call, scripted
 
 EDITS = [{"oldText": "alpha", "newText": "beta"}]
 WORDS = {"text": "word " * 20000, "chunkDelayMs": 20}
@@ -131,3 +132,16 @@ def test_nothing_is_cleared_from_the_first_cell_on_so_that_tmux_keeps_no_copy_of
         chat.until("You said: hello")
         assert chat.raw.count(b"\x1b[J") == chat.raw.count(b"\x1b[B\x1b[J") > 0
         assert b"\x1b[0J" not in chat.raw
+
+
+def test_every_drawing_is_one_update_so_that_no_half_of_it_is_seen(tmp_path: Path) -> None:
+    with PtyChat(tmp_path, scripted(tmp_path)) as chat:
+        chat.until("context 0%")
+        chat.say("hello")
+        chat.until("You said: hello")
+        chat.say("/tree")
+        chat.until("Go to which point?")
+        chat.type(CTRL_C, CTRL_D)
+        assert chat.ended() == 0
+    between = re.sub(rb"\x1b\[\?2026h.*?\x1b\[\?2026l", b"", chat.raw, flags=re.DOTALL)
+    assert (b"\x1b[?2026h" in chat.raw, between) == (True, b"")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,8 +24,7 @@ CERTIFICATE, KEY = DATA / "localhost.cert.pem", DATA / "localhost.key.pem"
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackedServer]:
     limits = ["--max-awake", "1", "--max-connections", "4", "--drain-seconds", "0"]
     files = ["--tls-cert", str(CERTIFICATE), "--tls-key", str(KEY)]
-    trusting = ssl.create_default_context(cafile=CERTIFICATE)
-    with AttackedServer(tmp_path_factory.mktemp("tls"), *files, *limits, tls=trusting) as server:
+    with AttackedServer(tmp_path_factory.mktemp("tls"), *files, *limits, certificate=CERTIFICATE) as server:
         yield server
 
 

@@ -11,8 +11,8 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application
@@ -81,12 +81,33 @@ STYLE = {
 
 
 class _ChatOutput(Vt100_Output):
-    """One that clears nothing from the first cell of the screen on: tmux keeps a screen that is cleared so, and who
-    scrolls back would find the lower part there once more."""
+    """One whose terminal shows each drawing as a whole, and never half of it.
+
+    It clears nothing from the first cell of the screen on: tmux keeps a screen that is cleared so, and who scrolls back
+    would find the lower part there once more.
+    """
+
+    _drawing = False
 
     def erase_down(self) -> None:
         """Clear the rest of the row and the rows below it."""
         self.write_raw(ERASE_DOWN)
+
+    def flush(self) -> None:
+        """Send what was written, as one update."""
+        if self._buffer and not self._drawing:
+            self._buffer = [BEGIN_UPDATE, *self._buffer, END_UPDATE]
+            super().flush()
+
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """What is written in here, flushed or not, is one update."""
+        self._drawing = True
+        try:
+            yield
+        finally:
+            self._drawing = False
+            self.flush()
 
 
 class _ChatApplication(Application[None]):
@@ -138,9 +159,11 @@ class Screen:
         self._tasks: set[asyncio.Task[None]] = set()
         self._live = LiveView(transcript, painter, now)
         self._rows = LiveRows(self._live_lines, lambda: self.app.renderer.last_rendered_screen)
-        self._roomy = Condition(lambda: self.app.output.get_size().rows >= ROOMY_ROWS)
+        self._roomy = Condition(lambda: self._output.get_size().rows >= ROOMY_ROWS)
         self.panel = QuestionPanel(painter, self.refresh, self._focus_input, self._roomy, self._blocks.add_lines)
         self.line = InputLine(completer, InputHistory(history), now)
+        # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
+        self._output = _ChatOutput(sys.stdout, _size, enable_cpr=False)
         self.app = _ChatApplication(
             layout=Layout(self._layout(), focused_element=self.line.buffer),
             key_bindings=chat_keys(self),
@@ -152,8 +175,7 @@ class Screen:
             max_render_postpone_time=None,
             mouse_support=False,
             include_default_pygments_style=False,
-            # Nothing is asked of the terminal: an answer that does not come would hold up the first line.
-            output=_ChatOutput(sys.stdout, _size, enable_cpr=False),
+            output=self._output,
             color_depth=None if colours else ColorDepth.DEPTH_1_BIT,
         )
         self.app.after_render.add_handler(self._rows.drawn)
@@ -216,13 +238,13 @@ class Screen:
 
     def set_title(self, title: str) -> None:
         """Name the window of the terminal."""
-        self.app.output.set_title(" ".join(cleaned(title).split()))
-        self.app.output.flush()
+        self._output.set_title(" ".join(cleaned(title).split()))
+        self._output.flush()
 
     def control(self, sequence: str) -> None:
         """Send a sequence to the terminal."""
-        self.app.output.write_raw(sequence)
-        self.app.output.flush()
+        self._output.write_raw(sequence)
+        self._output.flush()
 
     def clear(self) -> None:
         """Begin with an empty screen."""
@@ -307,7 +329,7 @@ class Screen:
     @property
     def width(self) -> int:
         """The columns of the terminal."""
-        return self.app.output.get_size().columns
+        return self._output.get_size().columns
 
     async def edit_outside(self) -> None:
         """Edit the input in the person's editor."""
@@ -332,22 +354,19 @@ class Screen:
 
     def _flush(self) -> None:
         """Write what is finished above the lower part, which is drawn anew below it."""
-        output = self.app.output
         text = self._blocks.take().replace("\n", "\r\n")
-        output.write_raw(BEGIN_UPDATE)
-        self.app.renderer.erase(leave_alternate_screen=False)
-        output.write_raw(text)
-        self._renew_live()
-        self.app.draw_now()
-        output.write_raw(END_UPDATE)
-        output.flush()
+        with self._output.drawing():
+            self.app.renderer.erase(leave_alternate_screen=False)
+            self._output.write_raw(text)
+            self._renew_live()
+            self.app.draw_now()
 
     def _flush_rest(self) -> None:
         while self._blocks.has_text:
             text = self._blocks.take().replace("\n", "\r\n")
             with suppress(OSError):
-                self.app.output.write_raw(text)
-                self.app.output.flush()
+                self._output.write_raw(text)
+                self._output.flush()
 
     # Drawing
 
@@ -398,7 +417,7 @@ class Screen:
         return [("class:prompt", f"{self._painter.signs['user']} " if first else "  ")]
 
     def _live_lines(self) -> Sequence[str]:
-        size = self.app.output.get_size()
+        size = self._output.get_size()
         return self._live.lines(size.columns, max(1, size.rows - 8), self.panel.active)
 
     def _footer(self) -> StyleAndTextTuples:
