@@ -229,7 +229,7 @@ async def test_a_start_that_fails_ends_the_extensions_that_it_loaded(one: InProc
         await one.start(extensions=(str(extension),), session="nowhere")
     assert ended.exists()
     for thread in set(threading.enumerate()) - threads:
-        thread.join(5)
+        thread.join(30)
     assert set(threading.enumerate()) <= threads
 
 

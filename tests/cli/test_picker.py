@@ -37,7 +37,7 @@ def _answering(typed: bytes, folder: Path) -> tuple[str | StartupError, bytes]:
         result: str | StartupError = pick(str(folder), os.ttyname(theirs))
     except StartupError as error:
         result = error
-    thread.join(5)
+    thread.join(30)
     os.close(ours)
     os.close(theirs)
     return result, bytes(seen)

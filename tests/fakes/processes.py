@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 BETWEEN_LOOKS = 0.005
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Ask again and again until it holds; false if it never does."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -120,7 +120,7 @@ async def test_cancelling_reaches_the_connection(gateway: Gateway) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.requests[0].gone.wait()
 
 

@@ -78,14 +78,14 @@ async def test_cancelling_tells_the_end_before_it_returns() -> None:
 async def test_a_pause_can_be_cancelled_while_it_is_being_announced() -> None:
     told = Told()
     told.on_start = told.retry.cancel
-    assert await asyncio.wait_for(told.retry.pause(BUSY, Scope()), 5) is False
+    assert await asyncio.wait_for(told.retry.pause(BUSY, Scope()), 30) is False
     assert len(told.ends()) == 1
 
 
 async def test_stopping_the_run_ends_the_pause_with_one_word() -> None:
     told, scope = Told(), Scope()
     told.on_start = scope.cancel
-    assert await asyncio.wait_for(told.retry.pause(BUSY, scope), 5) is False
+    assert await asyncio.wait_for(told.retry.pause(BUSY, scope), 30) is False
     assert told.ends() == [AutoRetryEnd(success=False, attempt=1, final_error=CANCELLED)]
 
 

@@ -165,7 +165,7 @@ async def test_far_beyond_that_it_is_overfull_and_loses_nothing(pipe: Pipe) -> N
 
 
 async def test_room_is_free_while_nothing_waits(pipe: Pipe) -> None:
-    await asyncio.wait_for(pipe.writer.room(), 1)
+    await asyncio.wait_for(pipe.writer.room(), 30)
     assert (pipe.writer.full, pipe.writer.overfull) == (False, False)
 
 
@@ -175,7 +175,7 @@ async def test_a_host_that_hung_up_is_told_once(pipe: Pipe, size: int) -> None:
     pipe.writer.put((b"x" * size,))
     await pipe.broken.wait()
     pipe.writer.put((b"more",))
-    await asyncio.wait_for(pipe.writer.room(), 1)
+    await asyncio.wait_for(pipe.writer.room(), 30)
     assert pipe.writer.close(5) is False
     assert (pipe.told, pipe.writer.full) == (1, False)
 

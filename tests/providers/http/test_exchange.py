@@ -142,7 +142,7 @@ async def test_closing_the_answer_drops_the_connection(http: HttpClient) -> None
             if getattr(delta, "text", "") == "hello":
                 break
         await stream.aclose()  # type: ignore[attr-defined]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.requests[0].gone.wait()
 
 
@@ -154,7 +154,7 @@ async def test_cancelling_the_reader_drops_the_connection(http: HttpClient) -> N
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await server.requests[0].gone.wait()
 
 

@@ -9,6 +9,7 @@ import socket
 import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +192,7 @@ async def test_a_line_that_does_not_fit_its_record_takes_no_other_line_with_it(t
         sys.stdout.write("".join(json.dumps(one) + chr(10) for one in (update, odd, end)))
         sys.stdout.flush()
     """
-    async with stand_in(tmp_path, body, timeout=5) as client:
+    async with stand_in(tmp_path, body, timeout=30) as client:
         assert (await client.get_last_assistant_text()).text == "here"
 
 
@@ -200,7 +201,12 @@ async def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_rest_goe
     async with stand_in(tmp_path, body, timeout=0.2) as client:
         with pytest.raises(pigeon.AnswerTimeout, match=r'"get_state" within 0\.2 s'):
             await client.get_state()
-        assert (await client.get_last_assistant_text()).text == "here"
+        # On a busy machine the peer itself may need longer than that.
+        for _ in range(100):
+            with suppress(pigeon.AnswerTimeout):
+                assert (await client.get_last_assistant_text()).text == "here"
+                return
+        raise AssertionError("no answer came")
 
 
 async def test_lines_of_any_length_are_read(tmp_path: Path) -> None:
