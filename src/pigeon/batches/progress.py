@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from pigeon.batches.batch_folder import Tally
 from pigeon.batches.driver import Outcome
 from pigeon.batches.records import STATUSES, TaskResult, TaskSpec
+from pigeon.system.clock import duration_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -94,7 +95,7 @@ class Figures:
     def waits(self) -> str:
         """For which providers all tasks wait; empty if for none."""
         waited = (
-            f"{name} refuses requests; all tasks wait {duration(seconds)}" for name, seconds in self.pauses.items()
+            f"{name} refuses requests; all tasks wait {duration_text(seconds)}" for name, seconds in self.pauses.items()
         )
         return "; ".join(waited)
 
@@ -108,7 +109,7 @@ class Figures:
             ", ".join([*states, f"{len(self.running)} running", f"{self.waiting} waiting"]),
             f"{self.per_minute:.1f}/min",
             f"${self.spent:,.4f}",
-            "" if left is None or tally.finished == tally.total else f"about {duration(left)} left",
+            "" if left is None or tally.finished == tally.total else f"about {duration_text(left)} left",
             self.waits(),
         ]
         return " · ".join(part for part in parts if part)
@@ -219,16 +220,16 @@ class LiveProgress:
         rate = [
             f"{figures.per_minute:.1f} a minute",
             f"${figures.spent:,.4f} so far",
-            f"{duration(figures.elapsed)} gone",
+            f"{duration_text(figures.elapsed)} gone",
         ]
         if left is not None:
             rate.append(
-                f"about {duration(left)} left, until {time.strftime('%H:%M', time.localtime(time.time() + left))}"
+                f"about {duration_text(left)} left, until {time.strftime('%H:%M', time.localtime(time.time() + left))}"
             )
         now = time.monotonic()
         oldest = list(figures.running.items())[:SHOWN_RUNNING]
         tasks = [
-            Text(f"  {duration(now - since):>8}  {id}", style="dim", overflow="ellipsis", no_wrap=True)
+            Text(f"  {duration_text(now - since):>8}  {id}", style="dim", overflow="ellipsis", no_wrap=True)
             for id, since in oldest
         ]
         waits = [Text(figures.waits(), style=COLOURS["limit"])] if figures.pauses else []
@@ -246,7 +247,9 @@ def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
     states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
     if outcome.left:
         states.append(f"{outcome.left} not run")
-    lines = [f"{counted(tally.total)}: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration(seconds)}."]
+    lines = [
+        f"{counted(tally.total)}: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration_text(seconds)}."
+    ]
     if outcome.stopped:
         lines.append(outcome.stopped)
     by_count = sorted(tally.reasons.items(), key=lambda item: -item[1])
@@ -254,16 +257,6 @@ def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
     if len(by_count) > SHOWN_REASONS:
         lines.append(f"  and {len(by_count) - SHOWN_REASONS:,} other reasons; results.jsonl has them all")
     return lines
-
-
-def duration(seconds: float) -> str:
-    """`3 s`, `2 min 5 s`, `4 h 10 min`."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def one_line(text: str, most: int = 300) -> str:

@@ -27,6 +27,22 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def duration_text(seconds: float, tenths: bool = False) -> str:
+    """How long something takes, as a person reads it: `3 s`, `2 min 5 s`, `4 h 10 min`.
+
+    With `tenths`, what is shorter than ten seconds has a decimal: `3.2 s`.
+    """
+    # What is rounded decides, so that nothing takes 60 seconds.
+    if tenths and round(seconds, 1) < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 class _WatchedSelector(selectors.DefaultSelector):
     """Adds up the time in which the process could not do anything, in `lost`."""
 

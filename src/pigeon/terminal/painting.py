@@ -12,6 +12,7 @@ from functools import singledispatchmethod
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from pigeon.system.clock import duration_text
 from pigeon.terminal.blocks import AnswerText, Block, ChatHead, Notice, ShellCard, ThinkingText, ToolCard, UserText
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.content.tool_details import (
@@ -54,16 +55,6 @@ SIGNS = dict(zip(SIGN_NAMES, "❯●✗◌✻│…·•─", strict=True))  # n
 ASCII_SIGNS = dict(zip(SIGN_NAMES, (">", "*", "x", "o", "*", "|", "...", "-", "-", "-"), strict=True))
 SPINNER, ASCII_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 NOTICE_SIGNS = {"info": ("dot", "accent"), "warning": ("dot", "warn"), "error": ("failed", "bad"), "faint": ("dot", "")}
-
-
-def duration(seconds: float) -> str:
-    """A time as a person says it."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 class Painter:
@@ -213,7 +204,7 @@ class Painter:
     def _thought(self, block: ThinkingText, width: int) -> list[Text]:
         from pigeon.terminal.content.wrapping import shortened
 
-        time = "" if block.seconds is None or block.seconds < 1 else f" for {duration(block.seconds)}"
+        time = "" if block.seconds is None or block.seconds < 1 else f" for {duration_text(block.seconds, tenths=True)}"
         title = f"{self.signs['thought']} Thought{time}"
         if self._show_thinking:
             return [self._text(title, "faint"), *self._marked(" ", "", block.text, "faint", width)]
@@ -268,7 +259,7 @@ class Painter:
         if details.note:
             facts.append(f"  {details.note}", "faint")
         if seconds >= LEAST_TIME or card.running:
-            facts.append(f"  {duration(seconds)}", "faint")
+            facts.append(f"  {duration_text(seconds, tenths=True)}", "faint")
         name = joined(self._text(f"{self.signs[state]} ", style), self._text(cleaned(card.name), "tool"))
         if details.about:
             room = max(8, width - name.cell_len - facts.cell_len - 1)

@@ -13,12 +13,13 @@ from contextlib import suppress
 from functools import singledispatchmethod
 from typing import TextIO
 
+from pigeon.system.clock import duration_text
 from pigeon.terminal.blocks import AnswerText, Block, ChatHead, Notice, ShellCard, ThinkingText, ToolCard, UserText
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.content.spoken import spoken_diff, spoken_markdown
 from pigeon.terminal.content.tool_details import ToolDetails, counted, details_of, first_line, tail
 from pigeon.terminal.inputs import Input, Inputs
-from pigeon.terminal.painting import SHELL_LINES, duration
+from pigeon.terminal.painting import SHELL_LINES
 from pigeon.terminal.transcript import SHELL_NAME, ChatTranscript
 from pigeon.terminal.view import Choice, Question, TextQuestion
 
@@ -81,14 +82,18 @@ class PlainView:
 
     @_words.register(ThinkingText)
     def _thought(self, block: ThinkingText) -> Sequence[str]:
-        return [] if block.seconds is None or block.seconds < 1 else [f"Thought for {duration(block.seconds)}."]
+        return (
+            []
+            if block.seconds is None or block.seconds < 1
+            else [f"Thought for {duration_text(block.seconds, tenths=True)}."]
+        )
 
     @_words.register(ToolCard)
     def _tool(self, block: ToolCard) -> Sequence[str]:
         details = details_of(block, AND_MORE)
         how = "failed" if block.failed else "done"
         if block.seconds is not None and block.seconds >= 1:
-            how += f" after {duration(block.seconds)}"
+            how += f" after {duration_text(block.seconds, tenths=True)}"
         facts = [fact for fact in (details.reason, details.note) if fact]
         changed = {"added": details.added, "removed": details.removed}
         facts += [f"{counted(number, 'line')} {verb}" for verb, number in changed.items() if number]

@@ -20,6 +20,7 @@ from pigeon.batches.report.plots import NO_EXTRA, Plot, Plotter
 from pigeon.batches.report.statistics import Estimate
 from pigeon.export.escaping import escaped
 from pigeon.export.style import COLOURS
+from pigeon.system.clock import duration_text
 
 MOST_ROWS = 5000
 MOST_REASONS = 50
@@ -313,10 +314,3 @@ def mean_text(measure: str, one: Estimate) -> str:
         return form.format(one.value)
     plain = form.replace(" s", "").replace("$", "")
     return f"{form.format(one.value)} <small>{plain.format(max(0.0, one.low))} to {plain.format(one.high)}</small>"
-
-
-def duration_text(seconds: float) -> str:
-    """`45 s`, `12 min`, `3.4 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from pigeon.system.clock import duration_text
 from pigeon.terminal.content.cleaning import cleaned
 from pigeon.terminal.content.tool_details import LONGEST_LINE
-from pigeon.terminal.painting import Painter, duration
+from pigeon.terminal.painting import Painter
 from pigeon.terminal.transcript import ChatTranscript
 
 TURNS_A_SECOND = 8
@@ -73,7 +74,7 @@ class LiveView:
         spinner = self._painter.spinner
         turn = spinner[int(self._now() * TURNS_A_SECOND) % len(spinner)]
         dot = f" {self._painter.signs['dot']} "
-        text = dot.join((f"{turn} {activity}", duration(self._transcript.seconds)))
+        text = dot.join((f"{turn} {activity}", duration_text(self._transcript.seconds, tenths=True)))
         hint = f"{dot}Esc stops it"
         return self._painter.faint_line(text + (hint if len(text) + len(hint) <= width else ""), width)
 
