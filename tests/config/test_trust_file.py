@@ -63,14 +63,17 @@ def test_trust_in_a_folder_does_not_count_for_what_commands_above_it_may_have_ma
     assert saved_decision(agent, str(project)) == (True, None), "at the top of the working folder none can be made"
 
 
-def test_a_list_of_doubts_that_cannot_be_used_trusts_nothing(folders: tuple[str, Path]) -> None:
+@pytest.mark.parametrize(("name", "content", "trusted"), [(DOUBTED, '["folder"]\n', "."), (WRITTEN, "{broken\n", "..")])
+def test_with_a_list_that_cannot_be_used_trust_does_not_count(
+    folders: tuple[str, Path], name: str, content: str, trusted: str
+) -> None:
     agent, project = folders
-    remember(agent, str(project), True)
-    (Path(agent) / DOUBTED).write_text('["folder"]\n')
+    remember(agent, str(project / trusted), True)
+    (Path(agent) / name).write_text(content)
     decision, problem = saved_decision(agent, str(project))
     assert decision is None
     assert problem is not None
-    assert DOUBTED in problem
+    assert name in problem
 
 
 def test_a_no_counts_for_everything_below_in_any_case(folders: tuple[str, Path]) -> None:
@@ -85,16 +88,6 @@ def test_a_folder_is_noted_once_and_not_below_one_that_is_noted(folders: tuple[s
     for path in (project, project, project / "sub"):
         remember_written(agent, [str(path)])
     assert written_folders(agent) == [str(project)]
-
-
-def test_a_list_that_cannot_be_used_passes_no_trust_on(folders: tuple[str, Path]) -> None:
-    agent, project = folders
-    remember(agent, str(project.parent), True)
-    (Path(agent) / WRITTEN).write_text("{broken\n")
-    decision, problem = saved_decision(agent, str(project))
-    assert decision is None
-    assert problem is not None
-    assert WRITTEN in problem
 
 
 def test_folders_that_are_gone_leave_a_long_list(folders: tuple[str, Path]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
+from fakes.processes import processes_in
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.connector_process import connector_line
 from pigeon.system.platforms import install_command
@@ -155,7 +156,7 @@ async def test_nothing_survives_an_agent_that_is_killed(agents: ServedAgents) ->
     async for line in process.stdout:
         if b'"connected"' in line:
             break
-    descriptors = [os.pidfd_open(int(pid)) for pid in _processes_with(str(log))]
+    descriptors = [os.pidfd_open(pid) for pid in processes_in(str(log))]
     assert descriptors
     process.send_signal(signal.SIGKILL)
     await process.wait()
@@ -166,18 +167,6 @@ async def test_nothing_survives_an_agent_that_is_killed(agents: ServedAgents) ->
         await gone.wait()
         loop.remove_reader(descriptor)
         os.close(descriptor)
-
-
-def _processes_with(text: str) -> list[str]:
-    """The processes in whose environment a text stands."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if text.encode() in Path("/proc", name, "environ").read_bytes():
-                found.append(name)
-        except OSError:
-            continue
-    return found
 
 
 async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: ServedAgents) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import pigeon
 from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
+from fakes.processes import processes_in
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.testing import call
 from pigeon.wire import codec
@@ -231,19 +232,7 @@ async def test_an_agent_leaves_nothing_behind(agents: ServedAgents) -> None:
     after = counted()
     assert after[0] <= before[0] + 1
     assert after[1:] <= (before[1] + 1, before[2] + 1)
-    assert not _processes_with(str(agents.folder / "log"))
-
-
-def _processes_with(text: str) -> list[str]:
-    """The processes in whose environment a text stands."""
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if text.encode() in Path("/proc", name, "environ").read_bytes():
-                found.append(name)
-        except OSError:
-            continue
-    return found
+    assert not processes_in(str(agents.folder / "log"))
 
 
 async def _descriptions(agent: pigeon.Agent) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pigeon.wire.model import (
+    Cost,
     CostTier,
     Model,
     ModelCost,
@@ -14,6 +15,7 @@ from pigeon.wire.model import (
     levels_of,
     plain_number,
     priced,
+    summed,
     zero_usage,
 )
 
@@ -114,3 +116,14 @@ def test_the_nearest_level_is_looked_for_upwards_first(asked: ThinkingLevel, giv
 
 def test_a_model_is_named_with_its_provider() -> None:
     assert a_model().reference == "p/m"
+
+
+def test_usages_are_summed_with_what_only_one_of_them_counts() -> None:
+    one = Usage(input=1, output=2, cache_read=3, cache_write=4, total_tokens=5, reasoning=6,
+                cost=Cost(input=6, output=7, cache_read=8, cache_write=9, total=10))  # fmt: skip
+    other = Usage(input=10, output=20, cache_read=30, cache_write=40, total_tokens=50, cache_write_1h=7,
+                  cost=Cost(input=60, output=70, cache_read=80, cache_write=90, total=100))  # fmt: skip
+    assert summed(one, other) == Usage(
+        input=11, output=22, cache_read=33, cache_write=44, total_tokens=55, reasoning=6, cache_write_1h=7,
+        cost=Cost(input=66, output=77, cache_read=88, cache_write=99, total=110))  # fmt: skip
+    assert summed(one, one).reasoning == 12

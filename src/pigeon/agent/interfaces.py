@@ -307,6 +307,21 @@ class Tool(Protocol):
         ...
 
 
+class ArgumentTool:
+    """The part of `Tool` that is the same for every tool whose calls are about their arguments, whatever these mean."""
+
+    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
+        """The arguments unchanged."""
+        return arguments
+
+    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
+        """All of the arguments."""
+        return ArgumentSubject(arguments)
+
+    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
+        """Nothing: what a call would change is not known."""
+
+
 class Gate(Protocol):
     """Stands before and after each tool: permissions and extensions."""
 

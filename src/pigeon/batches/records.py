@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from pigeon.sdk.results import Ended
 from pigeon.wire.base import Json
-from pigeon.wire.model import Cost, Number, Usage
+from pigeon.wire.model import Number, Usage, zero_usage
 
 Status = Literal["done", "failed", "limit", "error"]
 STATUSES: tuple[Status, ...] = ("done", "failed", "limit", "error")
@@ -144,7 +144,7 @@ class TaskResult(ResultRecord, frozen=True):
     ended: Ended | None = None
     error: str | None = None
     check: CheckResult | None = None
-    usage: Usage = field(default_factory=lambda: Usage(cost=Cost()))
+    usage: Usage = field(default_factory=zero_usage)
     output: Any = None
     text: str = ""
     session: str | None = None

@@ -25,7 +25,7 @@ from pigeon.wire.events import (
     ToolExecutionStart,
 )
 from pigeon.wire.messages import AssistantMessage
-from pigeon.wire.model import Cost, Usage
+from pigeon.wire.model import zero_usage
 
 LONGEST_SUBJECT = 100
 SUBJECTS = ("command", "path", "pattern", "query", "url", "description", "name")
@@ -169,7 +169,7 @@ class JsonOutput:
             text="",
             output=None,
             messages=[],
-            usage=Usage(cost=Cost()),
+            usage=zero_usage(),
             ended="error",
             error=reason,
             session_id="",

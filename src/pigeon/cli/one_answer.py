@@ -36,7 +36,7 @@ from pigeon.cli.answer_output import (
 )
 from pigeon.cli.args import CommandLine
 from pigeon.cli.printing import complain
-from pigeon.cli.prompt_input import CallPrompts, piped_text, prompts_of
+from pigeon.cli.prompt_input import CallPrompts, given_schema, piped_text, prompts_of
 from pigeon.cli.starting import StartedAgent, refuse_unknown_options, run_agent, with_key
 from pigeon.dialects.choice import dialect_named
 from pigeon.rpc.shutdown import Shutdown
@@ -113,19 +113,9 @@ def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
 
 
 def _schema(given: str, environment: Environment) -> OutputType:
-    """The JSON Schema that an option has, or that a file has which it names."""
     from pigeon.agent.output_schema import OutputSchema
-    from pigeon.config.json_file import decode_with_comments, read_json
 
-    try:
-        is_json = given.lstrip().startswith("{")
-        schema = decode_with_comments(given.encode()) if is_json else read_json(environment.absolute(given))
-    except OSError as error:
-        raise UsageError(f"--output-schema {given}: {error.strerror or error}") from None
-    except PigeonError as error:
-        raise UsageError(f"--output-schema: {error}") from None
-    if not isinstance(schema, dict):
-        raise UsageError("--output-schema: a JSON Schema must be an object")
+    schema = given_schema(given, environment)
     try:
         OutputSchema(schema)
     except Refusal as error:

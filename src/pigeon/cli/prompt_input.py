@@ -1,5 +1,5 @@
-"""What the prompts of a call are made of: the words of the command line, files and images named with `@`, and text that
-is piped in. `-p` and `--mode json` share it."""
+"""What the prompts of a call are made of: the words of the command line, files and images named with `@`, text that is
+piped in, and the schema of the answer. `-p`, `--mode json` and `pigeon batch` share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from msgspec import Struct
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.system.files import read_whole
-from pigeon.wire.errors import StartupError, UsageError
+from pigeon.wire.base import Json
+from pigeon.wire.errors import PigeonError, StartupError, UsageError
 
 LARGEST_FILE = 20 * 1024 * 1024
 TOO_LARGE = f"larger than {LARGEST_FILE // 1024**2} MB"
@@ -111,3 +112,19 @@ def _is_image(data: bytes) -> bool:
     from pigeon.tools.images.header import header_of
 
     return header_of(data) is not None
+
+
+def given_schema(given: str, environment: Environment) -> dict[str, Json]:
+    """The object that `--output-schema` has as JSON, or that the file it names has; raises `UsageError`."""
+    from pigeon.config.json_file import decode_with_comments, read_json
+
+    try:
+        is_json = given.lstrip().startswith("{")
+        schema = decode_with_comments(given.encode()) if is_json else read_json(environment.absolute(given))
+    except OSError as error:
+        raise UsageError(f"--output-schema {given}: {error.strerror or error}") from None
+    except PigeonError as error:
+        raise UsageError(f"--output-schema: {error}") from None
+    if not isinstance(schema, dict):
+        raise UsageError("--output-schema: a JSON Schema must be an object")
+    return schema

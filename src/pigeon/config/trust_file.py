@@ -67,7 +67,7 @@ def _of_its_own(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     try:
         had = _doubted(agent_dir).get(folder)
     except (OSError, BadRecord) as error:
-        return None, f"{os.path.join(agent_dir, DOUBTED)}: {error}; no project is trusted until this is corrected"
+        return None, f"{os.path.join(agent_dir, DOUBTED)}: {error}; this project is not trusted until that is fixed"
     return (None if had is not None and set(_needing_trust(folder)) - set(had) else True), None
 
 

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
-from pigeon.mcp.named_content import prompt_help, prompts_of
+from pigeon.mcp.named_content import given_by_name, prompt_help, prompts_of
 from pigeon.mcp.server import Record, ToolServer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands.mcp import McpCompletion, McpCompletions
@@ -86,14 +86,7 @@ class MessageCompletion:
     async def _arguments(self, server: ToolServer, prompt: Record, rest: str) -> McpCompletions:
         names = [one["name"] for one in prompt["arguments"]]
         *before, typed = re.split(r"\s+", rest)
-        given: dict[str, str] = {}
-        plain: list[str] = []
-        for word in before:
-            name, equals, value = word.partition("=")
-            if equals and name in names:
-                given[name] = value
-            else:
-                plain.append(word)
+        given, plain = given_by_name(before, names)
         left = [name for name in names if name not in given]
         given |= dict(zip(left, plain, strict=False))
         left = left[len(plain) :]

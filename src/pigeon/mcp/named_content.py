@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from pigeon.mcp.server import Record, ToolServer
 from pigeon.mcp.server_tool import WorkplaceNow, outcome_of
@@ -131,14 +131,8 @@ def prompt_help(prompt: Record) -> str:
     return f"{prompt['description']} {arguments}".strip()
 
 
-def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
-    """The words behind a command in the order of the arguments, or as `name=value`; the last takes the rest."""
-    rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
-    names = [one["name"] for one in prompt["arguments"]]
-    try:
-        words = shlex.split(rest)
-    except ValueError:
-        words = rest.split()
+def given_by_name(words: Iterable[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The arguments that are written `name=value`, and the other words in their order."""
     given: dict[str, str] = {}
     plain: list[str] = []
     for word in words:
@@ -147,6 +141,18 @@ def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
             given[name] = value
         else:
             plain.append(word)
+    return given, plain
+
+
+def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
+    """The words behind a command in the order of the arguments, or as `name=value`; the last takes the rest."""
+    rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
+    names = [one["name"] for one in prompt["arguments"]]
+    try:
+        words = shlex.split(rest)
+    except ValueError:
+        words = rest.split()
+    given, plain = given_by_name(words, names)
     open_names = [name for name in names if name not in given]
     for index, name in enumerate(open_names):
         if plain:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject, Subject, ToolRun
+from pigeon.agent.interfaces import ArgumentTool, ToolRun
 from pigeon.mcp.server import ToolServer, settle
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
@@ -178,7 +178,7 @@ class OfferedTools:
             self._toolset.remove(SEARCH)
 
 
-class ToolSearch:
+class ToolSearch(ArgumentTool):
     """The tool by which the model finds tools of servers; what it finds can be called from the next request on."""
 
     reads_only: ClassVar[bool] = False
@@ -196,17 +196,6 @@ class ToolSearch:
         self.servers = list(servers)
         if names != [server.config.name for server in servers]:
             self.spec = self._spec()
-
-    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """As they are."""
-        return arguments
-
-    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
-        """What is looked for."""
-        return ArgumentSubject(arguments)
-
-    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
-        """It changes nothing but what the model is told of."""
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Find tools and load them."""

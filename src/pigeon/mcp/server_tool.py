@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject, Subject, ToolRun
+from pigeon.agent.interfaces import ArgumentTool, ToolRun
 from pigeon.mcp.server import Record, ToolServer
 from pigeon.system.shell.shell import Workplace
 from pigeon.system.shell.truncation import Shown, head_of, human_size
@@ -25,7 +25,7 @@ LEAST_INSTRUCTIONS = 200
 WorkplaceNow = Callable[[], Workplace]
 
 
-class ServerTool:
+class ServerTool(ArgumentTool):
     """One tool. What the server says of it is a hint of a stranger: it may let calls run side by side, no more."""
 
     def __init__(
@@ -60,17 +60,6 @@ class ServerTool:
     def server(self) -> ToolServer:
         """Where it is."""
         return self._server
-
-    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """As they are."""
-        return arguments
-
-    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
-        """All of the arguments: what they mean is not known here."""
-        return ArgumentSubject(arguments)
-
-    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
-        """What it would change is not known here."""
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """The server does it."""

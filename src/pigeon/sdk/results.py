@@ -15,7 +15,7 @@ from pigeon.wire.base import ABSENT, Absent, or_else
 from pigeon.wire.content import text_of
 from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
-from pigeon.wire.model import Cost, Usage
+from pigeon.wire.model import Usage, summed, zero_usage
 from pigeon.wire.steering import limit_text
 
 ConversationEvent = Outbound | StreamEvent | UnknownEvent
@@ -59,7 +59,7 @@ class RunRecord:
     def __init__(self, wanted: OutputType | None = None) -> None:
         self._wanted = wanted
         self.messages: list[Message] = []
-        self.usage = Usage(cost=Cost())
+        self.usage = zero_usage()
         self._settled: AgentSettled | None = None
         self._output: Any = None
         self._unusable: str | None = None if wanted is None else NO_OUTPUT
@@ -152,7 +152,7 @@ class RunRecord:
         # Counts of other agents need not be numbers.
         if isinstance(usage, Usage):
             with suppress(TypeError, AttributeError):
-                self.usage = _sum(self.usage, usage)
+                self.usage = summed(self.usage, usage)
 
 
 class RecentRuns:
@@ -183,29 +183,3 @@ def is_cut_off(messages: Sequence[Message]) -> bool:
 
 def _last_answer(messages: Sequence[Message]) -> AssistantMessage | None:
     return next((message for message in reversed(messages) if isinstance(message, AssistantMessage)), None)
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    """Both together; what only one of them counts is counted."""
-    return Usage(
-        input=one.input + other.input,
-        output=one.output + other.output,
-        cache_read=one.cache_read + other.cache_read,
-        cache_write=one.cache_write + other.cache_write,
-        total_tokens=one.total_tokens + other.total_tokens,
-        cost=Cost(
-            input=one.cost.input + other.cost.input,
-            output=one.cost.output + other.cost.output,
-            cache_read=one.cost.cache_read + other.cost.cache_read,
-            cache_write=one.cost.cache_write + other.cost.cache_write,
-            total=one.cost.total + other.cost.total,
-        ),
-        cache_write_1h=_both(one.cache_write_1h, other.cache_write_1h),
-        reasoning=_both(one.reasoning, other.reasoning),
-    )
-
-
-def _both(one: int | Absent, other: int | Absent) -> int | Absent:
-    if isinstance(one, Absent):
-        return other
-    return one if isinstance(other, Absent) else one + other

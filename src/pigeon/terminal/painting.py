@@ -62,7 +62,6 @@ class Painter:
 
     def __init__(self, colours: str | None, ascii_only: bool = False, show_thinking: bool = False) -> None:
         self._colours = colours
-        self._ascii = ascii_only
         self._console: Console | None = None
         self._markdown: MarkdownLines | None = None
         self._live_layout: MarkdownLines | None = None

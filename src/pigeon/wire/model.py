@@ -70,6 +70,32 @@ def zero_usage() -> Usage:
     return Usage(cost=Cost())
 
 
+def summed(one: Usage, other: Usage) -> Usage:
+    """Both together; optional counts that only one of them has are kept."""
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=one.cache_read + other.cache_read,
+        cache_write=one.cache_write + other.cache_write,
+        total_tokens=one.total_tokens + other.total_tokens,
+        cost=Cost(
+            input=one.cost.input + other.cost.input,
+            output=one.cost.output + other.cost.output,
+            cache_read=one.cost.cache_read + other.cost.cache_read,
+            cache_write=one.cost.cache_write + other.cost.cache_write,
+            total=one.cost.total + other.cost.total,
+        ),
+        cache_write_1h=_both(one.cache_write_1h, other.cache_write_1h),
+        reasoning=_both(one.reasoning, other.reasoning),
+    )
+
+
+def _both(one: int | Absent, other: int | Absent) -> int | Absent:
+    if isinstance(one, Absent):
+        return other
+    return one if isinstance(other, Absent) else one + other
+
+
 def priced(usage: Usage, prices: ModelCost, rate: float = 1) -> Usage:
     """The same counts with `totalTokens` and cost filled in; `rate` is what a service tier makes of all prices."""
     prompt = usage.input + usage.cache_read + usage.cache_write

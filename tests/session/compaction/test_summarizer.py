@@ -19,7 +19,6 @@ from pigeon.session.compaction.summarizer import (
     SummaryFailed,
     SummaryRequest,
     TouchedFiles,
-    added,
     paragraphs_of,
 )
 from pigeon.session.settings import RetryPolicy
@@ -39,7 +38,7 @@ from pigeon.wire.messages import (
     NestedCall,
     NestedCalls,
 )
-from pigeon.wire.model import Cost, Usage
+from pigeon.wire.model import Usage
 
 LIMIT = MOST_OF_A_RESULT
 
@@ -195,16 +194,6 @@ async def test_a_server_that_asks_for_a_long_pause_gets_no_more_than_the_longest
 async def test_an_answer_that_was_stopped_elsewhere_is_no_summary() -> None:
     with pytest.raises(SummaryFailed, match="the request was aborted"):
         await Summaries(("half", "aborted")).summary(said("hello"))
-
-
-def test_both_usages_are_added() -> None:
-    one = Usage(input=1, output=2, cache_read=3, cache_write=4, total_tokens=5,
-                cost=Cost(input=6, output=7, cache_read=8, cache_write=9, total=10))  # fmt: skip
-    other = Usage(input=10, output=20, cache_read=30, cache_write=40, total_tokens=50,
-                  cost=Cost(input=60, output=70, cache_read=80, cache_write=90, total=100))  # fmt: skip
-    both = added(one, other)
-    assert (both.input, both.output, both.cache_read, both.cache_write, both.total_tokens) == (11, 22, 33, 44, 55)
-    assert both.cost == Cost(input=66, output=77, cache_read=88, cache_write=99, total=110)
 
 
 def test_files_of_calls_that_a_tool_made_itself_are_touched_too() -> None:

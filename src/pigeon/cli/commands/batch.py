@@ -26,11 +26,12 @@ from pigeon.batches.task_files import MOST_TASKS, BatchDefaults
 from pigeon.cli.commands.agent_words import agent_options, whole_number
 from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.printing import colours_of, complain, say
+from pigeon.cli.prompt_input import given_schema
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.files import read_text
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
-from pigeon.wire.errors import PigeonError, UsageError, text_for_host
+from pigeon.wire.errors import UsageError, text_for_host
 
 if TYPE_CHECKING:
     from pigeon.batches.driver import Driver, Outcome
@@ -264,21 +265,8 @@ def _template(call: CommandCall) -> str | None:
 
 
 def _schema(call: CommandCall) -> dict[str, Any] | None:
-    from pigeon.config.json_file import decode_with_comments, read_json
-
     given = call.options.get("output_schema")
-    if given is None:
-        return None
-    try:
-        is_json = given.lstrip().startswith("{")
-        schema = decode_with_comments(given.encode()) if is_json else read_json(call.environment.absolute(given))
-    except OSError as error:
-        raise UsageError(f"--output-schema {given}: {error.strerror or error}") from None
-    except PigeonError as error:
-        raise UsageError(f"--output-schema: {error}") from None
-    if not isinstance(schema, dict):
-        raise UsageError("--output-schema: a JSON Schema must be an object")
-    return schema
+    return None if given is None else given_schema(given, call.environment)
 
 
 def _check(call: CommandCall) -> Check | None:

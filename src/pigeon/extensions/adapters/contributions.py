@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject, Subject
+from pigeon.agent.interfaces import ArgumentTool
 from pigeon.extensions.public.context import outcome_of
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
 from pigeon.extensions.public.provider import ExtensionProvider, ProviderDef
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pigeon.agent.interfaces import ToolRun
 
 
-class ExtensionTool:
+class ExtensionTool(ArgumentTool):
     """An extension's tool, as the loop runs it: in the extension's thread, for as long as it takes, until it is
     aborted."""
 
@@ -46,17 +46,6 @@ class ExtensionTool:
     def reads_only(self) -> bool:
         """True if neighbouring calls may run beside it."""
         return self._definition.reads_only
-
-    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """Arguments as they are."""
-        return arguments
-
-    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
-        """All of the arguments: what they mean is not known here."""
-        return ArgumentSubject(arguments)
-
-    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
-        """What it would change is not known here."""
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; whatever the extension raises becomes the text of the failure."""

@@ -38,11 +38,7 @@ class DeviceCode(msgspec.Struct, frozen=True):
 
 def device_code(response: httpx2.Response) -> DeviceCode:
     """The answer of the authorization server; raises `SignInNeeded` if it is none."""
-    try:
-        given = msgspec.json.decode(response.content)
-    except ValueError:
-        given = None
-    given = given if isinstance(given, dict) else {}
+    given = _members(response)
     if response.status_code != 200:
         raise SignInNeeded(f"the authorization server gave no sign-in code: {error_text(response)}")
     # An early draft, which some servers still follow, has another name for it.
@@ -97,7 +93,7 @@ async def granted_token(
                 continue
             if response.status_code in (200, 201):
                 return response
-            error = _error(response)
+            error = _members(response).get("error")
             if error == "slow_down":
                 interval = min(interval + SLOWER, LONGEST_INTERVAL)
             elif error == "expired_token":
@@ -115,21 +111,19 @@ _EXPIRED = "the sign-in code expired before it was entered"
 
 def error_text(response: httpx2.Response) -> str:
     """What an authorization server says of a failure; nothing else of its answer, which may hold a token."""
-    try:
-        given = msgspec.json.decode(response.content)
-    except ValueError:
-        given = None
-    said = given.get("error_description") or given.get("error") if isinstance(given, dict) else None
+    given = _members(response)
+    said = given.get("error_description") or given.get("error")
     status = f"{response.status_code} {response.reason_phrase}".strip()
     return f"{status}: {said[:300]}" if isinstance(said, str) else status
 
 
-def _error(response: httpx2.Response) -> str:
+def _members(response: httpx2.Response) -> dict[str, Any]:
+    """The members of a JSON object; none if the response is anything else."""
     try:
         given = msgspec.json.decode(response.content)
     except ValueError:
-        return ""
-    return str(given.get("error", "")) if isinstance(given, dict) else ""
+        return {}
+    return given if isinstance(given, dict) else {}
 
 
 def _address(given: Any) -> str | None:

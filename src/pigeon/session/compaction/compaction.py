@@ -16,7 +16,6 @@ from pigeon.session.compaction.summarizer import (
     SummaryFailed,
     SummaryRequest,
     TouchedFiles,
-    added,
 )
 from pigeon.session.context.transcript import Transcript, branch_tokens, context_of
 from pigeon.session.history.journal import Journal
@@ -28,7 +27,7 @@ from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import CompactionEnd, CompactionReason, CompactionStart, EntryAppended
-from pigeon.wire.model import Model, Usage
+from pigeon.wire.model import Model, Usage, summed
 from pigeon.wire.tokens import estimated_tokens, message_tokens
 
 ALREADY = "Already compacted"
@@ -218,7 +217,7 @@ class Compaction:
             with _labelled("Turn prefix summarization failed"):
                 prefix, more = await self._summarizer.summary(cut.prefix, PREFIX + focus, ask)
             summary = f"{summary}\n\n---\n\n**Turn Context (split turn):**\n\n{prefix}"
-            usage = more if usage is None else added(usage, more)
+            usage = more if usage is None else summed(usage, more)
         return summary + files.appendix(), usage, files.details()
 
     def _model(self) -> Model:

@@ -43,7 +43,7 @@ from pigeon.wire.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from pigeon.wire.model import Cost, Model, ThinkingLevel, Usage
+from pigeon.wire.model import Model, ThinkingLevel, Usage, summed, zero_usage
 from pigeon.wire.tokens import CHARACTERS_PER_PROMPT_TOKEN
 
 MOST_OF_A_RESULT = 2000
@@ -176,12 +176,12 @@ class Summarizer:
         previous: str | None = None,
     ) -> tuple[str, Usage]:
         """The summary and what it cost; raises `SummaryFailed`, or `Aborted` when the scope ends."""
-        spent = Usage(cost=Cost())
+        spent = zero_usage()
         text = previous
         for chunk in _chunks(messages, ask.model):
             request = _request(chunk, instructions, text, ask)
             text, usage = await self._tried(request, ask)
-            spent = added(spent, usage)
+            spent = summed(spent, usage)
         return text or "", spent
 
     async def _tried(self, request: ModelRequest, ask: SummaryRequest) -> tuple[str, Usage]:
@@ -272,22 +272,3 @@ def _chunks(messages: Sequence[Message], model: Model) -> list[list[str]]:
             chunks[-1].append(paragraph[:room])
             size += len(paragraph)
     return chunks
-
-
-def added(one: Usage, other: Usage) -> Usage:
-    """Both together."""
-    cost = Cost(
-        input=one.cost.input + other.cost.input,
-        output=one.cost.output + other.cost.output,
-        cache_read=one.cost.cache_read + other.cost.cache_read,
-        cache_write=one.cost.cache_write + other.cost.cache_write,
-        total=one.cost.total + other.cost.total,
-    )
-    return Usage(
-        input=one.input + other.input,
-        output=one.output + other.output,
-        cache_read=one.cache_read + other.cache_read,
-        cache_write=one.cache_write + other.cache_write,
-        total_tokens=one.total_tokens + other.total_tokens,
-        cost=cost,
-    )

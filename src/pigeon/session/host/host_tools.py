@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import ArgumentSubject, Subject, Tool, ToolRun
+from pigeon.agent.interfaces import ArgumentTool, Tool, ToolRun
 from pigeon.session.toolset import Toolset
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
@@ -177,7 +177,7 @@ class _Definition:
         self.reads_only = tool.read_only is True
 
 
-class _HostTool:
+class _HostTool(ArgumentTool):
     """A host tool as the loop sees it: a `Tool` whose calls go to the host."""
 
     def __init__(self, definition: _Definition, owner: HostTools) -> None:
@@ -185,17 +185,6 @@ class _HostTool:
         self.label = definition.label
         self.reads_only = definition.reads_only
         self.spec = ToolSpec(definition.name, definition.description, definition.parameters)
-
-    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """As they are."""
-        return arguments
-
-    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
-        """All of the arguments: what they mean is not known here."""
-        return ArgumentSubject(arguments)
-
-    async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
-        """What it would change is not known here."""
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """The host does it."""

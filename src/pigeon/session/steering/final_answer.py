@@ -26,13 +26,12 @@ from msgspec.structs import replace
 from pigeon.agent.answer import close_stream
 from pigeon.agent.inference import Delta, Finished, ModelRequest, ToolSpec
 from pigeon.agent.interfaces import (
-    ArgumentSubject,
+    ArgumentTool,
     Gate,
     ModelProvider,
     OutputFormats,
     PreparedCall,
     Spoken,
-    Subject,
     Tool,
     ToolRun,
 )
@@ -273,7 +272,7 @@ def _refuses_format(delta: Delta) -> bool:
     return failure is not None and failure.status in REFUSING and not failure.overflow
 
 
-class _FinalAnswerTool:
+class _FinalAnswerTool(ArgumentTool):
     """The tool that ends the run. Its own schema takes everything: what is wrong has to be counted, too."""
 
     reads_only = False
@@ -282,18 +281,6 @@ class _FinalAnswerTool:
         self.name = name
         self.spec = ToolSpec(name, DESCRIPTION, {"type": "object"})
         self._take = take
-
-    def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments as they are."""
-        return arguments
-
-    def subject(self, arguments: dict[str, Json]) -> Subject:
-        """The answer."""
-        return ArgumentSubject(arguments)
-
-    async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
-        """Nothing is changed."""
-        return None
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Take the answer, and end the run."""
