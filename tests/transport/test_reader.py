@@ -200,19 +200,21 @@ async def test_a_descriptor_that_cannot_be_read_is_an_end(tmp_path: Path) -> Non
         assert got.frames == []
 
 
-def test_a_loop_that_is_gone_lets_the_thread_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_loop_that_is_gone_lets_the_thread_go(tmp_path: Path, taken: bool) -> None:
     (tmp_path / "input").write_bytes(b"x\n" * 100_000)
     with opened(tmp_path / "input") as file:
 
         async def briefly() -> None:
             got = Deliveries(file, at_once=False)
             await got.next()
-            got.take()
+            if taken:
+                got.take()
 
         asyncio.run(briefly())
         for thread in threading.enumerate():
             if thread.name == "pigeon-reader":
-                thread.join(10)
+                thread.join(30)
                 assert not thread.is_alive()
 
 

@@ -20,6 +20,7 @@ DEFAULT_CAP = 32 * 1024 * 1024
 CHUNK = 64 * 1024
 # How much is kept of a line that is too long.
 BEGINNING = 1024
+LOOP_CHECK_SECONDS = 0.5
 
 
 class TooLong:
@@ -174,4 +175,7 @@ class Reader:
                     self._loop.call_soon_threadsafe(self._hand_over, frames, ended)
                 except RuntimeError:
                     return
-                self._taken.wait()
+                # A loop that ended meanwhile takes nothing more, and does not say so.
+                while not self._taken.wait(LOOP_CHECK_SECONDS):
+                    if self._loop.is_closed():
+                        return
