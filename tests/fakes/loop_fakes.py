@@ -191,7 +191,7 @@ class Owner:
     def tools(self) -> dict[str, Tool]:
         return self._tools
 
-    async def missing_tool(self, name: str) -> Tool | None:
+    def missing_tool(self, name: str) -> Tool | None:
         return None
 
     async def declare_tools(self) -> None:

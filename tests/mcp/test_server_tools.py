@@ -114,11 +114,12 @@ async def test_a_tool_that_is_called_while_its_server_is_being_connected_waits_f
             assert tool_results(await agent.run("go on")) == ["a", "b", "Tool mcp__one__nothing not found"]
 
 
-async def test_rules_are_asked_about_a_tool_that_was_waited_for(
+async def test_rules_are_asked_about_a_tool_before_its_server_is_waited_for(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
-    agents.write({"one": scripted_server()})
+    monkeypatch.setattr("pigeon.mcp.server.WAIT_SECONDS", 3600.0)
+    agents.write({"one": scripted_server("hangs")})
     asked: list[str] = []
 
     def refuse(request: pigeon.PermissionRequest) -> bool:
@@ -138,6 +139,34 @@ async def test_rules_are_asked_about_a_tool_that_was_waited_for(
     assert "Permission denied for mcp__one__echo" in denied
     assert "Permission denied for mcp__one__fail" in refused
     assert asked == ["mcp__one__fail"]
+
+
+async def test_a_tool_that_was_waited_for_gets_the_arguments_that_were_allowed_and_no_others(
+    agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    agents.write({"one": scripted_server()})
+    asked: list[object] = []
+
+    def allow(request: pigeon.PermissionRequest) -> bool:
+        asked.append(request.arguments)
+        return True
+
+    # Its schema wants a text, and a number is made one.
+    calls = call("mcp__one__echo", text=7), call("mcp__one__echo", text=7)
+    with scripted(*calls, "Done.") as model:
+        agent = pigeon.Agent(
+            model=model,
+            cwd=str(agents.work),
+            agent_dir=str(agents.home),
+            permissions={"ask": ["mcp__one"]},
+            on_permission=allow,
+        )
+        async with agent:
+            again, done = tool_results(await agent.run("go on"))
+    assert "was not run: its server has been connected only now" in again
+    assert done == "7"
+    assert asked == [{"text": 7}, {"text": "7"}]
 
 
 @pytest.mark.parametrize(

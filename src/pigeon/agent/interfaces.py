@@ -437,8 +437,8 @@ class RunOwner(Protocol):
         """The tools that can be called now."""
         ...
 
-    async def missing_tool(self, name: str) -> Tool | None:
-        """The tool that a call names and `tools` did not have, if it can be waited for; raises `ToolFailed`."""
+    def missing_tool(self, name: str) -> Tool | None:
+        """The tool that a call names and `tools` lacks, or one that waits for it when run; raises `ToolFailed`."""
         ...
 
     async def declare_tools(self) -> None:

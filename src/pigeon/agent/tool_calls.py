@@ -188,7 +188,7 @@ class ToolBatch:
             raise ToolFailed(limit)
 
     async def _prepared(self, call: ToolCall, tools: dict[str, Tool], scope: Scope) -> PreparedCall:
-        tool = tools.get(call.name) or await scope.wait(self._owner.missing_tool(call.name))
+        tool = tools.get(call.name) or self._owner.missing_tool(call.name)
         if tool is None:
             raise ToolFailed(f"Tool {call.name} not found")
         prepared = PreparedCall(call, tool, scope)

@@ -24,6 +24,7 @@ from pigeon.mcp.questions import Questions
 from pigeon.mcp.server import Record, ToolServer, settle
 from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.mcp.server_tool import ExpectedTool, ServerTool
 from pigeon.mcp.tool_names import distinct_names, may_be_of
 from pigeon.mcp.variables import Surroundings
 from pigeon.session.host.dialogs import Dialogs
@@ -96,7 +97,7 @@ class ServerControl:
         self._place: tuple[str, bool] | None = None
         self.announces = False
         parts.on_run(self.run_begun)
-        parts.toolset.missing.wait_with(self.expect)
+        parts.toolset.missing.stand_in(self.expected)
 
     @property
     def processes(self) -> ProcessOwner:
@@ -147,21 +148,29 @@ class ServerControl:
         self._offered.run_begun()
         self.begin_soon()
 
-    async def expect(self, tool: str) -> None:
-        """A tool is called that is not there: wait for the server that may have it, if that has not listed its tools.
+    def expected(self, tool: str) -> ExpectedTool | None:
+        """A tool is called that is not there: one that waits for the server that may have it, if there is such a one.
 
-        The model knows such names from the conversation before. Raises `ToolFailed` with the state of the server.
+        That is a server that has not listed its tools; the model knows the name from the conversation before. Raises
+        `ToolFailed` if no such server can be connected.
         """
         unlisted = [one for one in self._servers.values() if not one.was_listed and may_be_of(one.config.name, tool)]
         if not unlisted:
-            return
-        for server in unlisted:
-            server.start()
-        await settle(unlisted)
-        # All of them are servers that the name fits; the longest name is the likeliest one.
-        server = max(unlisted, key=lambda one: len(one.config.name))
-        if not any(one.was_listed for one in unlisted):
-            raise ToolFailed(f"{tool} cannot be called: {_hindrance(server)}")
+            return None
+        if not any(one.config.enabled and one.config.problem is None for one in unlisted):
+            raise ToolFailed(_uncallable(tool, unlisted))
+
+        async def arrive() -> ServerTool:
+            for server in unlisted:
+                server.start()
+            await settle(unlisted)
+            found = self._offered.named(tool)
+            if found is None:
+                was_listed = any(one.was_listed for one in unlisted)
+                raise ToolFailed(f"Tool {tool} not found" if was_listed else _uncallable(tool, unlisted))
+            return found
+
+        return ExpectedTool(tool, arrive)
 
     def _wrong_file(self, text: str) -> None:
         self._problems.append(text)
@@ -403,6 +412,11 @@ class ServerControl:
         found = [tokens.get("access_token"), tokens.get("refresh_token")] if isinstance(tokens, dict) else []
         found += [client.get("client_secret")] if isinstance(client, dict) else []
         self._parts.learn([("token", value) for value in found if isinstance(value, str)])
+
+
+def _uncallable(tool: str, servers: list[ToolServer]) -> str:
+    """Why a tool cannot be called, by the state of the servers that its name fits: the longest is the likeliest one."""
+    return f"{tool} cannot be called: {_hindrance(max(servers, key=lambda one: len(one.config.name)))}"
 
 
 def _hindrance(server: ToolServer) -> str:

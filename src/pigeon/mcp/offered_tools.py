@@ -98,6 +98,10 @@ class OfferedTools:
         """How many of them the model has to find first."""
         return sum(self._toolset.is_deferred(name) for name in self._tools.get(server, {}))
 
+    def named(self, name: str) -> ServerTool | None:
+        """The tool of this name, if the model may call it."""
+        return self._all().get(name) if self._is_there(name) else None
+
     def found(self, query: str, most: int) -> list[ServerTool]:
         """The tools that fit best, those that are known by name first."""
         tools = [tool for name, tool in self._all().items() if self._is_there(name)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
+from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
 from pigeon.mcp.server import Record, ToolServer
@@ -77,6 +78,27 @@ class ServerTool(ArgumentTool):
             texts = [block.text for block in outcome.content if isinstance(block, TextContent)]
             raise ToolFailed("\n".join(texts) or "The tool failed", outcome.details)
         return outcome
+
+
+class ExpectedTool(ArgumentTool):
+    """A tool that is called before its server has listed it: what may happen to the call is decided first, then the
+    server is waited for. It gets exactly the arguments that were decided about; where its schema wants others, not even
+    these: the model calls it again, and they are corrected before the next decision."""
+
+    reads_only = False
+
+    def __init__(self, name: str, arrive: Callable[[], Awaitable[ServerTool]]) -> None:
+        """`arrive` waits for the tool; it raises `ToolFailed`."""
+        self._arrive = arrive
+        self.spec = ToolSpec(name, "", {"type": "object", "properties": {}})
+
+    async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
+        """Wait for the tool and run it."""
+        tool = await run.scope.wait(self._arrive())
+        name = self.spec.name
+        if checked_arguments(name, tool.spec.parameters, arguments) != arguments:
+            raise ToolFailed(f"{name} was not run: its server has been connected only now. Call {name} again")
+        return await tool.execute(arguments, run)
 
 
 def outcome_of(answer: Record, place: Workplace, tool: str) -> ToolOutcome:

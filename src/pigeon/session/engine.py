@@ -257,9 +257,9 @@ class Engine:
         active = self._dependencies.toolset.callable()
         return active if self._final_answer is None else self._final_answer.tools(active)
 
-    async def missing_tool(self, name: str) -> Tool | None:
-        """A tool that comes to be there in the time that a call may wait; raises `ToolFailed`."""
-        return await self._dependencies.toolset.missing.tool(name)
+    def missing_tool(self, name: str) -> Tool | None:
+        """A tool that is there now, or may be in the time that a call can wait; raises `ToolFailed`."""
+        return self._dependencies.toolset.missing.tool(name)
 
     async def declare_tools(self) -> None:
         """Put on record which tools the model has, where the branch does not say so."""

@@ -7,7 +7,7 @@ with the tools that it had, and one more is made when a run begins with other to
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -54,23 +54,24 @@ def _names(message: Any, key: str) -> list[str]:
 
 
 class MissingTools:
-    """Calls of names that no tool has: what may still come to be there is waited for, if the options do not rule it
+    """Calls of names that no tool has: what may still come to be there has a stand-in, if the options do not rule it
     out."""
 
     def __init__(self, callable_tools: Callable[[], dict[str, Tool]], admits: Callable[[str], bool]) -> None:
         self._callable = callable_tools
         self._admits = admits
-        self._expect: Callable[[str], Awaitable[None]] | None = None
+        self._expected: Callable[[str], Tool | None] | None = None
 
-    def wait_with(self, expect: Callable[[str], Awaitable[None]]) -> None:
-        """Await this with such a name; what it raises fails the call."""
-        self._expect = expect
+    def stand_in(self, expected: Callable[[str], Tool | None]) -> None:
+        """Ask this for what stands in for such a name and waits when it is run; what it raises fails the call."""
+        self._expected = expected
 
-    async def tool(self, name: str) -> Tool | None:
-        """The tool of this name once it is there, none if it is not; raises `ToolFailed`."""
-        if self._expect is not None and name not in self._callable() and self._admits(name):
-            await self._expect(name)
-        return self._callable().get(name)
+    def tool(self, name: str) -> Tool | None:
+        """The tool of this name, or what stands in for it; none if it cannot come to be there; raises `ToolFailed`."""
+        tool = self._callable().get(name)
+        if tool is None and self._expected is not None and self._admits(name):
+            return self._expected(name)
+        return tool
 
 
 class Toolset:
