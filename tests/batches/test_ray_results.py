@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from fakes.batch_setup import result_of
-from pigeon.batches.ray_engine import ResultTooLarge, packed_result, unpack_result
+from pigeon.batches.ray_engine import packed_result, unpack_result
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_run import put_result, read_result
 from pigeon.wire import codec
@@ -17,20 +15,21 @@ SPEC = TaskSpec(id="large", prompt="x")
 MOST = 100_000
 
 
-def made(out: Path, size: int, patch: str | None = None) -> TaskResult:
-    """A result on another machine, whose workspace has a file of so many bytes that cannot be packed any smaller."""
+def made(out: Path, size: int, patch: str | None, session: int) -> TaskResult:
+    """A result on another machine; workspace and conversation have so many bytes that cannot be packed any smaller."""
     folder = out / hash_of(SPEC)
     (folder / "workspace").mkdir(parents=True)
     (folder / "workspace" / "data").write_bytes(os.urandom(size))
     if patch is not None:
         (folder / "changes.patch").write_text(patch)
-    result = result_of(SPEC)
+    (folder / "session.jsonl").write_bytes(os.urandom(session))
+    result = result_of(SPEC, cost=0.5, session=f"{folder.name}/session.jsonl")
     put_result(str(folder), SPEC, codec.encode(result))
     return result
 
 
-def brought(tmp_path: Path, size: int, patch: str | None = None) -> tuple[TaskResult, Path]:
-    result, files = packed_result(str(tmp_path / "there"), made(tmp_path / "there", size, patch), SPEC, MOST)
+def brought(tmp_path: Path, size: int, patch: str | None = None, session: int = 10) -> tuple[TaskResult, Path]:
+    result, files = packed_result(str(tmp_path / "there"), made(tmp_path / "there", size, patch, session), SPEC, MOST)
     assert len(files) <= MOST
     (tmp_path / "here").mkdir()
     result = unpack_result(files, str(tmp_path / "here"), result)
@@ -59,8 +58,8 @@ def test_without_a_patch_such_a_task_has_come_to_nothing_and_says_what_to_do(tmp
     assert "too large for Ray's object store" in (result.error or "")
 
 
-def test_a_result_that_is_too_large_without_its_workspace_is_refused(tmp_path: Path) -> None:
-    result = made(tmp_path, 1)
-    (tmp_path / hash_of(SPEC) / "session.jsonl").write_bytes(os.urandom(2 * MOST))
-    with pytest.raises(ResultTooLarge, match="The result of large is larger than"):
-        packed_result(str(tmp_path), result, SPEC, MOST)
+def test_of_a_conversation_that_is_too_large_the_result_comes_back_with_what_it_cost(tmp_path: Path) -> None:
+    result, folder = brought(tmp_path, 1, "a patch", session=2 * MOST)
+    assert (result.status, result.session, result.cost) == ("error", None, 0.5)
+    assert (result.error or "").startswith("The conversation is larger than")
+    assert not (folder / "session.jsonl").exists()

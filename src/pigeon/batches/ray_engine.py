@@ -33,7 +33,7 @@ from pigeon.batches.records import TaskResult, TaskSpec
 from pigeon.batches.shared_limits import Rate, SharedLimits
 from pigeon.batches.task_link import FatalTask
 from pigeon.batches.task_process import PART, TaskProcesses, TaskRequest, WorkerDied, unpacked_request
-from pigeon.batches.task_run import PATCH_FILE, WORKSPACE, TaskPlace, commit_folder, put_result
+from pigeon.batches.task_run import PATCH_FILE, RESULT_FILE, TASK_FILE, WORKSPACE, TaskPlace, commit_folder, put_result
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.files import put_file
 from pigeon.system.platforms import install_command
@@ -353,7 +353,8 @@ def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
         try:
             outcome = _run(_state, wanted.spec, structs.replace(place, out=folder))
             if outcome.result is not None:
-                outcome = _with_files(outcome.result, folder, wanted.spec)
+                result, files = packed_result(folder, outcome.result, wanted.spec, LARGEST_RESULT)
+                outcome = RemoteOutcome(result=result, files=files)
         finally:
             remove_folder(folder)
     return msgspec.msgpack.encode(outcome)
@@ -381,14 +382,6 @@ def is_shared(place: TaskPlace) -> bool:
     return False
 
 
-def _with_files(result: TaskResult, folder: str, spec: TaskSpec) -> RemoteOutcome:
-    try:
-        result, files = packed_result(folder, result, spec, LARGEST_RESULT)
-    except ResultTooLarge as error:
-        return RemoteOutcome(fatal=str(error))
-    return RemoteOutcome(result=result, files=files)
-
-
 class ResultTooLarge(PigeonError):
     """What is to come back is too large for the object store."""
 
@@ -407,26 +400,31 @@ class _BoundedArchive(io.BytesIO):
 
 
 def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
-    """The folder of a result as an archive of at most so many bytes; raises `ResultTooLarge`.
+    """The folder of a result as an archive of at most so many bytes.
 
     A workspace that is too large is left out, with a note in its place. Its changes are in the patch as well; where
-    there is none, the task has come to nothing.
+    there is none, the task has come to nothing. So it has where the rest is too large, too: then only the result itself
+    comes back, with what the task has cost, and the batch goes on.
     """
     folder = os.path.join(out, result.folder)
     with suppress(ResultTooLarge):
         return result, _packed(folder, most, ())
     reason = (
         f"is larger than {most // 1024**2} MB, too large for Ray's object store. "
-        "Use an --out folder that all machines share, or --keep none"
+        "Use an --out folder that all machines share"
     )
-    put_file(os.path.join(folder, WORKSPACE_NOTE), f"The workspace was left out: it {reason}\n".encode(), 0o600)
-    if not os.path.exists(os.path.join(folder, PATCH_FILE)):
-        result = structs.replace(result, status="error", error=f"The workspace {reason}")
-        put_result(folder, spec, codec.encode(result))
-    try:
-        return result, _packed(folder, most, (WORKSPACE,))
-    except ResultTooLarge:
-        raise ResultTooLarge(f"The result of {spec.id} {reason}") from None
+    if os.path.exists(os.path.join(folder, WORKSPACE)):
+        note = f"The workspace was left out: it {reason}, or --keep none\n"
+        put_file(os.path.join(folder, WORKSPACE_NOTE), note.encode(), 0o600)
+        if not os.path.exists(os.path.join(folder, PATCH_FILE)):
+            result = structs.replace(result, status="error", error=f"The workspace {reason}, or --keep none")
+            put_result(folder, spec, codec.encode(result))
+        with suppress(ResultTooLarge):
+            return result, _packed(folder, most, (WORKSPACE,))
+    result = structs.replace(result, status="error", error=f"The conversation {reason}", session=None)
+    put_result(folder, spec, codec.encode(result))
+    kept = (RESULT_FILE, TASK_FILE, WORKSPACE_NOTE)
+    return result, _packed(folder, most, tuple(name for name in os.listdir(folder) if name not in kept))
 
 
 def _packed(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
