@@ -258,6 +258,36 @@ async def test_an_extension_that_the_settings_name_is_kept_in_the_working_folder
     assert not extension.read_text().endswith("x\n")
 
 
+async def test_an_extension_that_the_agents_folder_has_a_link_to_is_kept_in_the_working_folder(
+    agent: InProcessAgent,
+) -> None:
+    (agent.work / "own").mkdir()
+    extension = agent.work / "own" / "extension.py"
+    extension.write_text("def setup(pigeon):\n    pass\n")
+    (agent.agent_dir / "extensions").mkdir()
+    (agent.agent_dir / "extensions" / "linked.py").symlink_to(extension)
+    agent.configure(replies=[bash("echo x >> own/extension.py; mv own other; true"), "Done."])
+    await agent.start(sandbox="workspace")
+    await agent.say("go")
+    assert extension.read_text().endswith("pass\n")
+
+
+@pytest.mark.parametrize("mode", ["workspace", "read-only"])
+async def test_a_link_in_a_project_does_not_say_what_may_be_written(agent: InProcessAgent, mode: str) -> None:
+    (agent.home / "programs").mkdir()
+    (agent.work / "build").symlink_to(agent.home / "programs")
+    agent.configure({"sandbox": {"mode": mode, "writable": ["build"]}})
+    with pytest.raises(StartupError, match=r"leads through the link .*/work/build\. .* Name the folder itself"):
+        await agent.start()
+
+
+async def test_a_folder_in_that_of_the_agent_is_not_to_be_written(agent: InProcessAgent) -> None:
+    (agent.agent_dir / "extensions").mkdir()
+    agent.configure({"sandbox": {"mode": "read-only", "writable": [str(agent.agent_dir / "extensions")]}})
+    with pytest.raises(StartupError, match=r"Pigeon itself runs from .* Leave it out of sandbox\.writable"):
+        await agent.start()
+
+
 async def test_a_program_that_encloses_nothing_is_not_taken_for_a_wall(agent: InProcessAgent) -> None:
     programs = agent.root / "bin"
     programs.mkdir()

@@ -132,6 +132,31 @@ def plant_a_hook_in_a_submodule(t: Targets) -> object:
 
 
 @attempt
+def change_a_file_that_a_hook_is_a_link_to(t: Targets) -> object:
+    return (Path(t["folder"]) / "scripts" / "pre-push").write_text("evil")
+
+
+@attempt
+def make_a_file_that_a_hook_is_a_link_to(t: Targets) -> object:
+    scripts = Path(t["folder"]) / "scripts" / "later"
+    scripts.mkdir()
+    return (scripts / "pre-merge-commit").write_text("evil")
+
+
+@attempt
+def rename_the_folder_of_what_a_hook_is_a_link_to(t: Targets) -> object:
+    scripts = Path(t["folder"]) / "scripts"
+    os.rename(scripts, scripts.with_name("old-scripts"))
+    os.rename(scripts.with_name("old-scripts"), scripts)
+    return True
+
+
+@attempt
+def change_an_extension_that_a_folder_of_the_agent_has_a_link_to(t: Targets) -> object:
+    return (Path(t["folder"]) / "a" / "extension.py").write_text("evil")
+
+
+@attempt
 def rename_the_data_of_submodules(t: Targets) -> object:
     modules = Path(t["folder"]) / ".git" / "modules"
     os.rename(modules, modules.with_name("modules.old"))
@@ -299,6 +324,12 @@ def make_a_program_that_runs_as_its_owner_at_once(t: Targets) -> object:
     path = os.path.join(t["folder"], "as-owner-at-once")
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o4755))
     return os.stat(path).st_mode & stat.S_ISUID
+
+
+@attempt
+def make_an_extension_that_settings_name(t: Targets) -> object:
+    (Path(t["folder"]) / "not-yet").mkdir()
+    return (Path(t["folder"]) / "not-yet" / "extension.py").write_text("evil")
 
 
 @attempt

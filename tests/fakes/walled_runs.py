@@ -71,7 +71,16 @@ def make_folders(place: Path) -> tuple[Path, Path]:
     (deep / "filter").touch()
     (deep / ".pigeon").mkdir()
     (home / ".gitconfig").write_text('[CORE] hooksPath = "git-hooks"\n')
-    (folder / ".pi").mkdir()
+    (folder / ".pi" / "extensions").mkdir(parents=True)
+    (folder / "scripts").mkdir()
+    for link, target in (
+        (".git/hooks/pre-push", "scripts/pre-push"),
+        (".git/hooks/pre-merge-commit", "scripts/later/pre-merge-commit"),
+        (".pi/extensions/extension.py", "a/extension.py"),
+    ):
+        os.symlink(f"../../{target}", folder / link)
+    for name in ("scripts/pre-push", "a/extension.py"):
+        (folder / name).touch()
     (folder / "own").mkdir()
     (folder / "file").write_text("x")
     os.symlink(home, folder / "link-to-home")
@@ -170,7 +179,9 @@ async def attempts_behind(builder: str, place: Path, outside: Outside) -> tuple[
     mount_point.mkdir()
     more = {"home": str(home), "folder": str(folder), "mount_point": str(mount_point), "walled": builder != "none"}
     (place / "targets.json").write_text(json.dumps({**outside.targets, **more}))
-    policy = policy_for(folder, home, place / "scratch", own=(str(folder / "own"),))
+    policy = policy_for(
+        folder, home, place / "scratch", own=(str(folder / "own"), str(folder / "not-yet/extension.py"))
+    )
     ran = await run_behind(
         builder,
         policy,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.layers import Layers
 from pigeon.config.trust_file import WRITTEN, doubt_trusted, remember_written, written_folders
+from pigeon.extensions.runtime.discovery import FOLDER, is_foreign
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.answers import SandboxState
 from pigeon.wire.base import ABSENT, Absent, or_else
@@ -42,6 +43,8 @@ while read -r name value; do
 done < /proc/self/status
 """
 INSTALL = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap` or the like)"
+_OTHER_FOLDER = "Work in the folder of a project, or start with --sandbox read-only or --sandbox off"
+_LEAVE_OUT = "Leave it out of sandbox.writable"
 
 
 class AskedSandbox(Struct, frozen=True):
@@ -133,15 +136,21 @@ class SandboxSetup:
         return self._policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
 
     def _policy(self, cwd: str, mode: str, network: bool, user: AskedSandbox, outside: bool) -> SandboxPolicy:
-        from pigeon.system.sandbox.policy import SandboxPolicy, private_folders, secret_places
+        from pigeon.system.sandbox.policy import SandboxPolicy, is_inside, private_folders, secret_places
 
         environment = self._environment
         root = os.path.realpath(cwd)
         extra = [self._writable_root(path, cwd) for path in user.writable or ()]
+        loaded = list(self._loaded_from())
         hidden = secret_places(environment.homes, self._agent_dir, environment.variables)
         hidden = (*hidden, *_seen_elsewhere(hidden))
         for path in (*((root,) if mode == "workspace" else ()), *extra):
-            self._check_root(path, hidden)
+            self._check_root(path, hidden, _OTHER_FOLDER if path == root else _LEAVE_OUT)
+            if inner := next((place for place in loaded if is_inside(path, place)), None):
+                raise StartupError(
+                    f"Sandbox: Pigeon itself runs from {inner}, so commands must not write {path}. "
+                    + (_OTHER_FOLDER if path == root else _LEAVE_OUT)
+                )
         return SandboxPolicy(
             mode=mode,  # type: ignore[arg-type]
             network=network,
@@ -153,16 +162,20 @@ class SandboxSetup:
             survey=self._survey(),
             private=private_folders(environment.homes, self._agent_dir),
             pass_variables=user.pass_variables,
-            own=tuple(dict.fromkeys([*_own_places(root), *map(os.path.realpath, self._loaded_from())])),
+            own=tuple(dict.fromkeys([*_own_places(root), *loaded])),
         )
 
-    def _loaded_from(self) -> list[str]:
-        """The agent's folder, and extensions that options and settings name."""
+    def _loaded_from(self) -> Iterator[str]:
+        """The agent's folder, and extensions: those that options and settings name, and what links in them lead to."""
         from pigeon.system.paths import absolute
+        from pigeon.system.sandbox.policy import ways_of
 
-        listed = or_else(self._layers.settings.extensions, [])
-        home = self._environment.home
-        return [self._agent_dir, *self._named, *(absolute(path.lstrip("+"), self._agent_dir, home) for path in listed)]
+        yield os.path.realpath(self._agent_dir)
+        listed = (path.removeprefix("+") for path in or_else(self._layers.settings.extensions, []))
+        named = [absolute(path, self._agent_dir, self._environment.home) for path in listed if not is_foreign(path)]
+        for path in (*self._named, *named, os.path.join(self._agent_dir, FOLDER)):
+            ways = ways_of(path)
+            yield from (*ways, *self._survey().linked_from(ways[-1]))
 
     def _survey(self) -> FolderSurvey:
         """One for the life of the agent: it remembers what was in a folder before the first command."""
@@ -175,17 +188,24 @@ class SandboxSetup:
 
     def _writable_root(self, path: str, cwd: str) -> str:
         from pigeon.system.paths import absolute
+        from pigeon.system.sandbox.policy import is_inside, ways_of
 
         full = absolute(path, cwd, self._environment.home)
         if not os.path.isdir(full):
             raise StartupError(f"sandbox.writable: {full} is not a folder. Create it, or leave it out")
-        return os.path.realpath(full)
+        *links, real = ways_of(full)
+        written = [os.path.realpath(cwd), *self._written_before()]
+        if turned := next((link for link in links if any(is_inside(link, folder) for folder in written)), None):
+            raise StartupError(
+                f"sandbox.writable: {full} leads through the link {turned}. It lies in a project or in a folder that "
+                f"commands could write to, so it might lead anywhere. Name the folder itself ({real}) if you want that"
+            )
+        return real
 
-    def _check_root(self, root: str, hidden: tuple[str, ...]) -> None:
+    def _check_root(self, root: str, hidden: tuple[str, ...], advice: str = _OTHER_FOLDER) -> None:
         """A folder that may be written must not hold what must not be written, nor be in what is hidden."""
         from pigeon.system.sandbox.policy import is_inside
 
-        advice = "Work in the folder of a project, or start with --sandbox read-only or --sandbox off"
         if any(is_inside(root, kernel) for kernel in ("/dev", "/proc", "/sys")) and not is_inside(root, "/dev/shm"):
             raise StartupError(f"Sandbox: {root} belongs to the kernel, and commands must not write there. {advice}")
         for home in map(os.path.realpath, self._environment.homes):
@@ -261,8 +281,11 @@ class SandboxSetup:
 
     def _ever_written(self, policy: SandboxPolicy) -> list[str]:
         """The folders that commands can write now, or could in an earlier session; raises `StartupError`."""
+        return [*policy.roots, *self._written_before()]
+
+    def _written_before(self) -> list[str]:
         try:
-            return [*policy.roots, *written_folders(self._agent_dir)]
+            return written_folders(self._agent_dir)
         except (OSError, BadRecord) as error:
             raise self._unknown_folders(error) from None
 

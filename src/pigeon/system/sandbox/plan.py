@@ -35,6 +35,9 @@ from pigeon.system.sandbox.policy import (
     is_inside,
 )
 
+# When something was changed that stands in for what is missing: by this every agent knows it.
+STANDS_IN_SINCE = 1_000_000_000
+
 MountKind = Literal["write", "pin", "keep", "hide folder", "hide file", "show"]
 
 
@@ -72,7 +75,9 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     mounts = {Mount("write", path): None for path in written}
     never_made = {path: content for places in repositories for path, content in places.never_made.items()}
     stand_ins: dict[str, bytes | None] = {}
-    for wanted in kept_places(policy, repositories):
+    kept = kept_places(policy, repositories)
+    linked = frozenset(_linked_from(policy, kept))
+    for wanted in kept:
         root = _holder(written, wanted)
         if wanted in policy.own and wanted in written:
             raise Unprotectable(f"Pigeon itself runs from {wanted}, so commands must not write there. Work elsewhere")
@@ -80,7 +85,10 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
             continue
         _check_way(root, wanted)
         path = wanted
-        if wanted in never_made or (os.path.dirname(wanted) == root and os.path.basename(wanted) in NEVER_MADE):
+        at_top = os.path.dirname(wanted) == root and os.path.basename(wanted) in NEVER_MADE
+        # Nor is a command to make what Pigeon would run, or what a link in something kept leads to.
+        awaited = (wanted in policy.own or wanted in linked) and not _is_there(wanted)
+        if wanted in never_made or at_top or awaited:
             path = _first_missing(wanted)
             # What we cannot make, a command cannot make either.
             if not os.path.lexists(path) and not os.access(os.path.dirname(path), os.W_OK):
@@ -108,8 +116,20 @@ def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = No
     for root in policy.roots[:-1]:
         found += [os.path.join(root, name) for name in KEPT_AS_THEY_ARE]
     found += [path for findings in policy.survey.found_in(policy.roots[:-1]) for path in findings.agent_files]
+    found += _linked_from(policy, dict.fromkeys(found))
     found += [path for path in policy.own if any(is_inside(path, root) for root in policy.roots)]
     return list(dict.fromkeys(found))
+
+
+def _linked_from(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
+    """Where links in what is kept lead to; what Pigeon itself runs from is not looked through, for it is large."""
+    waiting = [path for path in kept if path not in policy.own]
+    found: dict[str, None] = {}
+    while waiting:
+        new = [path for path in policy.survey.linked_from(waiting.pop()) if path not in found]
+        found.update(dict.fromkeys(new))
+        waiting += new
+    return list(found)
 
 
 def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
@@ -148,10 +168,17 @@ def _is_open(path: str) -> bool:
 
 
 def _first_missing(path: str) -> str:
-    """What is there, or the first part of the way to it that is missing."""
-    while not os.path.lexists(path) and not os.path.lexists(os.path.dirname(path)):
+    """What is there, or the first part of the way to it that is missing, or where something stands in."""
+    while not os.path.lexists(path) and not _is_there(os.path.dirname(path)):
         path = os.path.dirname(path)
     return path
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is something, and not what stands in for it."""
+    with suppress(OSError):
+        return os.lstat(path).st_mtime != STANDS_IN_SINCE
+    return False
 
 
 def _check_way(root: str, path: str) -> None:

@@ -61,6 +61,8 @@ FOLDERS_BY_VARIABLES = {
     "CLAUDE_CONFIG_DIR": (".credentials.json", ".claude.json"),
     "PI_CODING_AGENT_DIR": ("auth.json",),
 }
+# As the kernel has it: more of them on one way lead nowhere.
+_MOST_LINKS = 40
 AGENT_FAMILY = (".pigeon", ".pi", ".omp", ".xcsh")
 # In the agent's folder.
 SECRETS_OF_AGENT = ("auth.json", "models.json", "mcp.json", "serve.token")
@@ -192,6 +194,26 @@ def is_inside(path: str, folder: str) -> bool:
     """
     one, other = plain(path), plain(folder).rstrip("/")
     return one == other or one.startswith(f"{other}/")
+
+
+def ways_of(path: str) -> list[str]:
+    """The links on the way that a path leads, each by the real path of its folder, and where it leads at last."""
+    links: list[str] = []
+    place, names = "/", path.split("/")[::-1]
+    while names:
+        name = names.pop()
+        if name == "..":
+            place = os.path.dirname(place)
+        elif name not in ("", "."):
+            step = os.path.join(place, name)
+            if len(links) < _MOST_LINKS and os.path.islink(step):
+                links.append(step)
+                target = os.readlink(step)
+                place = "/" if target.startswith("/") else place
+                names += target.split("/")[::-1]
+            else:
+                place = step
+    return [*links, place]
 
 
 @lru_cache(maxsize=4096)

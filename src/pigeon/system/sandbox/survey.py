@@ -8,12 +8,14 @@ could have put anything into it; only at the top of a folder is that kept, too (
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
 from pigeon.system.sandbox.git_config import GitConfigReader, GitFile, GitSetting
-from pigeon.system.sandbox.policy import Unprotectable
+from pigeon.system.sandbox.policy import Unprotectable, is_inside, ways_of
 
 MOST_FOLDERS = 200_000
 MOST_FINDINGS = 200
@@ -46,6 +48,7 @@ class FolderSurvey:
         self._shared_files = tuple(shared_files)
         self._given = GitFile("", tuple(given), ())
         self._found: dict[str, Findings] = {}
+        self._linked: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def shared(self) -> list[GitFile]:
         """The configuration that counts for every repository."""
@@ -54,6 +57,35 @@ class FolderSurvey:
     def found_in(self, folders: Iterable[str]) -> list[Findings]:
         """What was in these folders when each was first asked about; raises `Unprotectable` if it is too much."""
         return [self._found.get(folder) or self._found.setdefault(folder, walked(folder)) for folder in folders]
+
+    def linked_from(self, folder: str) -> tuple[str, ...]:
+        """Where links lead that lie in a folder, at any depth, with all links on the way; looked at when it changes.
+
+        What stays as it is may be no more than a link to a file that does not: hooks often are.
+        """
+        with suppress(OSError):
+            status = os.lstat(folder)
+            if stat.S_ISDIR(status.st_mode):
+                known = self._linked.get(folder)
+                if known is None or known[0] != status.st_mtime_ns:
+                    known = self._linked[folder] = status.st_mtime_ns, tuple(dict.fromkeys(_linked(folder)))
+                return known[1]
+        return ()
+
+
+def _linked(top: str) -> Iterator[str]:
+    waiting, number = [top], 0
+    while waiting:
+        number += 1
+        if number > MOST_FOLDERS:
+            raise _too_much(top, f"{MOST_FOLDERS:,} folders")
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    # What holds the folder itself cannot be kept as it is.
+                    yield from (step for step in ways_of(entry.path)[1:] if not is_inside(top, step))
+                elif entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
 
 
 def shared_git_files(homes: Sequence[str], variables: Mapping[str, str]) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from pigeon.system.paths import absolute_entries
-from pigeon.system.sandbox.plan import Mount, MountPlan, plan_of
+from pigeon.system.sandbox.plan import STANDS_IN_SINCE, Mount, MountPlan, plan_of
 from pigeon.system.sandbox.policy import SandboxPolicy, is_inside
 from pigeon.system.sandbox.seccomp import filter_for
 
@@ -39,8 +39,6 @@ _LEADING_OUT = frozenset(
     }
 )
 MARKER = "PIGEON_SANDBOX"
-# When something was changed that stands in for what is missing: by this every agent knows it.
-_STANDS_IN_SINCE = 1_000_000_000
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
 
 # How the reaper is to enclose a command: a word for the kind, and what that needs.
@@ -178,14 +176,14 @@ def _make(path: str, content: bytes | None) -> None:
         with open(path, "xb") as file:
             file.write(content)
     with suppress(OSError):
-        os.utime(path, (_STANDS_IN_SINCE, _STANDS_IN_SINCE), follow_symlinks=False)
+        os.utime(path, (STANDS_IN_SINCE, STANDS_IN_SINCE), follow_symlinks=False)
 
 
 def _let_go(path: str, held: int) -> None:
     """Give up a lock, and take away what stood in for something if no other agent needs it."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(held).st_mtime == _STANDS_IN_SINCE and _is_at(held, path):
+        if os.fstat(held).st_mtime == STANDS_IN_SINCE and _is_at(held, path):
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
     except OSError:
         pass
