@@ -104,13 +104,14 @@ async def test_a_batch_ends_when_its_money_is_spent_and_goes_on_with_more(tmp_pa
     assert len(results_in(tmp_path)) == 6
 
 
-async def test_those_that_are_not_done_are_run_again_on_request(tmp_path: Path) -> None:
+async def test_those_that_are_not_done_are_run_again_on_request_and_what_they_cost_still_counts(tmp_path: Path) -> None:
     folder = filled_folder(tmp_path, SPECS)
-    await driven(folder, lambda spec: result_of(spec, status="failed" if spec.id in ("t1", "t4") else "done"))
+    await driven(folder, lambda spec: result_of(spec, cost=1.0, status="failed" if spec.id in ("t1", "t4") else "done"))
     _, engine, _ = await driven(folder, result_of)
     assert engine.submitted == []
     _, engine, _ = await driven(folder, result_of, retry=True)
     assert engine.submitted == ["t1", "t4"]
+    assert folder.wasted() == 2.0
     assert {one["status"] for one in results_in(tmp_path).values()} == {"done"}
 
 

@@ -3,7 +3,7 @@
     batch.json        what the batch is: its id, and the settings that hold for all of it
     tasks.jsonl       the specs, one on each line, in order
     results.jsonl     the results, in the order of the tasks once the batch has ended
-    unfinished.jsonl  attempts that came to nothing, with what they cost
+    unfinished.jsonl  attempts that came to nothing or were repeated, with what they cost
     HASH/             a finished task, by the hash of its spec; a name with a dot is an attempt that is not whole
     .lock             held by the driver
 
@@ -304,9 +304,12 @@ class BatchFolder:
                 with suppress(OSError):
                     os.unlink(path)
 
-    def forget(self, spec: TaskSpec) -> None:
-        """Take a finished task back, so that it is run again."""
-        _remove(take_away(self._file(hash_of(spec))))
+    def forget(self, result: TaskResult) -> None:
+        """Take a finished task back, so that it is run again; what it has cost stays on record."""
+        if result.cost:
+            reason = f"Run again: {result.status}: {result.error or 'no reason was given'}"
+            self.add_unfinished(Attempt(id=result.id, folder=result.folder, cost=result.cost, reason=reason))
+        _remove(take_away(self._file(result.folder)))
 
 
 class NewTasks:

@@ -151,7 +151,7 @@ class Driver:
             for spec in folder.tasks():
                 result = folder.result(spec)
                 if result is not None and result.status != "done":
-                    folder.forget(spec)
+                    folder.forget(result)
 
         folder.write_results(lambda spec, result: tally.see(result))
 
