@@ -346,6 +346,21 @@ def test_a_run_gets_time_to_end_and_is_aborted_after_that(house: ServedHouse, on
     house.restart(leave=False)
 
 
+def test_workers_that_a_second_signal_kills_are_not_started_again(house: ServedHouse, one: ServedConversation) -> None:
+    async def test() -> None:
+        async with Talk(house, one) as talk:
+            await talk.ask("prompt", message="run sleep 100")
+            await talk.event("tool_execution_start")
+            house.all.kill()
+            await becomes(lambda: one.state == "asleep")
+            assert "shutting down" in (await talk.ask("get_state"))["error"]
+            await house.all.close()
+            assert log_owner(one.log_folder) is None
+
+    house.run(test())
+    house.restart(leave=False)
+
+
 # Host tools
 
 

@@ -35,9 +35,9 @@ from pigeon.serve.watching import FollowedLog, UnservedCalls, Watcher
 from pigeon.serve.worker import WorkerRequest
 from pigeon.serve.worker_process import (
     RESTART_PAUSE,
-    UnwantedEnds,
     WorkerConnection,
     Workers,
+    WorkerStarts,
     end_log_owner,
     how_it_ended,
     last_words,
@@ -89,10 +89,7 @@ class OpenCommand(Struct, frozen=True):
 
 
 class ServedConversation:
-    """One conversation. `options` are those of its agent; `variables` those of its process.
-
-    A worker that has ended unasked `most_restarts` times within a minute is not started again for a while.
-    """
+    """One conversation. `options` are those of its agent; `variables` those of its process."""
 
     def __init__(
         self,
@@ -102,8 +99,8 @@ class ServedConversation:
         variables: Mapping[str, str],
         workers: Workers,
         counts: ServeCounts,
+        starts: WorkerStarts,
         now: Callable[[], float] = time.monotonic,
-        most_restarts: int = 5,
     ) -> None:
         self.record = record
         self._folder = folder
@@ -112,6 +109,7 @@ class ServedConversation:
         self._workers = workers
         self._sockets = workers.sockets
         self._counts = counts
+        self._starts = starts
         self._now = now
         self.log_folder = os.path.join(folder, LOG_FOLDER)
         self.log = FollowedLog(self.log_folder, counts, lambda: self._forget("set_todos"), now)
@@ -131,7 +129,6 @@ class ServedConversation:
         self._died = ""
         self._ended_for = ""
         self._accepted_at: float | None = None
-        self._ends = UnwantedEnds(most_restarts, now)
         self.removed = False
         self.used = now()
 
@@ -365,8 +362,7 @@ class ServedConversation:
                 return
             if self.removed:
                 raise StartupError("This conversation was deleted")
-            if (refusal := self._ends.refusal(self._died)) is not None:
-                raise StartupError(refusal)
+            self._starts.check(self._died)
             self.state = "starting"
             try:
                 try:
@@ -393,7 +389,9 @@ class ServedConversation:
                 await self._connect()
         except (OSError, PigeonError) as error:
             words = await self._failure(error, path)
-            self._ends.add()
+            # It may have been killed because the service stops.
+            self._starts.check(self._died)
+            self._starts.add_end()
             raise StartupError(f"The agent of this conversation could not be started: {words}") from None
         except BaseException:
             if self._process is not None:
@@ -510,7 +508,7 @@ class ServedConversation:
             if process is not None and code is None and not await process.ended(0.0):
                 process.send(signal.SIGKILL)
             await self._let_go()
-            self._ends.add()
+            self._starts.add_end()
             self._counts.note("worker_restarts", self.record.id)
             self._refuse_open(ENDED.format(self._died))
             self.state = "asleep"
@@ -523,7 +521,7 @@ class ServedConversation:
                 await self._awake()
                 return
             except (PigeonError, OSError):
-                await asyncio.sleep(RESTART_PAUSE if self._ends.often else AGAIN_SECONDS)
+                await asyncio.sleep(RESTART_PAUSE if self._starts.failed_often else AGAIN_SECONDS)
 
     # Commands and answers
 

@@ -22,7 +22,7 @@ from pigeon.serve.conversation import LOG_FOLDER, STATE_FILE, ServedConversation
 from pigeon.serve.conversation_record import ConversationRecord, is_kept, read_record
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.resources import ProcessUse, private_memory, uses_of
-from pigeon.serve.worker_process import Workers, end_log_owner
+from pigeon.serve.worker_process import Workers, WorkerStarts, end_log_owner
 from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
@@ -114,7 +114,8 @@ class Conversations:
         self._known: dict[str, ServedConversation] = {}
         self._looking: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[bool]] = set()
-        self._stopping = False
+        # Runs may still come to their end while it is stopping; when it is closing, no worker is started any more.
+        self._stopping = self._closing = False
         self._trash = SessionTrash(agent_dir, now_ms)
 
     @property
@@ -182,15 +183,19 @@ class Conversations:
         if self._stopping and command not in WHILE_STOPPING and not command.startswith("get_"):
             raise Stopping(STOPPING)
 
+    def _check_closing(self) -> None:
+        if self._closing:
+            raise Stopping(STOPPING)
+
     def kill(self) -> None:
-        """End all workers at once."""
-        self._stopping = True
+        """End all workers at once, and start none in their place."""
+        self._stopping = self._closing = True
         for one in self.awake:
             one.kill()
 
     async def close(self, stop: bool = True) -> None:
         """Stop all workers, or leave them to the next supervisor."""
-        self._stopping = True
+        self._stopping = self._closing = True
         if self._looking is not None:
             self._looking.cancel()
         if stop:
@@ -362,8 +367,8 @@ class Conversations:
             self._variables,
             self.workers,
             self._counts,
+            WorkerStarts(self._limits.worker_restarts, self._now, self._check_closing),
             self._now,
-            self._limits.worker_restarts,
         )
         self._known[record.id] = made
         return made

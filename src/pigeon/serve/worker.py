@@ -128,7 +128,7 @@ def ends_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
 
     The log knows whether that run has begun, and ended. Of one that it does not know, only the prompt was accepted.
     """
-    why = died or "the machine was stopped"
+    why = died or "the service was stopped"
     unheard = "" if started == left.last_run else started
     if died or left.busy or unheard:
         yield AgentRestarted(reason=why)

@@ -18,6 +18,7 @@ from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.transport.event_log import LogEnd, log_owner
 from pigeon.transport.reader import Frame, Framing
 from pigeon.wire import codec
+from pigeon.wire.errors import StartupError
 
 STOP_SECONDS = 5.0
 # `off` starts the server a few seconds sooner, and each of its workers is 3 MB larger.
@@ -259,33 +260,39 @@ class SocketFolder:
             os.close(folder)
 
 
-class UnwantedEnds:
-    """When workers of a conversation have ended that should not have: after `most` within a minute there is a pause."""
+class WorkerStarts:
+    """Whether a worker of a conversation may be started. `may_start` raises a `PigeonError` when none may be any more.
 
-    def __init__(self, most: int, now: Callable[[], float]) -> None:
+    After `most` of them have ended unasked within a minute there is a pause.
+    """
+
+    def __init__(self, most: int, now: Callable[[], float], may_start: Callable[[], None]) -> None:
         self._most = most
         self._now = now
-        self._times: list[float] = []
+        self._may_start = may_start
+        self._ends: list[float] = []
 
     @property
-    def often(self) -> bool:
-        """True after too many."""
+    def failed_often(self) -> bool:
+        """True after too many ends that were not wanted."""
         now = self._now()
-        self._times = [at for at in self._times if now - at < RESTART_SECONDS]
-        return len(self._times) >= self._most
+        self._ends = [at for at in self._ends if now - at < RESTART_SECONDS]
+        return len(self._ends) >= self._most
 
-    def add(self) -> None:
-        """One more."""
-        self._times.append(self._now())
+    def add_end(self) -> None:
+        """One has ended that should not have."""
+        self._ends.append(self._now())
 
-    def refusal(self, last: str) -> str | None:
-        """Why no other is started now, with how the `last` one has ended; none if one may be."""
-        if not self.often or not self._times:
-            return None
-        wait = self._times[-1] + RESTART_PAUSE - self._now()
+    def check(self, last: str) -> None:
+        """Raises a `PigeonError` that says why none is started now, with how the `last` one has ended."""
+        self._may_start()
+        if not self.failed_often or not self._ends:
+            return
+        wait = self._ends[-1] + RESTART_PAUSE - self._now()
         because = f", the last time because {last}" if last else ""
-        said = f"The agent of this conversation has ended {len(self._times)} times within a minute{because}"
-        return f"{said}. It can be started again in {wait:.0f} seconds" if wait > 0 else None
+        said = f"The agent of this conversation has ended {len(self._ends)} times within a minute{because}"
+        if wait > 0:
+            raise StartupError(f"{said}. It can be started again in {wait:.0f} seconds")
 
 
 async def end_log_owner(log_folder: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -82,3 +83,28 @@ def test_too_many_conversations_and_connections_are_refused_with_a_word(server: 
             assert server.ask("GET", "/healthz").status == 200
         assert reply(link, type="abort")["success"]
     assert eventually(lambda: server.ask("GET", "/api/sessions", scope="read").status == 200)
+
+
+def test_a_client_that_goes_while_its_conversation_wakes_is_no_client_any_more(server: AttackedServer) -> None:
+    asleep, _ = server.new(), server.new()
+    headers = {
+        "Host": server.host,
+        "Authorization": f"Bearer {TOKENS['admin']}",
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    request = [f"GET /api/sessions/{asleep}/rpc HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as link,
+        trusting.wrap_socket(link, server_hostname="localhost") as tls,
+    ):
+        tls.sendall("\r\n".join((*request, "", "")).encode())
+
+    def clients() -> tuple[str, int]:
+        row = server.ask("GET", f"/api/sessions/{asleep}", scope="read").json()
+        return row["state"], row["clients"]
+
+    assert eventually(lambda: clients() == ("awake", 0))

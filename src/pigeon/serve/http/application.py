@@ -295,12 +295,18 @@ class ServeApplication:
             client = ClientSession(self._conversations, conversation, token.scope, after)
             await client.open()
         except (PigeonError, OSError) as error:
-            # A page gets to know the reason only from a socket that was open.
-            await socket.accept()
             code = NOT_FOUND if isinstance(error, UnknownConversation) else BAD_REQUEST
-            await socket.close(OVERLOADED if isinstance(error, TooMany) else code, _reason(str(error)))
+            # A page gets to know the reason only from a socket that was open.
+            with suppress(OSError, WebSocketDisconnect):
+                await socket.accept()
+                await socket.close(OVERLOADED if isinstance(error, TooMany) else code, _reason(str(error)))
             return
-        await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
+        try:
+            await socket.accept(headers=[(SEQ_HEADER, str(client.start).encode())])
+        except OSError:
+            # It has gone while its conversation woke.
+            client.close()
+            return
         self._clients[client] = token
         session = conversation.record.id
         self._log.info("client_joined", session=session, peer=self._entrance.peer(socket), scope=token.scope)

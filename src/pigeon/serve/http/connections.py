@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
+from pigeon.serve.conversations import STOPPING
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.http.entrance import HttpRefusal
 from pigeon.wire import codec
@@ -248,6 +249,14 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.transport.resume_reading()
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+    def shutdown(self) -> None:
+        """The server stops: one whose conversation is still waking is to come back, as those that were open are."""
+        connection = self.app_state.get("connection")
+        if isinstance(connection, PeerConnection) and not self.handshake_complete and self.initial_response is None:
+            connection.refuse(503, STOPPING)
+        else:
+            super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has gone."""
