@@ -10,6 +10,8 @@ from fakes.browser import Browser
 from fakes.model_server import ModelServer
 from fakes.served_page import ASKING, PARSER, ServedPigeon, Tab
 
+SERVER_GONE = ("ERR_CONNECTION", "ERR_CONTENT_LENGTH_MISMATCH", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+
 
 @pytest.fixture(scope="session")
 def models() -> Iterator[ModelServer]:
@@ -40,6 +42,6 @@ def tab(browser: Browser, served: ServedPigeon, models: ModelServer) -> Iterator
     made = Tab(browser, served, served.new_session())
     made.settled()
     yield made
-    # A socket that is refused while the server is away is no fault of the page.
-    assert [one for one in made.complaints() if "ERR_CONNECTION" not in one] == []
+    # What a server that goes away leaves unanswered or half answered is no fault of the page.
+    assert [one for one in made.complaints() if not any(sign in one for sign in SERVER_GONE)] == []
     made.close()
