@@ -28,8 +28,11 @@ class WebToolServer:
         header: tuple[str, str] | None = None,
         device: bool = False,
         browser: bool = True,
+        only_older: int | None = None,
     ) -> None:
-        """`device` and `browser` say by which ways its authorization server lets a person sign in."""
+        """`device` and `browser` say by which ways its authorization server lets a person sign in. With `only_older`,
+        messages posted to `/mcp` get this status, and the older form is under the same address."""
+        self.only_older = only_older
         self.signs_in = signs_in
         self.device = device
         self.browser = browser
@@ -107,6 +110,8 @@ class WebToolServer:
         refused = self._refused(request)
         if refused is not None:
             return refused
+        if self.only_older is not None:
+            return await self._sse(request) if request.method == "GET" else Response("no", self.only_older)
         if request.method != "POST":
             return Response(status_code=405 if request.method == "GET" else 200)
         message = await request.json()

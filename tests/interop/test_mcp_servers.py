@@ -98,7 +98,7 @@ async def test_the_memory_server(agents: ServedAgents) -> None:
     assert "Bonn" in file.read_text()
 
 
-@pytest.mark.parametrize("transport", ["stdio", "streamableHttp", "sse"])
+@pytest.mark.parametrize("transport", ["stdio", "streamableHttp", "sse", "sse as http"])
 async def test_the_server_with_everything(agents: ServedAgents, transport: str) -> None:
     program = reference("everything")
     replies = (call("mcp__all__echo", message="hello"), call("mcp__all__get-sum", a=2, b=40), "Done.")
@@ -107,8 +107,9 @@ async def test_the_server_with_everything(agents: ServedAgents, transport: str) 
         await _hold(agents, replies)
         return
     port = free_port()
-    async with running(port, node(), program, transport, PORT=str(port)):
-        path, kind = ("mcp", "http") if transport == "streamableHttp" else ("sse", "sse")
+    async with running(port, node(), program, transport.partition(" ")[0], PORT=str(port)):
+        path = "mcp" if transport == "streamableHttp" else "sse"
+        kind = "sse" if transport == "sse" else "http"
         agents.write({"all": {"url": f"http://127.0.0.1:{port}/{path}", "type": kind}})
         await _hold(agents, replies)
 

@@ -30,6 +30,30 @@ async def test_a_tool_behind_an_address_is_called(agents: ServedAgents, form: st
             assert (state.status, state.server_name) == ("connected", "web")
 
 
+@pytest.mark.parametrize(("status", "signs_in"), [(405, False), (404, False), (400, False), (405, True)])
+async def test_where_the_streamable_form_is_refused_the_older_one_is_used_at_the_same_address(
+    agents: ServedAgents, status: int, signs_in: bool
+) -> None:
+    async with WebToolServer(only_older=status, signs_in=signs_in) as server:
+        agents.write({"web": {"url": f"{server.base}/mcp"}})
+        async with agents.agent(call("mcp__web__hello"), "Done.", on_dialog=Browser()) as agent:
+            assert tool_results(await agent.run("greet")) == ["hello from the web"]
+            (state,) = (await agent.get_mcp_servers()).servers
+    assert (state.status, state.transport) == ("connected", "sse")
+
+
+async def test_an_address_that_knows_neither_form_says_what_both_were_answered(agents: ServedAgents) -> None:
+    async with WebToolServer() as server:
+        agents.write({"web": {"url": f"{server.base}/nothing"}})
+        async with agents.agent() as agent:
+            (state,) = (await agent.get_mcp_servers()).servers
+    assert (state.status, state.step) == ("failed", "initialize")
+    assert str(state.error) == (
+        "web: the server answered 404 Not Found. The older form of HTTP (server-sent events) does not work "
+        "either: the server answered 404 Not Found"
+    )
+
+
 async def test_headers_have_their_variables_filled_in_and_are_masked(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,7 +161,7 @@ class ToolServer:
             name=config.name,
             source=config.source,
             file=config.file or ABSENT,
-            transport=config.transport or ABSENT,
+            transport=info.get("transport") or config.transport or ABSENT,
             status=self.status,
             error=self.error or ABSENT,
             step=self.step or ABSENT,

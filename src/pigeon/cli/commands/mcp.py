@@ -22,20 +22,28 @@ from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.sdk.host_calls import Question
 from pigeon.transport import exit_codes
-from pigeon.wire.commands.mcp import McpServerState
+from pigeon.wire.base import Absent
+from pigeon.wire.commands.mcp import McpServerState, McpTransport
 from pigeon.wire.dialogs import ConfirmRequest, SelectRequest
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
 from pigeon.wire.events import McpServerChanged
 
 LISTS = ("mcpServers", "servers")
+FORMS: dict[McpTransport, str] = {
+    "stdio": "stdio",
+    "http": "streamable HTTP",
+    "sse": "HTTP with server-sent events, the older form",
+}
 ENDED = ("connected", "failed", "sign_in")
-# What to do about a failure, by the step that failed.
+# What to do about a failure, by the step that failed; "service" is the step "initialize" where there is no program.
 ADVICE = {
     "configuration": "Fix its entry{file}.",
     "start": "Check that the program is installed and can be run: {command}",
     "connect": "Check the address and the network: {command}\nIf the service needs a token, put it in headers.",
     "initialize": "Run the program by hand and look at what it writes: {command}\n"
     "It must write nothing but messages to stdout. If it needs longer to start, set startupTimeoutMs.",
+    "service": "Check that the service is reached under this address, with its whole path: {command}\n"
+    "If it needs longer to answer, set startupTimeoutMs.",
     "list": "The server connects but cannot list what it offers; its own log may say why.",
 }
 
@@ -209,7 +217,8 @@ def _test(call: CommandCall) -> int:
 def _show(config: ServerConfig, state: McpServerState) -> None:
     known = f"{state.server_name or config.name} {state.server_version or ''}".strip()
     if state.status == "connected":
-        say(f"{config.name} works: {known}, protocol {state.protocol_version}.")
+        form = "" if isinstance(state.transport, Absent) else f" over {FORMS[state.transport]}"
+        say(f"{config.name} works: {known}, protocol {state.protocol_version}{form}.")
         say(f"  {len(state.tools)} tools, {len(state.prompts)} prompts, {state.resources} resources")
         for tool in state.tools[:20]:
             say(f"  {tool}")
@@ -229,7 +238,8 @@ def _show(config: ServerConfig, state: McpServerState) -> None:
         return
     place = f" in {config.file}" if config.file else ""
     command = shlex.join([config.command, *config.args]) if config.command else config.url
-    say(ADVICE.get(step, "").format(file=place, command=command))
+    advice = "service" if step == "initialize" and not config.command else step
+    say(ADVICE.get(advice, "").format(file=place, command=command))
 
 
 async def _tried(environment: Environment, name: str) -> McpServerState:

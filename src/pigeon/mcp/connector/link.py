@@ -8,6 +8,7 @@
     connected     calls; lists again when they have changed          it ends, it floods, the session is gone
 
 A server that answers nothing holds up its own link only. The link ends with `failed`, or with nothing if it was closed.
+Where the streamable form of HTTP is refused, the older one is tried at the same address, as the protocol has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Any
 from urllib.parse import quote
 
@@ -49,6 +51,10 @@ MOST_VALUES = 100
 # A person is asked one question of a server at a time; what comes while so many wait is not asked.
 MOST_QUESTIONS = 5
 LONGEST_INSTRUCTIONS = 1000
+# The statuses by which servers refuse the streamable form of HTTP that know the older one only, and how long such a one
+# may take to begin.
+OLDER_STATUSES = (400, 404, 405)
+OLDER_SECONDS = 10.0
 TOO_LARGE = f"the server has sent a message of more than {LARGEST_MESSAGE >> 20} MB, which was not read"
 _OFFERS = ("tools", "prompts", "resources", "completions")
 _NOT_FOUND = -32601
@@ -74,6 +80,8 @@ class ServerLink:
         self._step = "connect" if pipes is None else "initialize"
         self._lost = asyncio.Event()
         self._web = WebStatus()
+        self._transport: str = config["transport"]
+        self._refusal = ""
         self._pipes = None if pipes is None else ServerPipes(*pipes, self._overflowed)
         self._sign_in = self._new_sign_in() if pipes is None and config.get("oauth") is not None else None
         self._session: ClientSession | None = None
@@ -85,6 +93,7 @@ class ServerLink:
         self._notes: list[str] = []
         self._changed = asyncio.Event()
         self._deadline: asyncio.TimerHandle | None = None
+        self._time = 0.0
         self._timed_out = False
         self._task: asyncio.Task[None] | None = None
 
@@ -109,7 +118,7 @@ class ServerLink:
     async def _run(self) -> None:
         try:
             self._start_clock()
-            await self._one_connection()
+            await self._connection_in_either_form()
             text = ""
         except asyncio.CancelledError:
             if not self._timed_out:
@@ -124,6 +133,8 @@ class ServerLink:
             if self._sign_in is not None:
                 self._sign_in.close()
         if text:
+            if self._refusal and not self._session and not self._wants_sign_in():
+                text = f"{self._refusal}. The older form of HTTP (server-sent events) does not work either: {text}"
             self._tell(
                 {
                     "event": "failed",
@@ -151,6 +162,19 @@ class ServerLink:
             sign_in.allow(self._ask_to_sign_in)
         return sign_in
 
+    async def _connection_in_either_form(self) -> None:
+        try:
+            await self._one_connection()
+        except Exception as error:
+            refused = self._transport == "http" and self._session is None and self._web.posted in OLDER_STATUSES
+            if not refused or self._wants_sign_in():
+                raise
+            self._refusal = self._text_of(error)
+        if self._refusal:
+            self._transport, self._web, self._lost = "sse", WebStatus(answered=True), asyncio.Event()
+            self._start_clock(OLDER_SECONDS)
+            await self._one_connection()
+
     async def _one_connection(self) -> None:
         async with (
             self._streams() as (incoming, outgoing),
@@ -164,6 +188,8 @@ class ServerLink:
             ) as session,
         ):
             self._step = "initialize"
+            if self._refusal:
+                self._start_clock()
             await self._agree(session)
             self._session = session
             self._step = "list"
@@ -184,7 +210,7 @@ class ServerLink:
         config = self._config
         auth = None if self._sign_in is None else self._sign_in.provider
         async with web_streams(
-            config["transport"], config["url"], config["headers"], auth, self._web, self._lost
+            self._transport, config["url"], config["headers"], auth, self._web, self._lost
         ) as streams:
             yield streams
 
@@ -213,6 +239,7 @@ class ServerLink:
                 "name": shown_text(info.name)[:200] if info else "",
                 "version": shown_text(info.version)[:100] if info else "",
                 "protocol": session.protocol_version or "",
+                "transport": self._transport,
                 "instructions": shown_text(session.instructions or "")[:LONGEST_INSTRUCTIONS],
                 "offers": [kind for kind in _OFFERS if able and getattr(able, kind, None) is not None],
             }
@@ -461,9 +488,11 @@ class ServerLink:
 
     # How it ended
 
-    def _start_clock(self) -> None:
+    def _start_clock(self, seconds: float = inf) -> None:
+        """Give the server so long, and no longer than its configuration does."""
         self._stop_clock()
-        self._deadline = asyncio.get_running_loop().call_later(self._config["startSeconds"], self._time_over)
+        self._time = min(seconds, self._config["startSeconds"])
+        self._deadline = asyncio.get_running_loop().call_later(self._time, self._time_over)
 
     def _stop_clock(self) -> None:
         if self._deadline is not None:
@@ -476,7 +505,7 @@ class ServerLink:
             self._task.cancel()
 
     def _time_text(self) -> str:
-        said = f"it has not answered within {self._config['startSeconds']:g} s"
+        said = f"it has not answered within {self._time:g} s"
         if self._pipes is not None and self._pipes.first_garbage:
             said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said
@@ -506,14 +535,17 @@ class ServerLink:
             error = inner[0] if inner else error.exceptions[0]
         if isinstance(error, SignInNeeded | LinkFailed):
             return str(error)
-        if isinstance(error, MCPError) and error.error.code == types.CONNECTION_CLOSED:
+        if isinstance(error, MCPError) and error.error.code == types.CONNECTION_CLOSED and self._lost.is_set():
             return self._why_lost()
         if isinstance(error, MCPError):
             web = self._web_text() if self._step != "connected" else ""
             said = shown_text(error.error.message[:2000])
-            return f"{web}: {said}" if web and said else said or web or "the server answered with an error"
+            if web and said and said not in web:
+                return f"{web}: {said}"
+            return web or said or "the server answered with an error"
         if isinstance(error, httpx2.HTTPStatusError):
-            return self._web_text() or str(error)
+            answered = error.response
+            return self._web_text() or f"the server answered {answered.status_code} {answered.reason_phrase}".rstrip()
         if isinstance(error, httpx2.ConnectError):
             return f"no connection to the server: {error}"
         if isinstance(error, httpx2.TimeoutException):

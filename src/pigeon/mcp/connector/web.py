@@ -49,8 +49,11 @@ class _Bounded(httpx2.AsyncByteStream):
 class WebStatus:
     """The last failure that the server answered with, which the messages themselves do not tell."""
 
-    def __init__(self) -> None:
-        self.answered = False
+    def __init__(self, answered: bool = False) -> None:
+        """`answered` if it has answered something before."""
+        self.answered = answered
+        # The status of the last message that was posted in the streamable form.
+        self.posted = 0
         self.code = 0
         self.reason = ""
         self.text = ""
@@ -67,8 +70,11 @@ class WebStatus:
     async def look(self, response: httpx2.Response) -> None:
         """Called for each answer, before its body is read."""
         self.answered = True
+        asked = response.request
+        if asked.method == "POST" and "text/event-stream" in asked.headers.get("accept", ""):
+            self.posted = response.status_code
         # A server need not have a stream of its own events.
-        if response.status_code >= 400 and (response.status_code, response.request.method) != (405, "GET"):
+        if response.status_code >= 400 and (response.status_code, asked.method) != (405, "GET"):
             self.code, self.reason = response.status_code, response.reason_phrase
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             response.stream = _Bounded(response.stream, self)

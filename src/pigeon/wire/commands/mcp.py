@@ -17,7 +17,8 @@ McpStatus = Literal["disabled", "connecting", "sign_in", "connected", "failed"]
 class McpServerState(Record, kw_only=True):
     """One tool server. It is `connecting` also while it waits for the next attempt; `sign_in` waits for a person.
 
-    `error` says what is wrong, `step` how far it got, `file` which file names it. `tools` are the names that the model
+    `error` says what is wrong, `step` how far it got, `file` which file names it. `transport` is `sse` also for a
+    server of the type `http` that has turned out to know the older form only. `tools` are the names that the model
     calls, `deferred` is how many of them it must find with `tool_search` first, and `prompts` are the names of its
     slash commands.
     """
