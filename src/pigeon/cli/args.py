@@ -98,7 +98,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--verbose", "", "report on stderr which files are read, which model is asked and how long it takes"),
         ("--trace", "FILE", "record the protocol and all exchanges with model servers; keys are masked"),
         ("--record", "FILE", "record the exchanges with model servers; replay them with --model recorded/FILE"),
-        ("--offline", "", "use the network only for requests to the model (also the default)"),
+        ("--offline", "", "accepted for compatibility: Pigeon never checks for updates or sends telemetry"),
         ("--list-models", "[SEARCH]", "list models that have a key, in pi's format; `pigeon models` shows more"),
         ("--export", "FILE", "write a session file as an HTML page (to a second FILE, if given)"),
     ],

@@ -18,6 +18,7 @@ from typing import Any
 
 from pigeon.config.json_file import read_json
 from pigeon.system.clock import monotonic_ms
+from pigeon.system.files import make_private_folder
 from pigeon.system.paths import absolute_entries
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
@@ -67,7 +68,7 @@ class AuthFile:
 
         folder = os.path.dirname(self.path)
         try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_private_folder(folder)
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.config.json_file import has_comments, leads_nowhere, read_json
-from pigeon.system.files import read_whole, replace_file
+from pigeon.system.files import make_private_folder, read_whole, replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -121,7 +121,7 @@ def _add_lines(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
     """Add these in one step, so that agents which start at the same time lose none."""
     if not lines:
         return
-    os.makedirs(agent_dir, mode=0o700, exist_ok=True)
+    make_private_folder(agent_dir)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(os.path.join(agent_dir, name), flags, 0o600)
     try:
@@ -164,7 +164,7 @@ def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
     entries = {name: value for name, value in entries.items() if os.path.normpath(name) != folder}
     entries[folder] = trusted
     try:
-        os.makedirs(agent_dir, mode=0o700, exist_ok=True)
+        make_private_folder(agent_dir)
         replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
         # It was decided about what is there now.
         if trusted and folder in _doubted(agent_dir):

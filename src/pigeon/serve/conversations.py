@@ -28,6 +28,7 @@ from pigeon.session.history.listing import all_folders, header_of, listed, newes
 from pigeon.session.history.repository import default_folder
 from pigeon.session.history.trash import SessionTrash
 from pigeon.system.clock import now_ms
+from pigeon.system.files import make_private_folder
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.paths import absolute
 from pigeon.transport.event_log import lock_log, log_owner
@@ -109,7 +110,7 @@ class Conversations:
         self._counts = counts
         self._now = now
         self._folder = os.path.join(agent_dir, "serve", "conversations")
-        os.makedirs(self._folder, 0o700, exist_ok=True)
+        make_private_folder(self._folder)
         self.workers = workers
         self._known: dict[str, ServedConversation] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -359,7 +360,7 @@ class Conversations:
 
     def _make(self, record: ConversationRecord) -> ServedConversation:
         folder = os.path.join(self._folder, record.id)
-        os.makedirs(folder, 0o700, exist_ok=True)
+        make_private_folder(folder)
         made = ServedConversation(
             record,
             folder,

@@ -7,13 +7,13 @@ came before it. So a client that reads slowly holds nothing up, and costs no mem
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.scopes import Scope
+from pigeon.system.files import make_private_folder
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
@@ -45,7 +45,7 @@ class FollowedLog:
     def __init__(
         self, folder: str, counts: ServeCounts, plan_written: Callable[[], None], now: Callable[[], float]
     ) -> None:
-        os.makedirs(folder, 0o700, exist_ok=True)
+        make_private_folder(folder)
         self.folder = folder
         self.end = LogEnd((segments_in(folder) or [1])[-1], 0)
         self.work = OpenWork()

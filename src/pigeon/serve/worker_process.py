@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from pigeon.rpc.worker_link import ALIVE, NEEDED
 from pigeon.serve.worker import WorkerRequest, packed
+from pigeon.system.files import make_private_folder
 from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.transport.event_log import LogEnd, log_owner
 from pigeon.transport.reader import Frame, Framing
@@ -213,7 +214,7 @@ class SocketFolder:
     """
 
     def __init__(self, path: str) -> None:
-        os.makedirs(path, 0o700, exist_ok=True)
+        make_private_folder(path)
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def listen(self, name: str) -> socket.socket:

@@ -99,6 +99,7 @@ async def test_many_tasks_of_one_repository_clone_it_once(workspaces: Workspaces
     )
     assert len(set(made)) == 1
     assert len([one for one in (tmp_path / "cache").iterdir() if one.suffix == ".git"]) == 1
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700, "it may hold private repositories"
 
 
 async def test_submodules_are_there(workspaces: Workspaces, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any, TypeGuard
 
 from pigeon.batches.records import Workspace
 from pigeon.batches.task_files import is_path
-from pigeon.system.files import swap_file
+from pigeon.system.files import make_private_folder, swap_file
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import PigeonError
@@ -159,7 +159,7 @@ class Workspaces:
     @asynccontextmanager
     async def _locked(self, git: str) -> AsyncIterator[str]:
         """The mirror of a repository, which no other process changes meanwhile."""
-        os.makedirs(self._cache, exist_ok=True)
+        make_private_folder(self._cache)
         mirror = self._mirror(git)
         async with _locked(f"{mirror.removesuffix('.git')}.lock"):
             yield mirror

@@ -196,7 +196,7 @@ class _Checks:
         yield self._sandbox()
 
     def _sandbox(self) -> Finding:
-        """Which wall could be had, whether one was asked for or not."""
+        """Whether a sandbox works here and what builds it, even if none is configured."""
         page = os.path.join(DOCS_FOLDER, "sandbox.md")
         options = AgentOptions(sandbox="read-only")
         setup = SandboxSetup(options, self._environment, self._folder, self._layers, ProcessOwner())
@@ -205,7 +205,8 @@ class _Checks:
             asyncio.run(_proved(setup))
             state = setup.state()
             asked = or_else(self._layers.settings.sandbox, None)
-            found = f"to be had by {'' if isinstance(state, Absent) else or_else(state.builder, '')}"
+            builder = "" if isinstance(state, Absent) else or_else(state.builder, "")
+            found = f"available ({builder})"
             if asked is not None:
                 return Finding("sandbox", "ok", found)
             return Finding(

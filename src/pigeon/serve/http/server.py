@@ -30,7 +30,7 @@ from pigeon.serve.http.connections import (
 from pigeon.serve.http.entrance import Entrance, WrongTokens
 from pigeon.serve.http.tokens import Tokens
 from pigeon.serve.service_log import ServiceLog
-from pigeon.system.files import replace_file
+from pigeon.system.files import make_private_folder, replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 
@@ -164,7 +164,7 @@ class HttpServer(uvicorn.Server):
 
 def keep_address(folder: str, address: ServerAddress) -> None:
     """Let `pigeon serve --link` find the server."""
-    os.makedirs(folder, 0o700, exist_ok=True)
+    make_private_folder(folder)
     replace_file(os.path.join(folder, ADDRESS_FILE), codec.encode(address), 0o600)
 
 

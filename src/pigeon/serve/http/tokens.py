@@ -18,7 +18,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from pigeon.serve.scopes import SCOPES, Scope
-from pigeon.system.files import put_file
+from pigeon.system.files import make_private_folder, put_file
 from pigeon.wire.errors import Refusal, StartupError
 
 LINK_SECONDS = 600.0
@@ -47,7 +47,7 @@ class Tokens:
         self._wall = wall
         self._links: dict[str, tuple[Token, float]] = {}
         if not os.path.lexists(path):
-            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            make_private_folder(os.path.dirname(path))
             put_file(path, f"admin {secrets.token_urlsafe(32)}\n".encode(), 0o600)
         self.problem = ""
         self._state = self._look()

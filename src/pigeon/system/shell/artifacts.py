@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from pigeon.system.files import make_private_folder
+
 Folder = Callable[[], str | None]
 
 
@@ -109,7 +111,7 @@ class Artifacts:
         folder = self._folder()
         # A session may lie in a project, and a link beside it lead to anywhere.
         if folder is not None and not os.path.islink(folder):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_private_folder(folder)
             return folder
         if self._temporary is None or not os.path.isdir(self._temporary):
             self._temporary = _temporary_folder(self._wanted)

@@ -46,7 +46,7 @@ class InputHistory(History):
         if len(string) > LONGEST:
             return
         with suppress(OSError):
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            files.make_private_folder(os.path.dirname(self._path))
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
             try:
                 os.write(descriptor, codec.encode(string) + b"\n")
