@@ -1,8 +1,8 @@
-"""What one client sends and gets, whatever it came by: a WebSocket, a unix socket.
+"""The commands and events of one client, by WebSocket or by Unix socket.
 
-All clients of a conversation share one form of events (`serve/worker.py`), so what `--mode rpc` would do for its one
-host is done here for each client: `hello` says which form that is, and `set_event_filter` leaves events out. Everything
-else goes to the worker, if the client may send it.
+All clients of a conversation share the events that its worker writes (`serve/worker.py`). So what `--mode rpc` does for
+its one host is done here for each client: `hello` tells it which features these events have, and `set_event_filter`
+leaves some out. Every other command goes to the worker, if the client's scope allows it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ClientSession:
         self._conversations = conversations
         self.conversation = conversation
         self._watcher = Watcher(conversation, scope, after)
-        # The number behind which its events begin, once it is open.
+        # Once it is open: the client gets the events after the one with this number.
         self.start = 0
 
     async def open(self) -> None:
@@ -57,7 +57,7 @@ class ClientSession:
         self.start = self._watcher.begin()
 
     def refuse_line(self, why: str) -> None:
-        """A line of the client that cannot be read."""
+        """Answer a line that is no valid command with an error."""
         self._answer(failed("parse", f"Failed to parse command: {why}"))
 
     def close(self) -> None:
@@ -70,15 +70,15 @@ class ClientSession:
 
     @property
     def ended(self) -> WatchEnd | None:
-        """Why it was left, if it was not the client that went."""
+        """Why the server ended it; none if the client disconnected."""
         return self._watcher.ended
 
     def lines(self) -> AsyncIterator[list[bytes]]:
-        """What it is to be sent."""
+        """The lines to send to the client, as they come."""
         return self._watcher.lines()
 
     async def take(self, line: bytes) -> None:
-        """A line of the client; waits while the client does not read the answers to those before."""
+        """Handle a line from the client; waits while the client leaves earlier answers unread."""
         try:
             value = codec.decode(line)
             problem = codec.shape_error(line, values=len(line))
@@ -116,7 +116,7 @@ class ClientSession:
         await self.conversation.tell(value, self._watcher)
 
     async def _list(self, value: dict[str, Any]) -> None:
-        """Answer for all folders that may be opened; the worker does not know which these are."""
+        """Answer for all folders below the roots, which the worker does not know."""
         try:
             command = codec.command_of(value)
             assert isinstance(command, ListSessions)
@@ -129,14 +129,14 @@ class ClientSession:
         self._answer(succeeded("list_sessions", codec.to_plain(page), command.id))
 
     def _check_session(self, value: dict[str, Json]) -> None:
-        """Two conversations do not share a session; raises a `Refusal`."""
+        """Raise a `Refusal` if another conversation has the session open."""
         path = value.get("sessionPath") if value["type"] == "switch_session" else None
         owner = self._conversations.owner_of(path, self.conversation) if isinstance(path, str) else None
         if owner is not None:
             raise Refusal(f"This session is open in the conversation {owner}. Attach to that one")
 
     def _own(self, value: dict[str, Any]) -> None:
-        """Answer what is about this client's connection alone."""
+        """Answer a command that concerns only this client's connection."""
         try:
             command = codec.command_of(value)
         except BadRecord as error:

@@ -136,32 +136,32 @@ class ServedConversation:
 
     @property
     def work(self) -> OpenWork:
-        """What is open."""
+        """The runs, questions and calls that have not ended."""
         return self.log.work
 
     @property
     def has_worker(self) -> bool:
-        """Whether there is a worker, or one was asked for."""
+        """Whether a worker is running or being started."""
         return self.state != "asleep" or (self._waking is not None and not self._waking.done())
 
     @property
     def idle(self) -> bool:
-        """Whether the worker could be stopped without cutting anything off, as far as is known here."""
+        """Whether, as far as the supervisor knows, stopping the worker would interrupt nothing."""
         return self.state == "awake" and not self.work.busy and not self._open and not self._accepted
 
     @property
     def running(self) -> bool:
-        """Whether a prompt was accepted that has not come to its end."""
+        """Whether an accepted prompt has not ended yet."""
         return self.work.running or self._accepted
 
     @property
     def _accepted(self) -> bool:
-        """Whether a prompt was accepted whose run is not announced. A prompt that was sent again may be an old one."""
+        """Whether an accepted prompt still waits for its run. A prompt that was sent again may be an old one."""
         return self._accepted_at is not None and self._now() - self._accepted_at < ACCEPTED_SECONDS
 
     @property
     def watched(self) -> int:
-        """How many clients there are."""
+        """The number of connected clients."""
         return len(self._watchers)
 
     @property
@@ -171,7 +171,7 @@ class ServedConversation:
 
     @property
     def place(self) -> WorkerState | None:
-        """Where the conversation is now, as its worker has written down."""
+        """The folder and session of the conversation, from the state file of its worker."""
         return read_state(os.path.join(self._folder, STATE_FILE))
 
     @property
@@ -181,11 +181,11 @@ class ServedConversation:
         return self.record.session_file if place is None else place.session_file
 
     def attach(self, watcher: Watcher) -> None:
-        """A client is there."""
+        """Add a client."""
         self._watchers.add(watcher)
 
     def detach(self, watcher: Watcher) -> None:
-        """It has gone; what it has begun goes on."""
+        """Remove a client; runs that it started continue."""
         self._watchers.discard(watcher)
 
     async def tell(self, command: dict[str, Json], watcher: Watcher) -> None:
@@ -213,21 +213,21 @@ class ServedConversation:
                 self._send(command)
 
     async def ask(self, command: dict[str, Json]) -> dict[str, Any]:
-        """Our own command, and its answer; raises `PigeonError` or `OSError`."""
+        """Send a command of the supervisor itself, and return its answer; raises `PigeonError` or `OSError`."""
         await self._awake()
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._send_open(OpenCommand(str(command["type"]), ABSENT, command, None, answer))
         return await answer
 
     async def wake(self) -> None:
-        """Have a worker; raises `PigeonError` or `OSError`."""
+        """Start the worker unless it runs; raises `PigeonError` or `OSError`."""
         self.used = self._now()
         await self._awake()
 
     async def snapshot(self) -> tuple[bytes, int]:
         """The conversation as it is now, as JSON, and the number of the last event that it covers.
 
-        A message that is not finished is not part of it, so the events go on with the beginning of that.
+        An unfinished message is not included: the events after that number begin with its start.
         """
         for _ in range(SNAPSHOT_TRIES):
             await self._awake()
@@ -260,7 +260,7 @@ class ServedConversation:
                 self._leave_worker()
                 self.state = "asleep"
                 self._sockets.remove(self.record.id)
-                # It may be there all the same, and must not go on by itself.
+                # The worker may be running all the same, and must not continue unsupervised.
                 with suppress(OSError):
                     await end_log_owner(self.log_folder)
                 return False
@@ -298,7 +298,7 @@ class ServedConversation:
             return True
 
     async def _parted(self, forced: bool) -> bool:
-        """Whether the worker goes; one that says nothing stays, unless it must go."""
+        """Whether the worker agrees to end; if it does not answer, it stays unless `forced`."""
         assert self._parting is not None
         try:
             async with asyncio.timeout(SLEEP_SECONDS):
@@ -307,13 +307,13 @@ class ServedConversation:
             return forced
 
     def kill(self, why: str = "") -> None:
-        """End the worker at once; what it has announced is on disk."""
+        """Kill the worker; everything that it has announced is on disk."""
         if self._process is not None:
             self._ended_for = why
             self._process.send(signal.SIGKILL)
 
     def look(self, silence: int, unserved: int) -> None:
-        """To be called once a second: end a worker that hangs, and calls of host tools that no client is there for."""
+        """Called once a second: end a worker that hangs, and host tool calls that wait too long for a client."""
         if self.state != "awake" or self._connection is None:
             return
         if self._connection.looks_silent() > silence > 0:
@@ -323,14 +323,14 @@ class ServedConversation:
             self._send(result)
 
     def leave(self) -> None:
-        """Let the worker go on without us: another supervisor will find it."""
+        """Disconnect from the worker, which keeps running: the next supervisor will find it."""
         self._leave_worker()
         self.log.close()
         for task in self._tasks:
             task.cancel()
 
     def remove(self) -> None:
-        """It is no more: its clients are sent away."""
+        """Disconnect all clients, because the conversation was removed."""
         self.removed = True
         for watcher in self._watchers:
             watcher.end("deleted")
@@ -342,7 +342,7 @@ class ServedConversation:
             connection.close()
 
     async def _let_go(self) -> None:
-        """See that the process is gone, by force if it does not go, and keep nothing open."""
+        """End the process, by force if necessary, and close everything that belongs to it."""
         self._leave_worker()
         self.log.close()
         process, self._process = self._process, None
@@ -378,7 +378,7 @@ class ServedConversation:
             self._counts.note("worker_wakes", self.record.id)
 
     async def _start(self, with_model: bool = True) -> None:
-        # A worker of ours that we have lost hold of would write into the same log.
+        # A worker that the supervisor has lost track of would write to the same log.
         await end_log_owner(self.log_folder)
         path = os.path.join(self._folder, STDERR_FILE)
         try:
@@ -410,7 +410,7 @@ class ServedConversation:
             os.close(stderr)
 
     async def _failure(self, error: Exception, stderr_path: str) -> str:
-        """Why there is no worker, in words; and see that there is none."""
+        """Make sure that the worker which failed to start is gone, and return why it failed."""
         process = self._process
         if isinstance(error, TimeoutError):
             words = f"it was not ready within {START_SECONDS:g} seconds"
@@ -478,7 +478,7 @@ class ServedConversation:
             self._logged(self.log.end, self._process.pid)
 
     def _attached(self, end: LogEnd, pid: int) -> None:
-        """The first word of a worker: everything up to here was there before."""
+        """The first message of a worker: events up to this end were in the log before it started."""
         if self._process is None:
             self._process = ForkedProcess(pid)
         self.log.begin(end)
@@ -515,7 +515,7 @@ class ServedConversation:
         await self._restart()
 
     async def _restart(self) -> None:
-        """Have a worker again, as soon as that can be, if there is anything that waits for it."""
+        """Start another worker as soon as possible, if anything is waiting for one."""
         while (self.running or self.work.busy or self._watchers) and not self.removed:
             try:
                 await self._awake()
@@ -538,7 +538,7 @@ class ServedConversation:
         self._send({**waiting.command, "id": id})
 
     def _answered(self, line: bytes) -> None:
-        """An answer under an id of ours; it goes out under that of the client."""
+        """Pass on an answer, with the client's id in place of the supervisor's own."""
         self.used = self._now()
         at = line.find(b'"', len(_OUR_ID))
         id = line[len(_OUR_ID) : at].decode("ascii", "replace")
@@ -555,7 +555,7 @@ class ServedConversation:
             waiting.answer.set_result(codec.decode(line))
 
     def _carried_out(self, waiting: OpenCommand, answer: bytes) -> None:
-        """It has to be told to the next worker, or to be waited for; before its client hears of it."""
+        """Remember a command that succeeded, before its client is told: for the next worker, or for the run to come."""
         if waiting.name in ("prompt", "abort_and_prompt"):
             data = codec.decode(b"{" + answer.removeprefix(b",")).get("data") or {}
             if data.get("disposition") == "started" and not self.log.has_begun(str(data.get("runId"))):

@@ -34,7 +34,7 @@ REMEMBERED = frozenset(
 
 
 class ConversationRecord(Struct, kw_only=True):
-    """What is kept of a conversation besides its session: where it works, as what it began, what it was told.
+    """What is kept of a conversation besides its session: its folder, how it began, the settings it was given.
 
     `trusted` is the folder that a remembered `set_trust` is about.
     """
@@ -47,36 +47,36 @@ class ConversationRecord(Struct, kw_only=True):
     remembered: dict[str, dict[str, Json]] = field(default_factory=dict)
 
     def remember(self, command: Mapping[str, Json], place: WorkerState | None) -> None:
-        """A command was carried out while the conversation was there."""
+        """Note a command that was carried out while the conversation was in this folder and session."""
         name = str(command["type"])
         if name == "set_trust":
             self.trusted = "" if place is None else place.cwd
         self.remembered[name] = {key: value for key, value in command.items() if key != "id"}
 
     def commands(self, place: WorkerState | None) -> tuple[dict[str, Json], ...]:
-        """What the next worker is told. Trust in one folder is no trust in another."""
+        """The commands to send to the next worker, without a `set_trust` that was about another folder."""
         there = "" if place is None else place.cwd
         return tuple(
             command for name, command in self.remembered.items() if name != "set_trust" or there == self.trusted
         )
 
     def keep(self, folder: str) -> None:
-        """Put it on disk unless one is there; raises `OSError`."""
+        """Write the record unless there is one; raises `OSError`."""
         if not is_kept(folder):
             self.save(folder)
 
     def save(self, folder: str) -> None:
-        """Put it on disk; raises `OSError`."""
+        """Write the record; raises `OSError`."""
         replace_file(os.path.join(folder, RECORD_FILE), codec.encode(self), 0o600)
 
 
 def is_kept(folder: str) -> bool:
-    """Whether there is a record."""
+    """Whether the folder has a record."""
     return os.path.exists(os.path.join(folder, RECORD_FILE))
 
 
 def read_record(folder: str) -> ConversationRecord | None:
-    """The record that is kept there; none if there is none that can be read."""
+    """The record in a folder; none if it is missing or cannot be read."""
     try:
         with open(os.path.join(folder, RECORD_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), ConversationRecord)

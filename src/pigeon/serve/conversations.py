@@ -42,11 +42,11 @@ DRAIN_PAUSE = 0.05
 STOPPING = "The service is shutting down. Try again when it is back"
 # How long runs that are aborted when the service stops may take to end.
 ABORT_SECONDS = 5.0
-# What may be sent to a service that is about to stop: what lets runs come to their end, and what only looks.
+# Commands that are still accepted while the service stops: those that let runs finish, and those that only read.
 WHILE_STOPPING = frozenset(("abort", "abort_bash", "abort_retry", "hello")) | SILENT_NAMES
 MB = 1024 * 1024
 MOST_FOLDERS = 1_000
-# What the folder of a conversation that is being removed begins with; no id does.
+# Prefix of the folder of a conversation that is being removed; no id begins like this.
 REMOVED = ".removed-"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -56,7 +56,7 @@ class UnknownConversation(Refusal):
 
 
 class FolderRefused(Refusal):
-    """A folder, or a file, outside of those that may be opened."""
+    """A folder or a file outside the roots."""
 
 
 class FolderMissing(Refusal):
@@ -64,7 +64,7 @@ class FolderMissing(Refusal):
 
 
 class TooMany(Refusal):
-    """As many conversations as are allowed are awake, and none of them can be put to sleep; or too many are kept."""
+    """The limit of awake conversations is reached and none can sleep, or the limit of kept conversations is."""
 
 
 class Stopping(TooMany):
@@ -121,16 +121,16 @@ class Conversations:
 
     @property
     def awake(self) -> list[ServedConversation]:
-        """Those that have a worker."""
+        """The conversations that have a worker."""
         return [one for one in self._known.values() if one.has_worker]
 
     @property
     def known(self) -> list[ServedConversation]:
-        """Those that were used since the start."""
+        """The conversations that were used since the server started."""
         return list(self._known.values())
 
     async def open(self) -> None:
-        """Get ready, and find the workers that an earlier supervisor has left; raises `StartupError`."""
+        """Prepare the folders, and find the workers that an earlier supervisor left running; raises `StartupError`."""
         place = os.path.dirname(self._folder)
         try:
             lock_log(place)
@@ -158,7 +158,7 @@ class Conversations:
         return False
 
     async def drain(self, seconds: float) -> None:
-        """Begin nothing more, let runs come to their end for so long, then abort them."""
+        """Start nothing more; give runs `seconds` to finish, then abort them."""
         self._stopping = True
         await self._settled(seconds)
         running = [one for one in self.awake if one.running]
@@ -168,7 +168,7 @@ class Conversations:
             await self._settled(ABORT_SECONDS)
 
     async def _settled(self, seconds: float) -> None:
-        """Wait until nothing runs, for at most so long."""
+        """Wait until no run is active, for at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while any(one.running for one in self.awake):  # noqa: ASYNC110 - of many, each in its own time
@@ -180,7 +180,7 @@ class Conversations:
         return True
 
     def check_open(self, command: str) -> None:
-        """Raises `Stopping` for what must not begin any more."""
+        """Raise `Stopping` if the service is stopping and the command would start something."""
         if self._stopping and command not in WHILE_STOPPING and not command.startswith("get_"):
             raise Stopping(STOPPING)
 
@@ -205,7 +205,7 @@ class Conversations:
             one.leave()
 
     def new(self, cwd: str, model: str | None = None, id: str | None = None) -> ServedConversation:
-        """A conversation in a folder; raises as `allowed`, and `TooMany`."""
+        """Create a conversation in a folder; raises what `allowed` raises, and `TooMany`."""
         folder = self.allowed(cwd)
         if self._stopping:
             raise Stopping(STOPPING)
@@ -217,7 +217,7 @@ class Conversations:
         return made
 
     def conversation(self, id: str) -> ServedConversation:
-        """The one with this id; raises `UnknownConversation`."""
+        """The conversation with this id; raises `UnknownConversation`."""
         known = self._known.get(id)
         if known is not None:
             return known
@@ -238,7 +238,7 @@ class Conversations:
         return self._make(record)
 
     async def ready(self, one: ServedConversation) -> None:
-        """See that there is room for one more worker; raises `TooMany`."""
+        """Make room for one more worker, if necessary by putting a conversation to sleep; raises `TooMany`."""
         if one.has_worker:
             return
         if self._stopping:
@@ -382,7 +382,7 @@ class Conversations:
     def _owner(self, path: str) -> str | None:
         for name in os.listdir(self._folder):
             folder = os.path.join(self._folder, name)
-            # What is left of one that was removed has nothing open, and cannot be asked for.
+            # The remains of a removed conversation have no session open, and cannot be reached.
             if not is_kept(folder):
                 continue
             place = read_state(os.path.join(folder, STATE_FILE))
@@ -416,7 +416,7 @@ class Conversations:
             await self._end_greedy()
 
     async def _end_greedy(self) -> None:
-        """End workers that take more than they may."""
+        """End workers that exceed their limits of memory or processes."""
         workers = {one.pid: one for one in self.awake if one.pid is not None}
         shared = self.workers.parent_pid
         uses, base = await asyncio.to_thread(lambda: (uses_of(list(workers)), private_memory(shared)))
@@ -436,6 +436,6 @@ class Conversations:
 
 
 def _words_of(row: SessionRow) -> str:
-    """What a search looks at."""
+    """The text of a session that a search compares with its query."""
     words = (row.id, row.cwd, or_else(row.name, ""), or_else(row.first_message, ""))
     return "\n".join(words).casefold()

@@ -25,7 +25,7 @@ TOTALS: dict[CountName, str] = {
 class ServeCounts:
     """Counters since the start. `refused` is by reason, `answered` by method, route and status.
 
-    `tell` is told of what is not only counted but also worth a line in the log.
+    `tell` is called for everything that `note` counts; it writes to the log.
     """
 
     def __init__(self, tell: Callable[[CountName, str], None] = lambda name, session: None) -> None:
@@ -35,20 +35,20 @@ class ServeCounts:
         self.answered: Counter[tuple[str, str, int]] = Counter()
 
     def count(self, name: CountName, number: int = 1) -> None:
-        """So many more of these."""
+        """Add to a counter."""
         self.totals[name] += number
 
     def note(self, name: CountName, session: str) -> None:
-        """One more of these, in this conversation."""
+        """Count one, and report it to the log with its conversation."""
         self.count(name)
         self._tell(name, session)
 
     def refuse(self, reason: str) -> None:
-        """One more was refused."""
+        """Count a refusal."""
         self.refused[reason] += 1
 
     def answer(self, method: str, route: str, status: int) -> None:
-        """One more request was answered."""
+        """Count a request that was answered."""
         self.answered[method, route, status] += 1
 
 

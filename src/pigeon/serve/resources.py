@@ -1,4 +1,4 @@
-"""How much a process and all that it has started take: memory and processes, as the system tells it.
+"""The memory and the number of processes that a process and its descendants use, from `/proc`.
 
 Workers are watched with it (`conversations.py`), and `/metrics` shows it. Commands stay below their worker in the tree
 of processes, also those that go into the background: their reaper takes them in (`system/process/helper_main.py`).
@@ -15,14 +15,14 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessUse(Struct, frozen=True):
-    """What a process takes with all its descendants: bytes of memory of its own, and how many processes there are."""
+    """What a process and its descendants use: bytes of unshared memory, and the number of processes."""
 
     memory: int
     processes: int
 
 
 def uses_of(pids: Sequence[int]) -> dict[int, ProcessUse]:
-    """What each of these takes; one that has ended is left out."""
+    """What each of these processes uses; those that have ended are left out."""
     children: dict[int, list[int]] = {}
     alive = set()
     for name in os.listdir("/proc"):
@@ -57,7 +57,7 @@ def _proportional(pid: int) -> int:
                     return int(line.split()[1]) * 1024
     except (OSError, ValueError):
         pass
-    # Not every system tells.
+    # Not every kernel offers this file.
     return private_memory(pid)
 
 

@@ -1,7 +1,7 @@
-"""Who may send which command: `read` sees, `talk` also speaks and answers, `admin` does everything.
+"""Which scope may send which command: `read` sees, `talk` also prompts and answers questions, `admin` does everything.
 
-Every command is listed, which a test holds; one that is not is for `admin`. Paths that commands name must lead into the
-folders that may be opened, for every scope.
+Every command is listed (a test checks this); one that is not listed needs `admin`. Whatever the scope, paths in
+commands must be below the roots.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pigeon.serve.conversations import Conversations
 
 Scope = Literal["read", "talk", "admin"]
-# Each may do what those before it may.
+# In ascending order: each includes those before it.
 SCOPES: tuple[Scope, ...] = get_args(Scope)
-# What shows something, or is about the client's own connection.
+# Commands that only show something, or concern the client's own connection.
 _READ = (
     "hello",
     "set_event_filter",
@@ -52,7 +52,7 @@ _READ = (
     "get_login_providers",
     "list_sessions",
 )
-# What belongs to a conversation with the agent, which asks before it does what needs to be asked.
+# Commands that are part of a conversation with the agent, which asks for approval where its rules say so.
 _TALK = (
     "find_files",
     "prompt",
@@ -89,7 +89,7 @@ _TALK = (
     "set_todos",
     "extension_ui_response",
 )
-# What works without the agent's questions, changes what it may do, or reaches beyond the conversation.
+# Commands that bypass approval, change what the agent may do, or reach beyond the conversation.
 _ADMIN = (
     "bash",
     "abort_bash",
@@ -116,7 +116,7 @@ NEEDED: dict[str, Scope] = {
     **dict.fromkeys(_TALK, "talk"),
     **dict.fromkeys(_ADMIN, "admin"),
 }
-# Members of commands that name a session file, or a folder of such, and a file to be written.
+# Members of commands that name a session file (or a folder of them), and those that name a file to write.
 SESSION_PATHS = {
     "switch_session": "sessionPath",
     "delete_session": "sessionPath",
@@ -128,7 +128,7 @@ OUTPUT_PATHS = {"export_html": "outputPath"}
 
 
 def covers(scope: Scope, needed: Scope) -> bool:
-    """Whether a scope is enough where another is needed."""
+    """Whether a scope includes the one that is needed."""
     return SCOPES.index(scope) >= SCOPES.index(needed)
 
 

@@ -17,8 +17,8 @@ from pigeon.transport import exit_codes
 
 
 class NetworkService:
-    """Serves until a signal: then nothing more begins, runs have some time to end and are aborted after that. A second
-    signal ends everything at once. `folder` is where others look for its address."""
+    """Serves until a signal: then starts nothing more, gives runs some time to finish, and aborts those that are left.
+    A second signal ends everything at once. `pigeon serve --link` finds the server's address in `folder`."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class NetworkService:
         self._log = log
 
     async def run(self, ready: Callable[[str, str], None]) -> int:
-        """Serve; `ready` gets the address and a link to it when connections are taken. Returns the exit code."""
+        """Serve; `ready` is called with the address and a link once connections are accepted. Returns the exit code."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[int] = loop.create_future()
         again: asyncio.Future[None] = loop.create_future()

@@ -26,7 +26,7 @@ LONGEST = 500
 
 
 class ServiceLog:
-    """Writes to a descriptor what is at least as grave as `level`."""
+    """Writes messages of this level and above to a descriptor."""
 
     def __init__(self, descriptor: int, level: Level = "info") -> None:
         self._descriptor = descriptor
@@ -37,23 +37,23 @@ class ServiceLog:
         self._thread.start()
 
     def debug(self, event: str, **fields: Json) -> None:
-        """Something that is only of interest when one looks for a fault."""
+        """Log something that only helps to find a fault."""
         self._say("debug", event, fields)
 
     def info(self, event: str, **fields: Json) -> None:
-        """Something that belongs to the course of things."""
+        """Log an ordinary event."""
         self._say("info", event, fields)
 
     def warning(self, event: str, **fields: Json) -> None:
-        """Something that was refused or went wrong, and was dealt with."""
+        """Log a refusal, or a failure that was handled."""
         self._say("warning", event, fields)
 
     def error(self, event: str, **fields: Json) -> None:
-        """A fault."""
+        """Log a failure that was not handled."""
         self._say("error", event, fields)
 
     def close(self, seconds: float = 1.0) -> None:
-        """Write what is left, as far as it is read."""
+        """Write the remaining lines, for as long as stderr is read and at most `seconds`."""
         try:
             self._lines.put(None, timeout=seconds)
         except queue.Full:
@@ -61,7 +61,7 @@ class ServiceLog:
         self._thread.join(seconds)
 
     def take_over_logging(self) -> None:
-        """Let what libraries log come out here."""
+        """Route the log messages of libraries here."""
         logging.getLogger().addHandler(_Forwarder(self))
 
     def _say(self, level: Level, event: str, fields: dict[str, Json]) -> None:
@@ -90,7 +90,7 @@ class ServiceLog:
 
 
 class _Forwarder(logging.Handler):
-    """What a library says, without what it says it about."""
+    """Passes on a library's log message without its arguments."""
 
     def __init__(self, log: ServiceLog) -> None:
         super().__init__()

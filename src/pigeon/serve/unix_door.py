@@ -1,12 +1,12 @@
-"""The way in by a unix socket: clients of our own user, who may do everything (`--socket PATH` of `pigeon serve`).
+"""The Unix socket of `pigeon serve --socket PATH`: clients run as the same user and have the scope `admin`.
 
 A client speaks JSON lines. Its first line says which conversation it wants, or that it wants a new one:
 
     {"type":"attach","session":"0198...","after":17}
     {"type":"attach","cwd":"/home/me/project","model":"demo"}
 
-It is answered like a command, and from then on both sides speak the protocol of `--mode rpc`. A failure of `attach` may
-also come later: it ends the connection for good.
+It is answered like a command; after that, both sides speak the protocol of `--mode rpc`. A failed `attach` may also be
+reported later, and then it ends the connection for good.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOTHING_ASKED = 'attach needs "session", the id of a conversation, or "cwd", the
 
 
 class AttachRequest(Record, kw_only=True):
-    """The first line of a client: a conversation, from the event behind `after` on, or a folder for a new one."""
+    """The first line of a client: a conversation, from the event after `after` on, or a folder for a new one."""
 
     type: Literal["attach"]
     id: Json | Absent = ABSENT
@@ -123,7 +123,7 @@ class UnixDoor:
             await client.open()
         except (PigeonError, OSError):
             if isinstance(request.session, Absent):
-                # It has never begun, and would stand in the list for ever.
+                # Nothing was said in it, and it would stay in the list for ever.
                 await self._conversations.remove(conversation.record.id)
             raise
         return client
@@ -187,10 +187,10 @@ async def _send(stream: _LineStream, client: ClientSession) -> None:
     async for lines in client.lines():
         await stream.send(lines)
     if client.ended == "deleted":
-        # Else the client would come back, and the session with it.
+        # Otherwise the client would reconnect, and bring the session back.
         await stream.send([codec.encode(failed("attach", DELETED))])
 
 
 def _code(error: Exception) -> str | Absent:
-    """A word that tells a client whether it is worth while to come back."""
+    """The error code, by which a client decides whether to try again."""
     return "overloaded" if isinstance(error, TooMany) else ABSENT

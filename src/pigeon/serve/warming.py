@@ -1,9 +1,9 @@
 """What the warm parent (`cli/parents/warm_parent.py`) does before it forks, so that its workers share as much memory as
 can be.
 
-It imports all that an agent may need, plays conversations by the way that a worker goes, and rearranges what was used
-(`system/process/shared_pages.py`). An idle agent has 0.2 MB of data, and would own 12 MB of pages with a word changed
-here and there. Nothing but memory depends on it: with `PIGEON_SERVE_WARM_UP=off` all works the same.
+It imports everything that an agent may need, plays conversations the way a worker does, and rearranges what was used
+(`system/process/shared_pages.py`). An idle agent has 0.2 MB of data, but would own 12 MB of pages
+in each of which a word has changed. This only saves memory: with `PIGEON_SERVE_WARM_UP=off` everything works the same.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ LATE = (
     "uuid",
     "yaml",
 )
-# A program of its own, and what a fork would not do well.
+# Modules that are programs of their own, or that do not survive a fork.
 LEFT_OUT = ("pigeon.system.process.helper_main",)
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each API that most providers speak.
 PLAYED = ("demo", "warm-chat/chat", "warm-messages/messages")
 PLAY_SECONDS = 10.0
-# So often, with so many prompts: the interpreter adapts code that it has run a few times, and then touches less.
+# Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
 ROUNDS = 6
-# On a machine that has no time for it, fewer rounds have to do.
+# On a busy machine, fewer rounds must do.
 MOST_SECONDS = 8.0
 PROMPTS = 2
 PIECES = 12
@@ -88,7 +88,7 @@ _ENDLESS = LogEnd(sys.maxsize, sys.maxsize)
 def warm_up(folder: str, path: str) -> None:
     """Play conversations in a folder, where they leave files; `path` is where programs are found."""
     with suppress(AttributeError, OSError):
-        # Threads get no memory of their own to take from.
+        # All threads allocate from one arena.
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     began = time.monotonic()
     called = _called_code(folder, path)

@@ -1,7 +1,7 @@
-"""The event log of a conversation as the supervisor follows it, and one client: what it is sent, and from where on.
+"""How the supervisor follows the event log of a conversation, and sends each client the events that it lacks.
 
 Events are read from the log on disk, for each client from where it is, and an answer is sent behind the events that
-came before it. So a client that reads slowly holds nothing up, and costs no memory but for its unread answers.
+came before it. So a client that reads slowly delays nothing, and costs no memory except for its unread answers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from pigeon.serve.conversation import ServedConversation
 
 MOST_UNREAD = 64 * 1024 * 1024
-# What a client may have to answer, whatever else it wants to see.
+# Events that a client may have to answer: no event filter leaves them out.
 ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
-# Why a client is left: it does not read its answers, its token was taken back, the conversation is gone.
+# Why a client is disconnected: it does not read its answers, its token was revoked, the conversation is gone.
 WatchEnd = Literal["too slow", "revoked", "deleted"]
 MOST_RUNS = 64
 _TYPE = b'"type":"'
 _START = b'{"type":"agent_start"'
 _TOOL_END = b'{"type":"tool_execution_end"'
 _TODO = b'"toolName":"todo"'
-# What a command of a client prints carries the id of the command: in the log that of the supervisor.
+# Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own.
 _BASH = b'{"type":"bash_execution_update"'
 _BASH_ID = _BASH + b',"id":"'
 MOST_BASH_IDS = 100
@@ -40,7 +40,7 @@ UNSERVED = "No client that could run this tool was connected for {} seconds"
 
 
 class FollowedLog:
-    """Reads what a worker has announced. `plan_written` is called when the agent has written its plan."""
+    """Reads the events that a worker has announced. `plan_written` is called when the agent has written its plan."""
 
     def __init__(
         self, folder: str, counts: ServeCounts, plan_written: Callable[[], None], now: Callable[[], float]
@@ -52,7 +52,7 @@ class FollowedLog:
         self._counts = counts
         self._plan_written = plan_written
         self._now = now
-        # When questions that are open came; none for those that were there before this supervisor.
+        # When open questions were asked; unknown for those from before this supervisor.
         self._asked: dict[str, float | None] = {}
         self._reader: LogReader | None = None
         self._last = 0
@@ -65,15 +65,15 @@ class FollowedLog:
 
     @property
     def asked_ago(self) -> dict[str, float]:
-        """For how many seconds questions have been open, as far as that is known."""
+        """How many seconds each open question has been waiting, where that is known."""
         return {id: self._now() - at for id, at in self._asked.items() if at is not None}
 
     def has_begun(self, run_id: str) -> bool:
-        """Whether a run was announced, if that was not long ago."""
+        """Whether a run has been announced; only recent runs are known."""
         return run_id in self._runs
 
     def begin(self, end: LogEnd) -> None:
-        """Everything up to here was there before; raises `OSError`."""
+        """Start after what is already in the log up to `end`; raises `OSError`."""
         self.close()
         self.end = end
         known = lines_since(self.folder, SETTLED, end)
@@ -83,7 +83,7 @@ class FollowedLog:
         self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
 
     def follow(self, end: LogEnd) -> bool:
-        """Take in what is new; true if a run has begun or ended. Raises `OSError`, and then it can be tried again."""
+        """Read the new events; true if a run has begun or ended. After `OSError` it can be called again."""
         self.end = end
         assert self._reader is not None
         changed = False
@@ -97,7 +97,7 @@ class FollowedLog:
         return changed
 
     def close(self) -> None:
-        """Follow it no longer, and keep no file open; what is known of it stays."""
+        """Close the log file; what was read of it stays known."""
         reader, self._last, self._reader = self._reader, self.number, None
         if reader is not None:
             reader.close()
@@ -122,13 +122,13 @@ class FollowedLog:
 
 
 class UnservedCalls:
-    """Calls of host tools that no client is there for; one that comes back in time finds them open."""
+    """Host tool calls while no client can answer them; one that reconnects in time finds them still open."""
 
     def __init__(self) -> None:
         self._looks: dict[str, int] = {}
 
     def look(self, questions: Mapping[str, bytes], served: bool, most: int) -> list[dict[str, Json]]:
-        """To be called once a second: results for those that had no client `most` times in a row."""
+        """Called once a second: failures for the calls that had no client in `most` calls in a row."""
         calls = [id for id, line in questions.items() if line.startswith(HOST_TOOL_CALL) and not served]
         self._looks = {id: self._looks.get(id, 0) + 1 for id in calls}
         result: Json = {"content": [{"type": "text", "text": UNSERVED.format(most)}]}
@@ -154,14 +154,14 @@ class Watcher:
         self.ended: WatchEnd | None = None
 
     def begin(self) -> int:
-        """Fix where it begins: behind the event with this number. One that had none is sent the open questions, too."""
+        """Set the event after which it begins. A client without one is sent the open questions, too."""
         if self._after is None:
             self._after = self._conversation.log.number
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
 
     def send_only(self, kinds: frozenset[str] | None) -> None:
-        """Leave out events of other types from now on; none leaves out nothing."""
+        """Send only events of these types from now on; `None` sends all."""
         self._kinds = kinds
 
     def began_bash(self, id: str, asked_as: Json | Absent) -> None:
@@ -171,7 +171,7 @@ class Watcher:
             del self._bash_ids[next(iter(self._bash_ids))]
 
     def answer(self, line: bytes, end: LogEnd) -> None:
-        """Send an answer, behind the events up to that end of the log."""
+        """Send an answer, after the events up to this end of the log."""
         self._unread += len(line)
         # One answer may be of any length.
         if self._answers and self._unread > MOST_UNREAD:
@@ -181,7 +181,7 @@ class Watcher:
         self._changed.set()
 
     async def room(self, most: int) -> None:
-        """Count a command, once fewer than so many are waiting for their answer to be read."""
+        """Wait until fewer than `most` commands have unread answers, then count one more."""
         while self._pending >= most and self.ended is None:
             self._has_room.clear()
             await self._has_room.wait()
@@ -196,11 +196,11 @@ class Watcher:
         self._changed.set()
 
     def wake(self) -> None:
-        """There is more in the log."""
+        """Tell it that the log has grown."""
         self._changed.set()
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
-        """All that it is to be sent, without LF, until it is to `end`."""
+        """The lines to send, without LF, until `end` is called."""
         conversation = self._conversation
         sent = self.begin()
         if self._asked_before:
@@ -214,7 +214,7 @@ class Watcher:
                     reader.close()
                     reader = LogReader(conversation.log_folder, number, conversation.log.end)
                     if reader.lost:
-                        # Even the message that is under way began longer ago.
+                        # Even the start of the message in progress is no longer in the log.
                         reader.close()
                         reader = LogReader(conversation.log_folder, conversation.log.number, conversation.log.end)
                 self._changed.clear()

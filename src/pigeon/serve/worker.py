@@ -41,10 +41,10 @@ DIED = "The agent died during the run: {}"
 
 
 class WorkerRequest(Struct, frozen=True, kw_only=True):
-    """A worker that is wanted: the agent, its surroundings, the folder of its event log and the file of its state.
+    """A request for a worker: the agent, its environment, the folder of its event log and its state file.
 
-    `commands` are those that the process before this one has carried out and that have to be carried out again, `state`
-    is what that one has left, and `died` how it came to its end, if that was not wanted.
+    `commands` are repeated because the previous process had carried them out, `state` is what that process has left,
+    and `died` says how it ended, if it was not stopped on purpose.
     """
 
     options: AgentOptions
@@ -78,7 +78,7 @@ def unpacked(data: bytes) -> WorkerRequest:
 
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
-    # Before anything of the conversation is touched: another process may still be at it.
+    # Before anything of the conversation is touched: the previous process may still be using it.
     try:
         lock_log(request.log_folder, OTHER_SECONDS)
     except OSError:
@@ -87,7 +87,7 @@ def run_worker(request: WorkerRequest, environment: Environment, redactor: Redac
 
 
 async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
-    """The same in the event loop that runs."""
+    """The same, in the running event loop."""
     agent = await build(request.options.spoken_in(PiLatest), environment, redactor)
     for problem in agent.problems:
         print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
@@ -98,19 +98,19 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     link = WorkerLink(listener, log, lambda: host.busy, state.note, DEFAULT_CAP)
     host = Host(session, PiLatest(__version__), link, life.drains, life.warm, mask=redactor.mask)
     host.speak_fully()
-    # There are many of us, and most wait for a person: the helper of shell commands is 6 MB in three processes.
+    # There are many workers, and most wait for a person: the helper for shell commands takes 6 MB in three processes.
     session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
     await _take_up(request, host, state)
     for end in ends_of(left, request.died, "" if request.state is None else request.state.run):
         host.tell(end)
-    # The collector was off: nothing that a start makes is garbage.
+    # The collector was off during the start, which creates no garbage.
     gc.freeze()
     gc.enable()
     return await host.serve(life.started, life.leaving, life.stop)
 
 
 async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None:
-    """Be in the state that the process before this one was in; raises `StartupError`."""
+    """Restore the state of the previous process; raises `StartupError`."""
     for command in request.commands:
         try:
             await host.carry_out(command)
@@ -124,9 +124,9 @@ async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None
 
 
 def ends_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
-    """What is to be said about all that the process before this one has left open; `started` is its last run.
+    """The events that end everything which the previous process has left open; `started` is its last run.
 
-    The log knows whether that run has begun, and ended. Of one that it does not know, only the prompt was accepted.
+    The log shows whether that run has begun and ended. If it is not in the log, only its prompt was accepted.
     """
     why = died or "the service was stopped"
     unheard = "" if started == left.last_run else started

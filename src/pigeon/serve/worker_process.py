@@ -29,7 +29,7 @@ CODE_SECONDS = 1.0
 LONGEST_LINE = sys.maxsize
 STDERR_BYTES = 4_000
 FORK_SECONDS = 10.0
-# Unwanted ends within this time count; after too many of them there is a pause.
+# Crashes within this time count; after too many of them, no worker is started for a while.
 RESTART_SECONDS = 60.0
 RESTART_PAUSE = 15.0
 SOCKET = "socket"
@@ -37,7 +37,7 @@ _LOGGED = b'{"type":"logged"'
 
 
 class Logged(Struct, frozen=True):
-    """A worker says how far its log reaches."""
+    """A worker's notice of how far its log reaches."""
 
     segment: int
     offset: int
@@ -57,7 +57,7 @@ class Workers:
         self._starting = asyncio.Lock()
 
     async def open(self) -> None:
-        """Have a parent; raises `OSError`."""
+        """Start the parent unless it runs; raises `OSError`."""
         async with self._starting:
             if self._parent is None:
                 # Without the folder on the path: it may have a package of our name.
@@ -67,7 +67,7 @@ class Workers:
                 self._parent = parent
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
-        """A new worker, of a new parent if the one that there was does nothing any more; raises `OSError`."""
+        """Start a worker, from a new parent if the old one no longer works; raises `OSError`."""
         data, descriptors = packed(request), [listener.fileno(), stderr]
         try:
             pid = await self._forked(data, descriptors)
@@ -90,7 +90,7 @@ class Workers:
             raise ProcessLookupError("the parent of the workers does not answer") from None
 
     async def code_of(self, process: ForkedProcess) -> int | None:
-        """How a worker has ended, once it has; none if that is not known, as of one that an earlier parent started."""
+        """The exit code of a worker that has ended; none if it is unknown, as for workers of an earlier parent."""
         ended = self._codes.get(process.pid)
         if ended is None:
             return None
@@ -100,7 +100,7 @@ class Workers:
         return None
 
     def forget(self, process: ForkedProcess) -> None:
-        """Nothing more will be asked about it."""
+        """Drop what is known of a worker that has ended."""
         self._codes.pop(process.pid, None)
         process.release()
 
@@ -122,7 +122,7 @@ class Workers:
             ended.set_result(code)
 
     def _lost(self) -> None:
-        """How its workers end is not told any more."""
+        """The parent has ended, so the exit codes of its workers will never come."""
         self._parent = None
         for ended in self._codes.values():
             if not ended.done():
@@ -130,7 +130,7 @@ class Workers:
 
 
 class WorkerConnection(asyncio.Protocol):
-    """The connection to a worker: lines to it, how far its log reaches and answers from it, in order."""
+    """The connection to a worker: commands go to it; answers and notices about its log come back, in order."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class WorkerConnection(asyncio.Protocol):
         self._lost = lost
         self._framing = Framing(LONGEST_LINE)
         self._transport: asyncio.WriteTransport | None = None
-        # None for a worker that has not said that it lives: one of an earlier release never does.
+        # None for a worker that has sent no sign of life yet: one of an earlier release never does.
         self._silent: int | None = None
 
     @property
@@ -154,9 +154,9 @@ class WorkerConnection(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def looks_silent(self) -> int:
-        """To be called once a second: how often in a row the worker had said nothing since the call before.
+        """Called once a second: how many calls in a row have found the worker silent since the call before.
 
-        Calls are counted and not seconds, so that a supervisor that was stopped for a while does not blame its workers.
+        Calls are counted, not seconds, so that a supervisor that was suspended does not blame its workers.
         """
         if self._silent is None:
             return 0
@@ -169,7 +169,7 @@ class WorkerConnection(asyncio.Protocol):
             self._transport.write(line + b"\n")
 
     def close(self) -> None:
-        """Leave the worker, without a further word."""
+        """Disconnect from the worker without telling it anything."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.abort()
@@ -189,7 +189,7 @@ class WorkerConnection(asyncio.Protocol):
             self._take(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The worker has gone, unless we left it."""
+        """Report that the worker has gone, unless `close` was called."""
         if self._transport is not None:
             self._transport = None
             self._lost()
@@ -218,7 +218,7 @@ class SocketFolder:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def listen(self, name: str) -> socket.socket:
-        """A new socket in the place of one with this name; raises `OSError`."""
+        """A new listening socket, which replaces one of the same name; raises `OSError`."""
         self.remove(name)
         os.mkdir(name, 0o700, dir_fd=self._descriptor)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -238,14 +238,14 @@ class SocketFolder:
             await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
 
     def remove(self, name: str) -> None:
-        """No worker listens there any more."""
+        """Delete the socket of a worker that has ended."""
         with suppress(FileNotFoundError):
             os.unlink(f"{name}/{SOCKET}", dir_fd=self._descriptor)
         with suppress(FileNotFoundError):
             os.rmdir(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """All that may have a worker."""
+        """The names of all sockets."""
         return os.listdir(self._descriptor)
 
     def close(self) -> None:
@@ -262,9 +262,9 @@ class SocketFolder:
 
 
 class WorkerStarts:
-    """Whether a worker of a conversation may be started. `may_start` raises a `PigeonError` when none may be any more.
+    """Decides whether a conversation's worker may be started. `may_start` raises a `PigeonError` if none may any more.
 
-    After `most` of them have ended unasked within a minute there is a pause.
+    After `most` crashes within a minute, none is started for a while.
     """
 
     def __init__(self, most: int, now: Callable[[], float], may_start: Callable[[], None]) -> None:
@@ -275,17 +275,17 @@ class WorkerStarts:
 
     @property
     def failed_often(self) -> bool:
-        """True after too many ends that were not wanted."""
+        """True after too many crashes."""
         now = self._now()
         self._ends = [at for at in self._ends if now - at < RESTART_SECONDS]
         return len(self._ends) >= self._most
 
     def add_end(self) -> None:
-        """One has ended that should not have."""
+        """Count a crash."""
         self._ends.append(self._now())
 
     def check(self, last: str) -> None:
-        """Raises a `PigeonError` that says why none is started now, with how the `last` one has ended."""
+        """Raise a `PigeonError` if no worker may be started now; it says why, and how the `last` one ended."""
         self._may_start()
         if not self.failed_often or not self._ends:
             return
@@ -304,7 +304,7 @@ async def end_log_owner(log_folder: str) -> None:
     with suppress(ProcessLookupError):
         process = ForkedProcess(owner)
         try:
-            # Now that the process is held, it is the one that has the lock, or none is.
+            # The pid cannot be reused any more: either this process still has the lock, or none has.
             if log_owner(log_folder) == owner:
                 await stop_worker(process)
         finally:
@@ -312,7 +312,7 @@ async def end_log_owner(log_folder: str) -> None:
 
 
 async def stop_worker(process: ForkedProcess) -> None:
-    """End a worker: in order, and by force if it does not go."""
+    """End a worker with SIGTERM, and with SIGKILL if it does not end in time."""
     process.send(signal.SIGTERM)
     if not await process.ended(STOP_SECONDS):
         process.send(signal.SIGKILL)
@@ -320,12 +320,12 @@ async def stop_worker(process: ForkedProcess) -> None:
 
 
 def open_stderr(path: str) -> int:
-    """The file that a worker writes its warnings to, emptied."""
+    """Open the stderr file of a worker, emptied."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def last_words(path: str) -> str:
-    """The last line that a worker has written there."""
+    """The last line in the stderr file of a worker."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - STDERR_BYTES))
@@ -336,7 +336,7 @@ def last_words(path: str) -> str:
 
 
 def how_it_ended(code: int | None) -> str:
-    """The end of a worker in words."""
+    """An exit code in words."""
     if code is None:
         return "it ended without a message"
     if code < 0:

@@ -1,8 +1,8 @@
-"""What a worker knows that is not in a session file, on disk for the one that comes after it.
+"""The state of a worker that no session file has, kept on disk for the next worker.
 
-The worker writes it before it says anything that follows from it (`rpc/worker_link.py`), so whenever it dies, the next
-one continues the same session with the same model, and has used as much of its limits. The supervisor reads where the
-conversation is now, so that no second one opens the same file.
+The worker writes it before it announces anything that depends on it (`rpc/worker_link.py`). So whenever it dies, the
+next one continues the same session with the same model and with the same use of its limits. The supervisor reads from
+it which session file is open, so that no second conversation opens the same file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pigeon.wire.steering import LimitedUse
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """Where a conversation is, and what of it no session file has.
+    """The folder and session of a conversation, and what is in no session file.
 
     `run` is the last run that was started. Its prompt was accepted, so it has to end even if the log does not know it.
     """
@@ -47,7 +47,7 @@ class StateFile:
         self._run = ""
 
     def take_up(self, before: WorkerState) -> None:
-        """Go on where the worker before has ended."""
+        """Continue with the state of the previous worker."""
         session = self._session
         # Until the end of that run is in the log, it must stay here.
         self._run = before.run
@@ -59,7 +59,7 @@ class StateFile:
         """Write what has changed; raises `OSError`."""
         session, journal = self._session, self._session.transcript.journal
         if not journal.saved and any(line.type == "session_info" for line in journal.lines):
-            # A name is worth a file: without one it would be lost.
+            # A named session needs a file: without one its name would be lost.
             journal.save_all()
         models, limits = session.models, session.engine.limits
         if not session.engine.settled:
@@ -81,7 +81,7 @@ class StateFile:
 
 
 def read_state(path: str) -> WorkerState | None:
-    """What the last worker has left; none if there was none."""
+    """The state that the last worker left; none if there is none."""
     try:
         with open(path, "rb") as file:
             return codec.convert(codec.decode(file.read()), WorkerState)
@@ -90,7 +90,7 @@ def read_state(path: str) -> WorkerState | None:
 
 
 def options_for(state: WorkerState, options: AgentOptions) -> AgentOptions:
-    """The options of an agent that goes on there."""
+    """The options with which an agent continues from this state."""
     options = replace(options, model=state.model or options.model, thinking=state.thinking)
     if state.session_file is not None and os.path.exists(state.session_file):
         return replace(options, session=state.session_file)
