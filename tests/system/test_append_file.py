@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.system import append_file
-from pigeon.system.append_file import AppendFile, FileInUse
-from pigeon.system.files import make_private_folder
+from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
 
 
 @pytest.fixture

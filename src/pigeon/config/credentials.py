@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pigeon.config.json_file import read_json
+from pigeon.system.append_file import make_private_folder
 from pigeon.system.clock import monotonic_ms
-from pigeon.system.files import make_private_folder
 from pigeon.system.paths import absolute_entries
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec

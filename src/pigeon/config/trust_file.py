@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.config.json_file import has_comments, leads_nowhere, read_json
-from pigeon.system.files import make_private_folder, read_whole, replace_file
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import read_whole, replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 

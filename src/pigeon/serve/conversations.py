@@ -27,8 +27,8 @@ from pigeon.serve.worker_state import read_state
 from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
 from pigeon.session.history.repository import default_folder
 from pigeon.session.history.trash import SessionTrash
+from pigeon.system.append_file import make_private_folder
 from pigeon.system.clock import now_ms
-from pigeon.system.files import make_private_folder
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.paths import absolute
 from pigeon.transport.event_log import lock_log, log_owner

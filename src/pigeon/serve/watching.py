@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pigeon.serve.counts import ServeCounts
 from pigeon.serve.scopes import Scope
-from pigeon.system.files import make_private_folder
+from pigeon.system.append_file import make_private_folder
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pigeon.rpc.worker_link import ALIVE, NEEDED
 from pigeon.serve.worker import WorkerRequest, packed
-from pigeon.system.files import make_private_folder
+from pigeon.system.append_file import make_private_folder
 from pigeon.system.process.forking import ForkedProcess, ForkParent
 from pigeon.transport.event_log import LogEnd, log_owner
 from pigeon.transport.reader import Frame, Framing

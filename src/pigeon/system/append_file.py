@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from pigeon.system.files import make_private_folder, sync_folder
+from pigeon.system.files import sync_folder
 
 PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 _FOLDER_SECONDS = 5.0
 _PAUSE = 0.002
@@ -177,3 +178,16 @@ def is_written(path: str) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def make_private_folder(folder: str) -> None:
+    """Create a folder, and missing ones above it, that only the user can enter; raises `OSError`."""
+    if folder and not os.path.isdir(folder):
+        make_private_folder(os.path.dirname(folder))
+        try:
+            os.mkdir(folder, PRIVATE_FOLDER)
+            os.chmod(folder, PRIVATE_FOLDER)
+        except FileExistsError:
+            # Another process may have made it meanwhile.
+            if not os.path.isdir(folder):
+                raise

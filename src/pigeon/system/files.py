@@ -23,7 +23,6 @@ _T = TypeVar("_T")
 _BLOCK = 1 << 20
 _LARGEST_TEXT = 1 << 20
 _NOT_RESERVED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-PRIVATE_FOLDER = 0o700
 # Where the old content of a damaged file is kept: in memory or on another disk than the file, if possible.
 SAVING_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 _TEXTS = {
@@ -183,19 +182,6 @@ def swap_file(path: str, data: bytes, mode: int) -> None:
     _swap(path, data, mode, durable=True)
     with contextlib.suppress(OSError):
         sync_folder(os.path.dirname(path))
-
-
-def make_private_folder(folder: str) -> None:
-    """Create a folder, and missing ones above it, that only the user can enter; raises `OSError`."""
-    if folder and not os.path.isdir(folder):
-        make_private_folder(os.path.dirname(folder))
-        try:
-            os.mkdir(folder, PRIVATE_FOLDER)
-            os.chmod(folder, PRIVATE_FOLDER)
-        except FileExistsError:
-            # Another process may have made it meanwhile.
-            if not os.path.isdir(folder):
-                raise
 
 
 def sync_folder(folder: str) -> None:

@@ -22,7 +22,8 @@ from typing import Any, TypeGuard
 
 from pigeon.batches.records import Workspace
 from pigeon.batches.task_files import is_path
-from pigeon.system.files import make_private_folder, swap_file
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import swap_file
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import PigeonError

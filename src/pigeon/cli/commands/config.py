@@ -22,7 +22,8 @@ from pigeon.config.json_file import has_comments
 from pigeon.config.layers import USERS_ONLY
 from pigeon.config.paths import OWN_NAME
 from pigeon.config.settings import GROUPS, Settings, fitting, keys_of, read_settings_file
-from pigeon.system.files import make_private_folder, read_text, replace_file
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import read_text, replace_file
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
 from pigeon.wire.base import Json

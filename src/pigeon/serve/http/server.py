@@ -30,7 +30,8 @@ from pigeon.serve.http.connections import (
 from pigeon.serve.http.entrance import Entrance, WrongTokens
 from pigeon.serve.http.tokens import Tokens
 from pigeon.serve.service_log import ServiceLog
-from pigeon.system.files import make_private_folder, replace_file
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 

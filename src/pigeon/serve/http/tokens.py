@@ -18,7 +18,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from pigeon.serve.scopes import SCOPES, Scope
-from pigeon.system.files import make_private_folder, put_file
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import put_file
 from pigeon.wire.errors import Refusal, StartupError
 
 LINK_SECONDS = 600.0

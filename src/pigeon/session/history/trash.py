@@ -15,8 +15,8 @@ from msgspec import Struct
 from pigeon.session.history import listing
 from pigeon.session.history.repository import artifact_folder
 from pigeon.system import clock
-from pigeon.system.append_file import AppendFile, FileInUse
-from pigeon.system.files import make_private_folder, swap_file
+from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
+from pigeon.system.files import swap_file
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.errors import BadRecord, StartupError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.system.files import make_private_folder
+from pigeon.system.append_file import make_private_folder
 
 Folder = Callable[[], str | None]
 

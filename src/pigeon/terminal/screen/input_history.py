@@ -12,6 +12,7 @@ from contextlib import suppress
 from prompt_toolkit.history import History
 
 from pigeon.system import files
+from pigeon.system.append_file import make_private_folder
 from pigeon.wire.errors import BadRecord
 
 KEPT = 1_000
@@ -46,7 +47,7 @@ class InputHistory(History):
         if len(string) > LONGEST:
             return
         with suppress(OSError):
-            files.make_private_folder(os.path.dirname(self._path))
+            make_private_folder(os.path.dirname(self._path))
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
             try:
                 os.write(descriptor, codec.encode(string) + b"\n")
