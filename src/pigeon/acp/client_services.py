@@ -1,7 +1,7 @@
 """Files and terminals of the editor, where a client of version 1 offers them, for the tools of one session.
 
-So text that is open and not saved is what the agent reads and changes, and commands are seen in the editor's own
-terminals. A terminal is always released, whatever ends the command.
+So the agent reads and changes text that is open and not saved, and commands appear in the editor's own terminals. A
+terminal is always released, however the command ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STOP_SECONDS = 4.0
 
 
 class ClientServices:
-    """Asks the client for one session. `show_terminal` is told which terminal shows a tool call."""
+    """The client's files and terminals for one session. `show_terminal` is called with the terminal of a tool call."""
 
     def __init__(self, peer: RpcPeer, session_id: str, show_terminal: Callable[[str, str], None]) -> None:
         self._peer = peer
@@ -33,32 +33,32 @@ class ClientServices:
         self._show_terminal = show_terminal
 
     async def read(self, request: HostFileRead) -> str | HostServiceResult:
-        """The text as the editor has it; raises `RpcError` where it has none."""
+        """The text as the editor has it; raises `RpcError` if the editor cannot provide it."""
         try:
             read: ReadTextFileResult = await self._ask("fs/read_text_file", ReadTextFileResult, path=request.path)
         except OversizedAnswer as failure:
-            # The editor has the file, maybe with changes that the disk does not have.
+            # The editor may have changes that are not on disk.
             return HostServiceResult(
                 error=f"{request.path} is too large to be read from the editor: {failure}", final=True
             )
         return read.content
 
     async def write(self, request: HostFileWrite) -> None:
-        """Give a file this text in the editor; raises `RpcError` where it has not."""
+        """Set the text of a file in the editor; raises `RpcError` if that fails."""
         params = {"sessionId": self._session_id, "path": request.path, "content": request.content}
         result = await self._peer.ask("fs/write_text_file", params)
         if result and not isinstance(result, dict):
-            # Some clients tell what went wrong as a result.
+            # Some clients report a failure as a result.
             raise RpcError(INTERNAL_ERROR, str(result)[:LONGEST_REASON])
 
     async def run(self, request: HostCommandRun) -> HostServiceResult:
-        """Run a command in a terminal of the editor; cancelling stops it and tells what it has printed."""
+        """Run a command in a terminal of the editor; when cancelled, stop it and return what it printed."""
         creating = asyncio.ensure_future(self._created(request))
         stopped = False
         try:
             terminal = await asyncio.shield(creating)
         except asyncio.CancelledError:
-            # The terminal may be there all the same, and must not stay.
+            # The terminal may have been created all the same, and must be released.
             stopped = True
             terminal = await asyncio.wait_for(creating, STOP_SECONDS)
         try:
@@ -84,7 +84,7 @@ class ClientServices:
         return created.terminal_id
 
     async def _exit(self, terminal: str) -> TerminalExit | None:
-        """How the command ended; none if it has to be stopped."""
+        """How the command ended; none if it must be stopped."""
         try:
             params = {"sessionId": self._session_id, "terminalId": terminal}
             # Killing the command ends this request as well.
@@ -102,7 +102,7 @@ class ClientServices:
         )
 
     async def _tell(self, method: str, terminal: str) -> None:
-        """Ask for something whose failure changes nothing."""
+        """Send a request and ignore its failure."""
         with suppress(RpcError, PeerGone, TimeoutError):
             await asyncio.wait_for(self._ask(method, None, terminalId=terminal), STOP_SECONDS)
 

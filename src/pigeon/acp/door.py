@@ -49,7 +49,7 @@ Method = tuple[type[Any], Callable[[Any], Any]]
 
 
 class AcpDoor:
-    """One connection. `begin` makes conversations; `cwd` is where sessions and keys are looked for without one."""
+    """One connection. `begin` makes conversations; requests without a folder look for sessions and keys in `cwd`."""
 
     def __init__(self, sink: LineSink, begin: Begin, version: str, home: str, cwd: str) -> None:
         self.peer = RpcPeer(sink, self._request, self._notice)
@@ -62,7 +62,7 @@ class AcpDoor:
         self._known: dict[str, Method] = {}
 
     def _request(self, method: str, params: Json) -> Any:
-        """Carry out a request: its result, or a coroutine that gives it. Raises `RpcError`."""
+        """Carry out a request; returns its result, or a coroutine for it. Raises `RpcError`."""
         if method == "initialize":
             return self._initialize(_params(params, InitializeParams))
         if self._edition is None:
@@ -76,12 +76,12 @@ class AcpDoor:
         return run(_params(params, kind))
 
     def _notice(self, method: str, params: Json) -> None:
-        """Carry out a notification; those that are not known are ignored. Raises `RpcError` for wrong params."""
+        """Carry out a notification; unknown ones are ignored. Raises `RpcError` for wrong params."""
         if method == "session/cancel" and self._opened is not None:
             self._opened.cancel(_params(params, SessionParams).session_id)
 
     def _initialize(self, params: InitializeParams) -> dict[str, Json]:
-        """Agree on the highest version that both sides know. Nothing is imported for it that only sessions need."""
+        """Agree on the highest version that both sides know, without importing what only sessions need."""
         if self._edition is not None:
             raise RpcError(
                 INVALID_REQUEST,
@@ -143,7 +143,7 @@ class AcpDoor:
         return self._opened
 
     async def _authenticate(self, params: AuthenticateParams) -> dict[str, Json]:
-        """Look for a key again: it may have been put where Pigeon finds it."""
+        """Look for a key again: one may have been added meanwhile."""
         if params.method_id == SETUP_METHOD:
             raise bad_params(f'"{SETUP_METHOD}" is for a terminal: run Pigeon with the arguments of the method')
         if params.method_id != KEY_METHOD:
@@ -161,7 +161,7 @@ class AcpDoor:
         return {"state": "authenticated" if await self._sessions().may_begin() else "unauthenticated"}
 
     async def close(self) -> None:
-        """End all sessions, cancelling what runs, and say nothing more."""
+        """Cancel all runs, end all sessions, and send nothing more."""
         if self._opened is not None:
             await self._opened.close()
         await self.peer.close()

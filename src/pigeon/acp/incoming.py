@@ -1,8 +1,8 @@
 """What an editor sends: the params of every method, of version 1 and of the draft of version 2.
 
-Where the versions differ in a name, both stand here and the record says which is whose. Members that are not known are
-ignored, as the protocol asks; `codec.convert` names a member that does not fit. Members that are of no use here are not
-declared, so that nothing is refused for them.
+Where the versions use different names, both are declared and the record says which is which. Unknown members are
+ignored, as the protocol asks; `codec.convert` names a member that does not fit. Members that Pigeon does not use are
+not declared, so that no request is refused because of them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class InitializeParams(_Lenient, kw_only=True):
 
 
 def tolerant(value: Json, kind: type[_T]) -> _T:
-    """A record of capabilities; what does not fit in it counts as not offered, as the protocol asks."""
+    """A record of capabilities; a member that does not fit counts as not offered, as the protocol asks."""
     if value is None:
         return kind()
     try:
@@ -158,7 +158,7 @@ def _server(given: McpServerGiven, kind: str) -> dict[str, Json]:
 
 
 class SystemPromptGiven(_Lenient, kw_only=True):
-    """Words of the client for the system prompt."""
+    """Text from the client for the system prompt."""
 
     mode: str
     content: list[dict[str, Json]]
@@ -262,21 +262,21 @@ class PromptImage(_Lenient, tag_field="type", tag="image", kw_only=True):
 
 
 class AudioBlock(_Lenient, tag_field="type", tag="audio", kw_only=True):
-    """A sound; not offered, so it is refused by name."""
+    """Audio; not supported, so it is refused by name."""
 
     data: str = ""
     mime_type: str = ""
 
 
 class ResourceLinkBlock(_Lenient, tag_field="type", tag="resource_link", kw_only=True):
-    """A file or another resource that is meant; the agent looks at it itself."""
+    """A link to a file or another resource; the agent reads it itself."""
 
     name: str
     uri: str
 
 
 class EmbeddedContents(_Lenient, kw_only=True):
-    """What a resource holds: a text, or bytes as base64; a type that is no text counts as none."""
+    """The content of a resource: text, or bytes as base64; a `mimeType` that is not a string counts as absent."""
 
     uri: str
     text: str | None = None
@@ -285,7 +285,7 @@ class EmbeddedContents(_Lenient, kw_only=True):
 
 
 class ResourceBlock(_Lenient, tag_field="type", tag="resource", kw_only=True):
-    """A resource that comes along."""
+    """A resource with its content."""
 
     resource: EmbeddedContents
 
@@ -297,7 +297,7 @@ PromptBlock = PromptText | PromptImage | AudioBlock | ResourceLinkBlock | Resour
 
 
 class PermissionOutcomeGiven(_Lenient, kw_only=True):
-    """What a person chose; anything but `selected` is no answer."""
+    """What a person chose; any outcome other than `selected` counts as no answer."""
 
     outcome: str
     option_id: str | None = None
@@ -329,7 +329,7 @@ class CreateTerminalResult(_Lenient, kw_only=True):
 
 
 class TerminalExit(_Lenient, kw_only=True):
-    """How a command ended; the result of terminal/wait_for_exit. A code that is no number counts as none."""
+    """How a command ended; the result of terminal/wait_for_exit. An exit code that is not a number counts as absent."""
 
     exit_code: Json = None
 

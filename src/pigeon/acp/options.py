@@ -19,7 +19,7 @@ MODES: dict[ApprovalMode, tuple[str, str]] = {
 
 
 class SessionOptions:
-    """The options of one conversation; what was read last is kept to tell what has changed."""
+    """The options of one conversation; remembers what was read last, to detect changes."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -36,13 +36,13 @@ class SessionOptions:
         return self._last
 
     async def changes(self) -> tuple[list[ConfigOption], bool] | None:
-        """The options and whether the mode is another one, if anything has changed since the last look."""
+        """The options, and whether the mode is another one; none if nothing has changed since the last read."""
         before = self._last
         now = await self.read()
         return None if now == before else (now, _value(now, MODE) != _value(before, MODE))
 
     async def set(self, id: str, value: object) -> list[ConfigOption]:
-        """Choose a value; raises `RpcError` for one that is not offered, and then nothing has changed."""
+        """Choose a value; raises `RpcError`, and changes nothing, if it is not offered."""
         options = await self.read()
         option = next((one for one in options if one.id == id), None)
         if option is None:

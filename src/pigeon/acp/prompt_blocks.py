@@ -18,7 +18,7 @@ NO_AUDIO = "audio cannot be sent: Pigeon does not offer it (promptCapabilities.a
 
 
 class PromptGiven(Struct, frozen=True):
-    """A prompt as a conversation takes it, and as it was given."""
+    """A prompt in the form that a conversation accepts, and the blocks as the client sent them."""
 
     text: str
     images: list[ImageInput]
@@ -26,7 +26,7 @@ class PromptGiven(Struct, frozen=True):
 
 
 def prompt_of(blocks: list[dict[str, Json]]) -> PromptGiven:
-    """One message; raises `RpcError` that names the block which does not fit."""
+    """One message from all blocks; raises `RpcError` that names the block at fault."""
     if not blocks:
         raise bad_params('"prompt" is empty: it needs at least one block')
     text: list[str] = []
@@ -75,7 +75,7 @@ def _link(name: str, uri: str) -> str:
 
 
 def _image(data: str, mime_type: str, where: str, field: str = "data") -> ImageInput:
-    """A picture; raises `RpcError` for one that is no picture, and names the member."""
+    """An image; raises `RpcError` that names the member if it is not one."""
     image = ImageInput(data=data, mime_type=mime_type)
     try:
         image_block(image, where)
@@ -85,7 +85,7 @@ def _image(data: str, mime_type: str, where: str, field: str = "data") -> ImageI
 
 
 def _embedded(block: ResourceBlock, contexts: list[str], images: list[ImageInput], where: str) -> str:
-    """The place of a resource in the text; what it holds goes to the contexts or the pictures."""
+    """The reference to a resource in the text; its content is added to the contexts or the images."""
     held = block.resource
     kind = held.mime_type if isinstance(held.mime_type, str) else ""
     name = held.uri.rstrip("/").rpartition("/")[2] or held.uri

@@ -1,5 +1,5 @@
-"""What the agent asks, as questions of the editor: permissions as session/request_permission, dialogs of extensions
-as forms where the client shows some. What cannot be asked, or gets no clear answer, is a no.
+"""Questions of the agent, shown by the editor: permissions as session/request_permission, dialogs of extensions as
+forms if the client supports them. What cannot be asked, or gets no clear answer, counts as a no.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pigeon.wire.dialogs import (
 )
 from pigeon.wire.errors import BadRecord
 
-# What the guard offers; it has no answer that denies for good.
+# The choices of the guard, which has no permanent denial.
 ANSWERS: dict[str, PermissionAnswer] = {"allow_once": "allow", "allow_always": "always", "reject_once": "deny"}
 PERMISSION_OPTIONS: list[Json] = [
     {"optionId": "allow_once", "name": ALLOW_ONCE, "kind": "allow_once"},
@@ -69,7 +69,7 @@ class EditorQuestions:
         return ANSWERS.get(answer.outcome.option_id or "", "deny")
 
     async def dialog(self, question: Question) -> str | bool | None:
-        """The answer to a question of an extension; none where it was not answered."""
+        """The answer to an extension's question; none if there was no answer."""
         if not self._edition.asks_forms:
             return None
         title = question.title
@@ -82,7 +82,7 @@ class EditorQuestions:
         return _given(question, (answer.content or {}).get(FIELD))
 
     async def _asked(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
-        """The answer of the client; none if it cannot be asked or answers with something else."""
+        """The client's answer; none if it cannot be asked, or its answer does not fit."""
         self._open += 1
         session_id = self._session_id()
         self._tell(session_id, waiting=True)

@@ -1,4 +1,4 @@
-"""A conversation that was held before, as the updates that it would have sent."""
+"""An earlier conversation as the updates that it would have sent."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from pigeon.wire.messages import AssistantMessage, BashExecutionMessage, Message
 def replay(
     entries: Entries, edition: Edition, cwd: str, home: str, status_of: Callable[[str], CallStatus | None]
 ) -> Iterator[list[Update]]:
-    """The updates of each message of the active branch, in order, also of those that a compaction has replaced.
+    """The updates for each message of the active branch, in order, including messages that a compaction has replaced.
 
-    `status_of` knows the calls that are under way now.
+    `status_of` gives the status of calls that are running now.
     """
     past = _Past(edition, cwd, home)
     for entry in _branch(entries):
@@ -118,13 +118,13 @@ class _Past:
         return self._edition.tool_call(view)
 
     def left_open(self, status_of: Callable[[str], CallStatus | None]) -> list[Update]:
-        """Calls that have no result: they are under way, or will never get one."""
+        """Calls without a result: those that are running, and those that will never get one."""
         views = [ToolView(call_id=id, status=status_of(id) or "cancelled") for id in self._open]
         return [update for view in views for update in self._edition.tool_call(view)]
 
 
 def _diffs(call: ToolCall, outcome: ToolOutcome, cwd: str, home: str) -> list[ToolPiece]:
-    """What a call has changed, as far as the conversation itself tells it."""
+    """The changes that a call made, as far as the conversation records them."""
     path = call.arguments.get("path")
     if not isinstance(path, str):
         return []

@@ -1,4 +1,4 @@
-"""Failures that the client is told as a JSON-RPC error: the code says of which kind it is, the text what to do."""
+"""Failures that are reported to the client as JSON-RPC errors: the code says what kind it is, the text what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSUPPORTED_VERSION = -32022
 
 
 class RpcError(Exception):
-    """A request fails with this code and text; also what a peer answered to a request of ours."""
+    """An error with a code and a text: in answer to a request of the client, or received in answer to one of ours."""
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class RpcError(Exception):
 
 
 class OversizedAnswer(RpcError):
-    """The peer has answered with a line that is longer than Pigeon takes."""
+    """The peer's answer is longer than Pigeon accepts."""
 
 
 class PeerGone(Exception):

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0 over lines: requests and notifications both ways, every request answered exactly once.
 
-A handler is called at once, in the order in which lines come, so that a notification never overtakes the request before
-it; what takes time is the coroutine that it returns. What cannot be understood gets an error with the code that
-JSON-RPC has for it, and nothing that a peer sends ends the process. ACP has no batches: an array is an invalid request.
+Handlers are called at once, in the order of the lines, so that a notification never overtakes the request before it;
+slow work goes into the coroutine that a handler returns. Invalid input gets the JSON-RPC error code for it, and nothing
+that a peer sends ends the process. ACP has no batches: an array is an invalid request.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MOST_IN_FLIGHT = 1024
 NO_BATCHES = "ACP does not use JSON-RPC batches: send each message on a line of its own"
 
 RequestId = int | str | None
-# Called with the method and its params: a result, or a coroutine that gives it.
+# Called with the method and its params; returns the result, or a coroutine for it.
 Handle = Callable[[str, Json], Any]
 
 
 class RpcPeer:
-    """One connection. `request` and `notice` handle what comes in; unknown methods are theirs to refuse."""
+    """One connection. `request` and `notice` handle incoming messages, and refuse unknown methods themselves."""
 
     def __init__(self, sink: LineSink, request: Handle, notice: Callable[[str, Json], None]) -> None:
         self._sink = sink
@@ -53,7 +53,7 @@ class RpcPeer:
     # What comes in
 
     def take(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Handle some lines; what it returns is to be awaited before more are read."""
+        """Handle some lines; if it returns an awaitable, that must be awaited before more are read."""
         for frame in frames:
             if not isinstance(frame, bytes):
                 self._take_giant(frame)
@@ -62,7 +62,7 @@ class RpcPeer:
         return self._sink.room() if self._sink.overfull else None
 
     def _take_giant(self, line: TooLong) -> None:
-        """A line that is too long: what it asks or answers fails at once, if its beginning tells which that is."""
+        """Handle a line that is too long: its request fails at once, if the beginning shows which that is."""
         text = f"is longer than {line.cap} bytes, the most that Pigeon accepts"
         members = _first_members(line.beginning)
         id = _id_of(members)
@@ -70,7 +70,7 @@ class RpcPeer:
             self._fail(id, INVALID_REQUEST, f"The request {text}" if "id" in members else f"The line {text}")
             return
         if "id" not in members and "result" in members and len(self._asked) == 1:
-            # Some clients write the id last. One answer only is waited for, so that is what this must be.
+            # Some clients write the id last. Only one answer is expected, so this must be it.
             [id] = self._asked
         waiting = self._asked.pop(id, None) if isinstance(id, int) else None
         if waiting is None:
@@ -80,7 +80,7 @@ class RpcPeer:
 
     def _take_line(self, line: bytes) -> None:
         try:
-            # The parser would replace what is not UTF-8, and so change what was meant.
+            # The parser would silently replace bytes that are not UTF-8.
             line.decode()
             problem = codec.shape_error(line)
             message = None if problem else codec.decode(line)
@@ -133,7 +133,7 @@ class RpcPeer:
             asked = params.get("requestId") if isinstance(params, dict) else None
             running = self._running.get(asked) if isinstance(asked, int | str) else None
             if running is not None:
-                # Once it has begun: a task that is cancelled before that answers nothing and cleans up nothing.
+                # Only once it has begun: a task that is cancelled earlier neither answers nor cleans up.
                 asyncio.get_running_loop().call_soon(running.cancel)
             return
         try:
@@ -142,7 +142,7 @@ class RpcPeer:
             # A notification has no answer, not even that it is wrong.
             print(f"pigeon acp: {method}: {error.message}", file=sys.stderr)  # noqa: T201
         except Exception as error:
-            # The lines behind it are handled all the same.
+            # The lines after it are handled all the same.
             print_exception(error)
 
     def _take_request(self, id: RequestId, method: str, params: Json) -> None:
@@ -201,13 +201,13 @@ class RpcPeer:
         await self._sink.room()
 
     def notify(self, method: str, params: Json, can_wait: bool = False) -> None:
-        """Send a notification; one that can wait goes with the next line, or soon."""
+        """Send a notification; with `can_wait`, together with the next line or a little later."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params}, can_wait)
 
     async def ask(self, method: str, params: Json, withdraws: bool = True) -> Json:
-        """Send a request and wait for its result; raises `RpcError` as the peer answered, and `PeerGone`.
+        """Send a request and wait for its result; raises the `RpcError` that the peer answered with, and `PeerGone`.
 
-        Cancelling this tells the peer that the answer is no longer wanted, unless another request says so.
+        Cancelling it tells the peer that no answer is wanted any more, unless `withdraws` is false.
         """
         if self._closed:
             raise PeerGone
@@ -234,7 +234,7 @@ class RpcPeer:
     # The end
 
     def input_ended(self) -> None:
-        """The peer says nothing more: what waits for its answers fails."""
+        """The input has ended: requests that wait for an answer fail."""
         for waiting in list(self._asked.values()):
             if not waiting.done():
                 waiting.set_exception(PeerGone())

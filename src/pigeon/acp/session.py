@@ -1,7 +1,7 @@
-"""One session of an editor: its conversation, the prompts that are under way, and the updates that it sends.
+"""One session of an editor: its conversation, its unfinished prompts, and the updates that it sends.
 
-One task reads all events of the conversation and sends what they mean, so that everything a run has said is sent before
-its prompt is answered. A prompt ends in exactly one way:
+One task reads all events of the conversation and sends the updates for them, so that everything from a run is sent
+before its prompt is answered. A prompt ends in exactly one way:
 
     begun -> accepted -> settled            the stop reason says why, an error if the run failed
       |         |
@@ -73,7 +73,8 @@ PLAN_STATUS = {"abandoned": "cancelled"}
 class PromptTurn:
     """A prompt that has not been answered.
 
-    `taken` is done when its message is part of the conversation (`inserted`) or will never be, `ended` when it is over.
+    The future `taken` is done when its message is part of the conversation (`inserted`) or never will be, `ended` when
+    the prompt is over.
     """
 
     def __init__(self, given: PromptGiven) -> None:
@@ -88,23 +89,23 @@ class PromptTurn:
 
     @property
     def run_id(self) -> str | None:
-        """The run that it is part of, once that is known."""
+        """The run that the prompt is part of, once known."""
         return self._run_id
 
     def join(self, run_id: str) -> None:
-        """It is part of this run."""
+        """Note the run that the prompt is part of."""
         self._run_id = run_id
 
     def is_cancelled(self) -> bool:
-        """True if it ends in `cancelled`, whatever happens."""
+        """True if it ends as `cancelled`, whatever the run does."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """End in `cancelled`, whatever happens."""
+        """Make it end as `cancelled`, whatever the run does."""
         self._cancelled = True
 
     def insert(self) -> bool:
-        """Its message is part of the conversation now; false if that was known."""
+        """Note that its message is part of the conversation; false if that was known."""
         if self.taken.done():
             return False
         self.inserted = True
@@ -112,7 +113,7 @@ class PromptTurn:
         return True
 
     def end(self, end: PromptEnd) -> None:
-        """It is over; the first end counts."""
+        """End it; only the first end counts."""
         if not self.ended.done():
             self.ended.set_result(replace(end, stop="cancelled", error=None) if self._cancelled else end)
         if not self.taken.done():
@@ -120,7 +121,7 @@ class PromptTurn:
 
 
 class EditorSession:
-    """One open session. `gone` is called when the conversation has ended by itself."""
+    """One open session. `gone` is called if the conversation ends on its own."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class EditorSession:
         self._ends: OrderedDict[str, PromptEnd] = OrderedDict()
         self._failure: AssistantMessage | None = None
         self._spent = TokenSum()
-        # Whether the client was told that the session works, and whether a run is under way.
+        # Whether the client was told that the session is working, and whether a run is active.
         self._busy = False
         self._in_run = False
         self._title: str | None = None
@@ -176,12 +177,12 @@ class EditorSession:
         return SessionStart(options, self._commands, self.id if new else None)
 
     async def use_client(self, roots: Sequence[str]) -> None:
-        """Have the client do what it offers for tools; `roots` are the folders of the workspace."""
+        """Use the files and terminals that the client offers for tools; `roots` are the folders of the workspace."""
         served = ClientServices(self._peer, self.id, self.translator.show_terminal)
         await self.conversation.serve_host(served, replace(self._edition.services(), roots=list(roots)))
 
     async def use_servers(self, servers: Mapping[str, Json]) -> None:
-        """Have the tools of these servers; they are connected in the background, and one that fails is told then."""
+        """Add the tools of these servers, which are connected in the background; one that fails is reported then."""
         if servers or self._has_servers:
             try:
                 await self.conversation.set_mcp_servers(dict(servers))
@@ -190,7 +191,7 @@ class EditorSession:
             self._has_servers = bool(servers)
 
     async def tell_opened(self) -> None:
-        """The updates that follow the answer of an opened session."""
+        """Send the updates that follow the answer to opening a session."""
         self._send_all(self._edition.commands(self._commands))
         await self._tell_plan()
         await self._tell_usage()
@@ -207,7 +208,7 @@ class EditorSession:
                 await self._peer.room()
 
     async def close(self) -> None:
-        """Cancel what runs, have its prompts answered, and end the conversation."""
+        """Cancel the run, answer its prompts, and end the conversation."""
         self.cancel()
         for turn in list(self._turns.values()):
             await asyncio.wait({turn.ended})
@@ -219,17 +220,17 @@ class EditorSession:
 
     @property
     def runs(self) -> bool:
-        """True while a run, or a prompt that was taken up, has not ended."""
+        """True while a run or a prompt has not ended."""
         return self._busy
 
     def begin(self, given: PromptGiven) -> PromptTurn:
-        """Take up a prompt; from this call on `cancel` reaches it."""
+        """Register a prompt; from now on `cancel` reaches it."""
         turn = PromptTurn(given)
         self._turns[turn.message_id] = turn
         return turn
 
     async def run(self, turn: PromptTurn) -> PromptEnd:
-        """Prompt, and wait for the end; cancelling this cancels the prompt and waits as well."""
+        """Send the prompt and wait for its end; cancelling this call cancels the prompt and still waits for its end."""
         try:
             submitting = asyncio.ensure_future(self._submit(turn))
             while not turn.ended.done():
@@ -279,7 +280,7 @@ class EditorSession:
         return RpcError(INVALID_REQUEST if isinstance(error, Refusal) else INTERNAL_ERROR, str(error))
 
     def cancel(self) -> None:
-        """Stop what runs: every prompt that is under way ends in `cancelled`."""
+        """Abort the run: every unfinished prompt ends as `cancelled`."""
         for turn in self._turns.values():
             turn.cancel()
         if self._turns:
@@ -297,7 +298,7 @@ class EditorSession:
             await self.conversation.abort()
 
     async def cancel_call(self, call_id: str) -> bool:
-        """Stop one tool call; false if there is none that runs."""
+        """Stop one tool call; false if it is not running."""
         call = self.translator.call(call_id)
         if call is None or not call.runs:
             return False
@@ -318,7 +319,7 @@ class EditorSession:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            # The reader was too slow, or something is wrong with an event: what runs cannot be told any more.
+            # The reader was too slow, or an event is broken: the run can no longer be reported.
             self._fail_turns(error)
             await self.conversation.close()
         self._fail_turns(ConversationClosed())

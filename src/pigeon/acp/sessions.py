@@ -49,8 +49,8 @@ PAGE = 50
 
 
 class Beginning(Struct, frozen=True, kw_only=True):
-    """What a conversation begins with: a folder, further ones, at most one of the next three, and words for the system
-    prompt."""
+    """What a conversation begins with: a folder, further ones, at most one of the next three members, and text for the
+    system prompt."""
 
     cwd: str
     further: tuple[str, ...] = ()
@@ -62,12 +62,12 @@ class Beginning(Struct, frozen=True, kw_only=True):
 
 
 class Begin(Protocol):
-    """Makes a conversation that is open; raises `StartupError`."""
+    """Creates and opens a conversation; raises `StartupError`."""
 
     async def __call__(
         self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
     ) -> Conversation:
-        """The conversation, whose questions go to these."""
+        """The conversation; its questions go to the two callbacks."""
         ...
 
 
@@ -90,7 +90,7 @@ class EditorSessions:
         return len(self._sessions)
 
     def log_out(self, out: bool) -> None:
-        """Begin nothing new before the client has authenticated again; keys stay where the user keeps them."""
+        """Start no session until the client authenticates again; stored keys are not touched."""
         self._logged_out = out
 
     async def may_begin(self) -> bool:
@@ -98,7 +98,7 @@ class EditorSessions:
         return not self._logged_out and await self.has_key()
 
     async def has_key(self) -> bool:
-        """Whether there is a model that can be used; looks for keys anew."""
+        """Whether any model can be used; looks for keys again."""
         async with self._reader(self._cwd) as conversation:
             return bool((await conversation.get_available_models()).models)
 
@@ -117,11 +117,11 @@ class EditorSessions:
         return await self._begun(beginning, params)
 
     async def load(self, params: OpenSessionParams) -> dict[str, Json]:
-        """session/load: all that was said comes as updates before the answer."""
+        """session/load: the whole conversation is sent as updates before the answer."""
         return await self._reopen(params, replayed=True)
 
     async def resume(self, params: OpenSessionParams) -> dict[str, Json]:
-        """session/resume: in version 2 with what was said, if the client asks for that."""
+        """session/resume: in version 2 with the conversation as updates, if the client asks for it."""
         start = params.replay_from
         if start is not None and start.type != "start":
             raise bad_params(f'"replayFrom.type" cannot be "{start.type}" (allowed: "start")')
@@ -152,7 +152,7 @@ class EditorSessions:
 
     @asynccontextmanager
     async def _alone(self, session_id: str) -> AsyncIterator[None]:
-        """As long as this lasts, no other request opens, closes or deletes the session."""
+        """While this context is open, no other request opens, closes or deletes the session."""
         while session_id in self._changing:
             await asyncio.wait({self._changing[session_id]})
         changed = self._changing[session_id] = asyncio.get_running_loop().create_future()
@@ -172,14 +172,14 @@ class EditorSessions:
         return await self._open(replace(beginning, session=row.path), servers)
 
     async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
-        """session/fork: a new session with all that was said so far."""
+        """session/fork: a new session with a copy of the conversation so far."""
         beginning = self._beginning(params)
         self._must_be_allowed()
         source = self._sessions.get(params.session_id)
         try:
             row = await self._found(params.session_id, params.cwd)
         except RpcError:
-            # One that is open and in which nothing was said has no file yet.
+            # An open session in which nothing was said has no file yet.
             if source is None:
                 raise
         else:
@@ -321,7 +321,7 @@ class EditorSessions:
         return _with_words(beginning, params.system_prompt)
 
     async def _begun(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
-        """The answer about a session with an id that the client does not know yet."""
+        """Open a session whose id is new to the client, and return the answer."""
         session = await self._open(beginning, servers_by_name(params.mcp_servers or ()))
         try:
             return await self._started(session, new=True)
@@ -377,19 +377,19 @@ class EditorSessions:
 
     async def _started(self, session: EditorSession, new: bool) -> dict[str, Json]:
         start = await session.start(new)
-        # Behind the answer, which the client must have before it knows the session.
+        # After the answer, without which the client does not know the session.
         asyncio.get_running_loop().call_soon(lambda: self._keep(asyncio.ensure_future(session.tell_opened())))
         return self._edition.started(start)
 
     def _keep(self, task: asyncio.Future[Any]) -> None:
-        """Hold a task that nothing waits for."""
+        """Keep a reference to a background task."""
         self._later.add(task)
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Future[Any]) -> None:
         self._later.discard(task)
         if not task.cancelled():
-            # A session that has been closed has nothing to tell.
+            # A closed session sends no updates.
             task.exception()
 
     async def _found(self, session_id: str, cwd: str) -> SessionRow:
@@ -402,7 +402,7 @@ class EditorSessions:
 
     @asynccontextmanager
     async def _reader(self, cwd: str) -> AsyncIterator[Conversation]:
-        """A conversation that keeps nothing, to ask about sessions and models."""
+        """A conversation without a file, to ask about sessions and models."""
         conversation = await _whole(self._begin(Beginning(cwd=cwd, unsaved=True)))
         try:
             yield conversation
@@ -420,7 +420,7 @@ class EditorSessions:
 
 
 async def _whole(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
-    """A conversation that is begun, also if this is cancelled meanwhile: then it is closed at once."""
+    """Begin a conversation to the end even if this is cancelled meanwhile; then it is closed at once."""
     task = asyncio.ensure_future(beginning)
     try:
         return await asyncio.shield(task)
@@ -432,7 +432,7 @@ async def _whole(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
 
 @contextmanager
 def _while_open(session_id: str) -> Iterator[None]:
-    """Another request may close the session meanwhile: then it is not open any more, which is no failure of ours."""
+    """Report a session that another request has closed meanwhile as not open, instead of as an internal error."""
     try:
         yield
     except ConversationClosed:

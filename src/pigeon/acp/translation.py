@@ -52,12 +52,12 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import AssistantMessage, CustomMessage, Message, UserMessage
 
-# How often the output of a command is told at most.
+# The shortest time between two updates about the output of a command.
 OUTPUT_SECONDS = 0.25
 
 
 class MessageIds:
-    """Ids of messages in the order in which they are said; the same for the same conversation."""
+    """Assigns ids to messages in their order; the same conversation always gets the same ids."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -74,7 +74,7 @@ class MessageIds:
 
 
 def user_updates(edition: Edition, message_id: str, message: UserMessage) -> list[Update]:
-    """A message of the user that the client has not sent just now."""
+    """A message of the user that did not come from this client just now."""
     content = message.content
     blocks = [TextContent(text=content)] if isinstance(content, str) else content
     shown = [content_block(block) for block in blocks]
@@ -84,7 +84,7 @@ def user_updates(edition: Edition, message_id: str, message: UserMessage) -> lis
 
 
 class ShownCall:
-    """A tool call that the client knows, with what was shown of it."""
+    """A tool call that the client knows, and what was shown of it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -119,7 +119,7 @@ class ShownCall:
         self.shown_output, self.has_output, self._shown_at = self.output, True, time.monotonic()
 
     def show_soon(self, show: Callable[[], None]) -> None:
-        """Show it at once, or when the last time is long enough ago: nothing more may be printed for a long while."""
+        """Show the output now, or when the last update is long enough ago: no further output may follow."""
         if self._timer is None:
             pause = max(0.0, self._shown_at + OUTPUT_SECONDS - time.monotonic())
             self._timer = asyncio.get_running_loop().call_later(pause, show)
@@ -153,7 +153,7 @@ class EventTranslator:
         self._compactions = 0
 
     def take(self, event: object) -> None:
-        """Send what an event means; those that mean nothing to an editor are passed over."""
+        """Send the updates for an event; events that editors do not show are skipped."""
         if isinstance(event, TextDelta | ThinkingDelta):
             self._grow(event.content_index, event.delta, isinstance(event, ThinkingDelta))
         elif isinstance(event, TextEnd | ThinkingEnd):
@@ -183,7 +183,7 @@ class EventTranslator:
             if isinstance(message, AssistantMessage):
                 self._message, self._sent = self.ids.of(message), {}
             elif isinstance(message, UserMessage) and isinstance(message.client_message_id, Absent):
-                # An extension has said it; what a prompt of the client says is told with that prompt.
+                # Messages of extensions; those of the client's own prompts are sent with the prompt.
                 self._updates(user_updates(self._edition, self.ids.of(message), message))
         elif isinstance(message, CustomMessage) and message.display:
             self._show(self.ids.of(message), message.content)
@@ -205,7 +205,7 @@ class EventTranslator:
             self.notice("error", f"{event.extension_path}: {event.error}")
 
     def notice(self, severity: str, title: str) -> None:
-        """Tell something that a person may want to know; in the editor's log if the client shows no notices."""
+        """Send a notice; to the editor's log if the client shows none."""
         updates = self._edition.notice(severity, title)
         self._updates(updates)
         if not updates:
@@ -238,7 +238,7 @@ class EventTranslator:
         return self._calls.get(call_id)
 
     def status_of(self, call_id: str) -> CallStatus | None:
-        """How far a call is that has not ended."""
+        """The status of a call that has not ended."""
         call = self._calls.get(call_id)
         return None if call is None else "in_progress" if call.runs else "pending"
 
@@ -249,7 +249,7 @@ class EventTranslator:
         self._updates(self._edition.tool_call(ToolView(call_id=call_id, content=[TerminalPiece(terminal_id)])))
 
     def _changed(self, event: FileChanged) -> None:
-        """A call has changed a file; one whose text is too long to be told is not shown."""
+        """Show the change that a call made to a file, unless its text is too long."""
         call = self._calls.get(event.tool_call_id)
         if call is None or isinstance(event.new_text, Absent):
             return
@@ -326,7 +326,7 @@ class EventTranslator:
         del self._calls[event.tool_call_id]
 
     def stop_calls(self) -> None:
-        """The run has ended: a call that did not run is not waited for any more."""
+        """The run has ended: mark the calls that never ran as over."""
         for call_id, call in self._calls.items():
             call.stop_timer()
             self._updates(self._edition.tool_call(ToolView(call_id=call_id, status="cancelled")))

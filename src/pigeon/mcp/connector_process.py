@@ -1,8 +1,8 @@
 """The agent's end of the process that holds connections to tool servers; the other end is `connector/main.py`.
 
-A process, because importing the package costs most of a second and parsing what servers send may cost any time: neither
-must be taken from the event loop, nor from the threads beside it. One for each event loop, shared by the agents on it
-like the pool of helpers (`system/process/pool.py`): it is started with the first server and ended with the last user.
+It is a separate process because importing the package takes most of a second, and parsing what servers send may take
+any time: neither may delay the event loop or its threads. Each event loop has one, shared by the agents on it like the
+pool of helpers (`system/process/pool.py`); it starts with the first server and ends with its last user.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pigeon.wire import codec
 LONGEST_RECORD = 64 * 1024 * 1024
 Record = dict[str, Any]
 Listener = Callable[[Record], None]
-# What the agent does comes first, also before what the connector imports: so it steps back before anything else. It
-# looks for modules where this process does, and nowhere else: variables may name folders that commands can write.
+# The connector lowers its priority before it imports anything, so that it never delays the agent. It finds modules
+# where this process does and nowhere else: variables may name folders that commands can write to.
 _BOOT = (
     "import os, sys; os.nice(5); sys.path[:] = sys.argv[1:]; del sys.argv[1:]; "
     "from pigeon.mcp.connector.main import main; main()"
@@ -38,7 +38,7 @@ def connector_line() -> list[str]:
 
 
 def joined_connector(user: object, environment: Mapping[str, str]) -> Connector:
-    """The connector of the running loop, which this user keeps until it leaves."""
+    """The connector of the running loop; `user` holds it until `leave`."""
     loop = asyncio.get_running_loop()
     connector = _connectors.get(loop)
     if connector is None or connector.over:
@@ -50,7 +50,7 @@ def joined_connector(user: object, environment: Mapping[str, str]) -> Connector:
 
 
 class Connector:
-    """One such process. It is lost when it ends; its users hear so, and join another."""
+    """One connector process. If it ends, its users are told, and join another."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
@@ -69,28 +69,28 @@ class Connector:
         self.unusable = ""
 
     def join(self, user: object) -> None:
-        """One more needs it."""
+        """Add a user."""
         self._users.add(user)
 
     async def leave(self, user: object) -> None:
-        """One needs it no longer; the last one ends it."""
+        """Remove a user; the last one to leave ends the process."""
         self._users.discard(user)
         if not self._users:
             await self._end()
 
     async def started(self) -> None:
-        """Wait until it runs; raises `OSError` where it cannot."""
+        """Wait until the process runs; raises `OSError` if it cannot be started."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start())
         await asyncio.shield(self._starting)
 
     def next_number(self) -> int:
-        """A number for a server or a call, which no other user of it has."""
+        """A number for a server or a call, unique among all users of this connector."""
         self._count += 1
         return self._count
 
     def open(self, key: str, config: Record, pipes: tuple[int, int, int] | None, listener: Listener) -> None:
-        """Connect a server; the pipes of a program are taken over."""
+        """Connect a server; takes ownership of the pipes of a program."""
         self._listeners[key] = listener
         if pipes is not None:
             try:
@@ -102,17 +102,17 @@ class Connector:
         self.send({"do": "open", "server": key, "config": config})
 
     def close(self, key: str) -> None:
-        """Let go of a server; its listener hears nothing more."""
+        """Disconnect a server; its listener is not called again."""
         if self._listeners.pop(key, None) is not None:
             self.send({"do": "close", "server": key})
 
     def ask(self, id: int, record: Record, listener: Listener) -> None:
-        """Send a call; the listener hears of its progress and its end."""
+        """Send a call; the listener gets its progress and its result."""
         self._answers[id] = listener
         self.send({**record, "id": id})
 
     def forget(self, id: int, key: str) -> None:
-        """The answer of a call is not wanted any more; the server is told."""
+        """Cancel a call; the server is told."""
         if self._answers.pop(id, None) is not None:
             self.send({"do": "cancel", "id": id, "server": key})
 
@@ -122,7 +122,7 @@ class Connector:
             self._writer.write(codec.encode(record) + b"\n")
 
     def abandon(self) -> None:
-        """Its loop was closed; the process ends with its sockets."""
+        """Close the sockets after the loop was closed, which ends the process."""
         self.over = True
         if self._control is not None:
             self._control.close()
@@ -187,7 +187,7 @@ class Connector:
             self.send({"do": "answer", "id": id, "value": value})
 
     def _lost(self) -> None:
-        """It has ended: open calls fail, and servers are told."""
+        """The process has ended: fail open calls, and tell the servers."""
         self.over = True
         answers, self._answers = self._answers, {}
         listeners, self._listeners = self._listeners, {}

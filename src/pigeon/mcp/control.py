@@ -1,9 +1,9 @@
-"""All tool servers of one agent: which are configured, what the session and its host have of them, how they end.
+"""All tool servers of one agent: which are configured, what the session and its host see of them, how they end.
 
-Files are read after the first answer, or when there is need, without anything being started. Servers are connected in
-the background, `START_PAUSE` after that unless something needs them before: the first prompt of a host does not share
-the processors with ten programs that start. At most `MOST_STARTING` of them start at a time. The servers of a project
-are there only while it is trusted.
+Files are read after the first answer, or as soon as they are needed; reading them starts nothing. Servers are connected
+in the background `START_PAUSE` later, or earlier if something needs them: the first prompt should not compete with ten
+starting programs for the processor. At most `MOST_STARTING` start at a time. A project's servers are used only while
+the project is trusted.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 STOP_SECONDS = 3.0
 START_PAUSE = 0.2
 MOST_STARTING = 4
-# A server that takes longer to start no longer keeps the next one waiting.
+# After this time, a server that is still starting no longer delays the next one.
 LONGEST_TURN = 2.0
 _KEPT = "mcp:"
 
 
 class AgentParts(Struct, frozen=True, kw_only=True):
-    """What the servers need of the agent."""
+    """The parts of the agent that servers use."""
 
     agent_dir: str
     variables: Mapping[str, str]
@@ -107,7 +107,7 @@ class ServerControl:
     # Which servers there are
 
     def read(self, cwd: str, trusted: bool) -> None:
-        """Take the servers of the files; those of the project only if it is trusted."""
+        """Read the servers from the files; those of the project only if it is trusted."""
         self._problems = []
         layers = [read_servers(user_file(self._parts.agent_dir), "user", self._wrong_file)]
         if trusted:
@@ -119,20 +119,20 @@ class ServerControl:
         self._reconcile(anew=moved)
 
     def set_by_host(self, servers: dict[str, Json]) -> None:
-        """Replace those of the host."""
+        """Replace the host's servers."""
         self._host = [server_of(name, value, "host") for name, value in servers.items()]
         self._reconcile()
         self.begin()
 
     def begin_soon(self) -> None:
-        """Connect all after a pause, unless that is under way or the host wants to hear of them."""
+        """Connect all servers after a pause, unless that has begun or the host has the feature `mcp`."""
         if self.announces:
             self.begin()
         elif not self._began and self._beginning is None and not self._closed:
             self._beginning = asyncio.get_running_loop().call_later(START_PAUSE, self.begin)
 
     def begin(self) -> None:
-        """Connect all, in the background; those that come later are connected at once."""
+        """Connect all servers in the background; those that are added later are connected at once."""
         if self._beginning is not None:
             self._beginning.cancel()
             self._beginning = None
@@ -144,7 +144,7 @@ class ServerControl:
                 server.start(in_turn=True)
 
     def run_begun(self) -> None:
-        """A run begins: connect what is not, soon, and leave the tools that it shows where they are."""
+        """A run begins: connect the remaining servers soon, and keep the tools that the model sees in their places."""
         self._offered.run_begun()
         self.begin_soon()
 
@@ -177,7 +177,7 @@ class ServerControl:
         self._report(text)
 
     def _reconcile(self, anew: bool = False) -> None:
-        """Make servers of what is configured; those that are configured as before go on."""
+        """Create and remove servers to match the configuration; servers whose configuration is unchanged stay."""
         wanted = {config.name: config for config in merged_servers([*self._files, self._host])}
         for name, server in list(self._servers.items()):
             if anew or wanted.get(name) != server.config:
@@ -205,7 +205,7 @@ class ServerControl:
         task.add_done_callback(self._stopping.discard)
 
     async def close(self) -> None:
-        """Let go of all servers; their programs get a moment to end by themselves."""
+        """Disconnect all servers; their programs get a moment to end on their own."""
         self._closed = True
         if self._beginning is not None:
             self._beginning.cancel()
@@ -222,19 +222,19 @@ class ServerControl:
     # What the session and its host see
 
     def announce(self, wanted: bool) -> None:
-        """Whether the host shall hear of changes; if so, a pause before servers are connected ends."""
+        """Turn events about changes on or off for the host; on ends the pause before servers are connected."""
         self.announces = wanted
         if wanted and self._beginning is not None:
             self.begin()
 
     def state(self) -> McpServers:
-        """All that are configured."""
+        """The state of all configured servers."""
         return McpServers(
             servers=[self._state(server) for server in self._servers.values()], problems=list(self._problems)
         )
 
     def connect(self, name: str) -> McpServerState:
-        """Connect one again, now; raises `Refusal`."""
+        """Reconnect a server now; raises `Refusal`."""
         server = self._servers.get(name)
         if server is None:
             known = ", ".join(self._servers) or "none"
@@ -258,7 +258,7 @@ class ServerControl:
     # What servers need
 
     def connector(self) -> Connector:
-        """The process that holds the connections; another one if it has ended."""
+        """The process that holds the connections; starts another if it has ended."""
         if self._closed:
             raise WrongServer("the agent ends")
         if self._connector is None or self._connector.over:
@@ -268,7 +268,7 @@ class ServerControl:
         return self._connector
 
     async def turn(self, server: ToolServer) -> None:
-        """Wait until there are not too many others that start; its own turn lasts until it is settled."""
+        """Wait until fewer than `MOST_STARTING` others are starting; the turn ends when this one is settled."""
         await self._turns.acquire()
         task = asyncio.ensure_future(self._end_of_turn(server))
         self._stopping.add(task)
@@ -284,11 +284,11 @@ class ServerControl:
             self._turns.release()
 
     def command_variables(self) -> Mapping[str, str]:
-        """What commands of the agent see of the environment."""
+        """The environment variables that commands of the agent see."""
         return self._parts.workplace().environment()
 
     async def filled_in(self, config: ServerConfig) -> ServerConfig:
-        """The server with all values, which are masked from here on; raises `WrongServer`."""
+        """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
         parts = self._parts
         around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
         for id, question in around.questions(config).items():
@@ -306,7 +306,7 @@ class ServerControl:
         return filled
 
     def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
-        """The server as the connector takes it."""
+        """The server's configuration in the form that the connector expects."""
         parts, oauth = self._parts, config.oauth
         signed = any(name.lower() == "authorization" for name in config.headers)
         kept = self._kept_of(config.url)
@@ -333,7 +333,7 @@ class ServerControl:
         }
 
     def _kept_of(self, url: str) -> Record:
-        """What `auth.json` has for an address."""
+        """The stored sign-in for an address, from `auth.json`."""
         kept = self._parts.auth.all().get(_KEPT + url) or {}
         self._learn_tokens(kept)
         return {name: value for name, value in kept.items() if name != "type"}
@@ -344,14 +344,14 @@ class ServerControl:
         return around.filled_in(config).url
 
     def kept(self, config: ServerConfig, kept: Record) -> None:
-        """What a sign-in has brought: it goes into `auth.json`, for the address of the server alone."""
+        """Store the result of a sign-in in `auth.json`, for the server's address only."""
         self._learn_tokens(kept)
         problem = self._parts.auth.put(_KEPT + self._address_of(config), {"type": "mcp", **kept})
         if problem is not None:
             self._report(problem)
 
     def asked(self, server: ToolServer, record: Record) -> None:
-        """A server asks something, or needs no answer any more."""
+        """Handle a question of a server, or withdraw one."""
         id = record["id"]
         if record["event"] == "asked":
             task = self._asking.pop(id, None)
@@ -380,7 +380,7 @@ class ServerControl:
                 self._connector.answer(record["id"], value)
 
     def changed(self, server: ToolServer, lists: bool) -> None:
-        """The state of a server has changed, with `lists` what it offers too."""
+        """Report that the state of a server has changed; with `lists`, also what it offers."""
         if self._servers.get(server.config.name) is not server:
             return
         if lists:
@@ -395,7 +395,7 @@ class ServerControl:
     def _report_server(self, server: ToolServer) -> None:
         text = server.error or ""
         if NOT_INSTALLED in text:
-            # The same for every server, and said once.
+            # The reason is the same for every server, so it is reported once.
             self._report(text[text.index(NOT_INSTALLED) :])
         elif server.status == "sign_in":
             self._report(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")
@@ -420,7 +420,7 @@ def _uncallable(tool: str, servers: list[ToolServer]) -> str:
 
 
 def _hindrance(server: ToolServer) -> str:
-    """Why nothing of a server can be used, and what to do about it."""
+    """Why a server cannot be used, and what to do about it."""
     name = server.config.name
     if server.status == "connecting":
         return f"the tool server {name} is still being connected. Continue with other work and try again later"
@@ -438,7 +438,7 @@ def _hindrance(server: ToolServer) -> str:
 
 
 def _is_remote(variables: Mapping[str, str]) -> bool:
-    """Whether a browser of the person can probably not be led back to this machine."""
+    """Whether the person's browser probably cannot be redirected to this machine."""
     if any(variables.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
         return True
     return sys.platform == "linux" and not any(variables.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

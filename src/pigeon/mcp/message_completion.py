@@ -1,5 +1,5 @@
-"""What could stand at the end of a message that names something of a tool server: `@server:uri`, and the arguments of
-a prompt. The server itself is asked where it offers that (`completion/complete`), for a moment."""
+"""Completions for the end of a message that names something of a tool server: `@server:uri`, and the arguments of a
+prompt. If the server supports it (`completion/complete`), it is asked, with a short time limit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pigeon.wire.commands.mcp import McpCompletion, McpCompletions
 from pigeon.wire.errors import ToolFailed
 
 MOST_OFFERED = 100
-# A person waits for it while typing.
+# Short, because a person is typing.
 COMPLETE_SECONDS = 2.0
 _WORD = r"(?:^|\s)@([^\s\"]*)$"
 _VARIABLE = r"\{([+#]?)([A-Za-z0-9_.%]+)\}"
 
 
 class MessageCompletion:
-    """`servers` are all that there are, by name."""
+    """Completes messages. `servers` returns all servers by name."""
 
     def __init__(self, servers: Callable[[], Mapping[str, ToolServer]]) -> None:
         self._servers = servers
 
     async def completions(self, text: str) -> McpCompletions:
-        """What could stand at the end of a text; nothing where no server has to do with it."""
+        """Completions for the end of a text; empty if it names nothing of a server."""
         name = text[1:].split(None, 1)[0] if text.startswith("/") and text[1:].strip() else ""
         found = prompts_of(self._servers().values()).get(name) if len(text) > len(name) + 1 else None
         if found is not None:
@@ -71,7 +71,7 @@ class MessageCompletion:
         return [one for one in ranked if one.text != typed][:MOST_OFFERED]
 
     async def _filled(self, server: ToolServer, uri: str) -> list[str]:
-        """The address with what the server offers for the part of a template that is being written."""
+        """The address, completed with the values that the server offers for the template variable at its end."""
         for one in server.resources:
             part = template_part(one["uri"], uri) if one["template"] else None
             if part is None:
@@ -116,10 +116,10 @@ class MessageCompletion:
 
 
 def template_part(template: str, uri: str) -> tuple[str, str, dict[str, str]] | None:
-    """Which variable of a template an address ends in: its name, the address before it, and all values so far.
+    """The template variable that an address ends in: its name, the address before it, and all values so far.
 
-    Only `{name}` and `{+name}` are known; none if the address does not fit, or ends elsewhere. A value ends where the
-    text behind it stands for the first time.
+    Only `{name}` and `{+name}` are supported; none if the address does not match, or ends elsewhere. A value ends at
+    the first occurrence of the literal text that follows it.
     """
     pieces = re.split(_VARIABLE, template)
     if any("{" in literal for literal in pieces[::3]) or not uri.startswith(pieces[0]):

@@ -1,4 +1,4 @@
-"""What messages name of tool servers: prompts as slash commands, and things to read as `@server:uri`."""
+"""Content of tool servers that a message refers to: prompts as slash commands, and resources as `@server:uri`."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from pigeon.wire.content import TextContent, UserBlock
 from pigeon.wire.errors import Refusal, ToolFailed
 
 MOST_MENTIONS = 20
-# What may stand behind a mention and does not belong to it.
+# Punctuation that may follow a mention without belonging to it.
 _SENTENCE = ".,;:!?)]}'\""
 _MENTION = r"(?:^|(?<=\s))@([^\s:@\"]+):(\S+)"
 
 
 class NamedContent:
-    """Reads it when a message is sent. `servers` are all that there are, by name."""
+    """Fetches that content when a message is sent. `servers` returns all servers by name."""
 
     def __init__(self, servers: Callable[[], Mapping[str, ToolServer]], workplace: WorkplaceNow) -> None:
         self._servers = servers
         self._workplace = workplace
 
     def resources(self) -> list[McpResource]:
-        """What they offer to be read."""
+        """The resources of all servers."""
         return [one for server in self._servers().values() for one in server.readable()]
 
     def commands(self) -> list[SlashCommand]:
-        """Their prompts, as slash commands."""
+        """The prompts of all servers, as slash commands."""
         return [
             SlashCommand(name=name, description=prompt_help(prompt), source="prompt")
             for name, (_, prompt) in prompts_of(self._servers().values()).items()
         ]
 
     def content_of(self, text: str) -> Awaitable[ServerContent] | ServerContent:
-        """What a message asks of them: at once if that is nothing."""
+        """The content that a message refers to; returned without awaiting if there is none."""
         if not self._servers():
             return ServerContent()
         if text.startswith(f"/{PREFIX}"):
@@ -60,7 +60,7 @@ class NamedContent:
         return self._mentioned(found[:MOST_MENTIONS]) if found else ServerContent()
 
     def _server_of(self, command: str) -> ToolServer | None:
-        """Whose prompt a command may be, also where its prompts are not known yet."""
+        """The server that a command's prompt may belong to, even if its prompts are not known yet."""
         found = prompts_of(self._servers().values()).get(command)
         if found is not None:
             return found[0]
@@ -85,7 +85,7 @@ class NamedContent:
         return ServerContent("\n\n".join(texts), images)
 
     def _blocks(self, answer: Record, name: str) -> list[UserBlock]:
-        """What was answered, cut like a result of a tool, and without keys."""
+        """The answer, cut like a tool result and with keys masked."""
         place = self._workplace()
         mask = place.mask
         blocks = outcome_of({"content": answer["content"], "structured": None}, place, name).content
@@ -117,7 +117,7 @@ def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, Rec
 
 
 def _uri(server: ToolServer, named: str) -> str | None:
-    """What is meant, without the signs that end a sentence; none if it is no address."""
+    """The address that is meant, without trailing punctuation; none if it is not one."""
     known = {one["uri"] for one in server.resources}
     bare = named.rstrip(_SENTENCE)
     if named in known:
@@ -126,7 +126,7 @@ def _uri(server: ToolServer, named: str) -> str | None:
 
 
 def prompt_help(prompt: Record) -> str:
-    """What it does, and what it takes."""
+    """The description of a prompt and its arguments."""
     arguments = " ".join(f"<{one['name']}>" if one["required"] else f"[{one['name']}]" for one in prompt["arguments"])
     return f"{prompt['description']} {arguments}".strip()
 
@@ -145,7 +145,7 @@ def given_by_name(words: Iterable[str], names: Sequence[str]) -> tuple[dict[str,
 
 
 def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
-    """The words behind a command in the order of the arguments, or as `name=value`; the last takes the rest."""
+    """The words after a command as arguments: in order, or as `name=value`; the last argument takes the rest."""
     rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
     names = [one["name"] for one in prompt["arguments"]]
     try:

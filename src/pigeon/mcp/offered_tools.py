@@ -1,10 +1,9 @@
-"""Which tools of servers the model is told of, and which it has to look for: a budget of tokens, and `tool_search`.
+"""Which server tools are in the prompt, and which the model has to find: a token budget, and `tool_search`.
 
-As long as all of them fit into the budget, the model is told of all. Beyond it none is added any more: they are
-deferred, which costs the prompt no more than `tool_search` itself, however many they are. What the model was told of
-once stays where it is, in the same order, because providers keep prompts by their beginning; a tool that was found or
-called is added behind all others. What a server says of all of its tools goes with the first of them that the model is
-told of, or with what a search finds.
+As long as all of them fit into the budget, all are in the prompt. Beyond it, no further ones are added: they are
+deferred, and only `tool_search` itself costs tokens, however many they are. A tool that is in the prompt keeps its
+place, because providers cache prompts by their beginning; a tool that was found or called is added after all others.
+A server's instructions go with the first of its tools in the prompt, or with the results of a search.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class OfferedTools:
     def __init__(
         self, toolset: Toolset, workplace: Callable[[], Workplace], budget: int, begin: Callable[[], None]
     ) -> None:
-        """`begin` connects all servers now: a tool is looked for."""
+        """`begin` connects all servers; it is called when a tool is searched for."""
         self.begin = begin
         self._toolset = toolset
         self._workplace = workplace
@@ -54,7 +53,7 @@ class OfferedTools:
         self._search: ToolSearch | None = None
 
     def configured(self, servers: Sequence[ToolServer]) -> None:
-        """These servers there are; the first time, the model is told that it can search."""
+        """Set the configured servers; the first time, `tool_search` is added."""
         usable = [server for server in servers if server.config.enabled and server.config.problem is None]
         for name in set(self._tools) - {server.config.name for server in usable}:
             self._replace(name, {})
@@ -66,7 +65,7 @@ class OfferedTools:
         self._arrange()
 
     def listed(self, server: ToolServer) -> None:
-        """A server has said what it offers."""
+        """Take over the tools that a server has listed."""
         config = server.config
         wanted = [tool for tool in server.tools if _is_wanted(tool["name"], config.only_tools, config.without_tools)]
         names = distinct_names(config.name, [tool["name"] for tool in wanted])
@@ -79,13 +78,13 @@ class OfferedTools:
         self._arrange()
 
     def run_begun(self) -> None:
-        """A request is being made: what it shows stays."""
+        """A request is being made: the tools in it keep their places from now on."""
         self._in_run = True
         self._instruct()
         self._shown |= {name for name in self._all() if self._toolset.is_active(name)}
 
     def load(self, name: str) -> None:
-        """The model has found or called a tool: it is told of it from the next request on."""
+        """Add a tool that the model has found or called to the prompt, from the next request on."""
         if self._toolset.load(name):
             self._shown.add(name)
             self._found.add(name)
@@ -95,7 +94,7 @@ class OfferedTools:
         return [name for name in self._tools.get(server, {}) if self._is_there(name)]
 
     def deferred(self, server: str) -> int:
-        """How many of them the model has to find first."""
+        """How many tools of a server the model has to find first."""
         return sum(self._toolset.is_deferred(name) for name in self._tools.get(server, {}))
 
     def named(self, name: str) -> ServerTool | None:
@@ -103,13 +102,13 @@ class OfferedTools:
         return self._all().get(name) if self._is_there(name) else None
 
     def found(self, query: str, most: int) -> list[ServerTool]:
-        """The tools that fit best, those that are known by name first."""
+        """The tools that match a query best; exact names come first."""
         tools = [tool for name, tool in self._all().items() if self._is_there(name)]
         return ranked(query, tools)[:most]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of tools of all servers."""
         return len(self._all())
 
     def _all(self) -> dict[str, ServerTool]:
@@ -132,7 +131,7 @@ class OfferedTools:
                 self._toolset.remove(name)
 
     def _arrange(self) -> None:
-        """Tell the model of all, or defer all that it was not told of."""
+        """Add all tools to the prompt if they fit; otherwise defer those that are not in it yet."""
         every = self._all()
         cost = sum(tool.tokens for tool in every.values())
         fits = cost <= self._budget
@@ -150,10 +149,10 @@ class OfferedTools:
         self._offer_search(not fits)
 
     def _instruct(self) -> None:
-        """Let one tool of each server tell what the server says of all of them, as far as the budget has room for it.
+        """Add each server's instructions to the description of one of its tools, as far as the budget has room.
 
-        That is the first one that the model is told of; what was shown stays as it was. A tool that was found came with
-        these instructions, in the result of the search.
+        It is the first one in the prompt; descriptions that were already sent do not change. A tool that was found by a
+        search came with the instructions in its result.
         """
         told = {name: tool for name, tool in self._all().items() if self._toolset.is_active(name)}
         room = CHARACTERS_PER_TOKEN * (self._budget - sum(tool.tokens for tool in told.values()))
@@ -170,7 +169,7 @@ class OfferedTools:
             room -= kept.instructions if kept is not None else 0
 
     def _offer_search(self, needed: bool) -> None:
-        """While servers are being connected it is there, too: the model may want what they will offer."""
+        """Add `tool_search` if it is needed, or while servers are connecting: the model may need their tools."""
         search = self._search
         if search is None:
             return
@@ -183,7 +182,7 @@ class OfferedTools:
 
 
 class ToolSearch(ArgumentTool):
-    """The tool by which the model finds tools of servers; what it finds can be called from the next request on."""
+    """The tool with which the model finds server tools; what it finds can be called from the next request on."""
 
     reads_only: ClassVar[bool] = False
     snippet: ClassVar[str] = "Find more tools of connected servers by what they do"
@@ -195,7 +194,7 @@ class ToolSearch(ArgumentTool):
         self.spec = self._spec()
 
     def use(self, servers: Sequence[ToolServer]) -> None:
-        """Other servers; what the model reads changes with their names only."""
+        """Set the servers; the description only changes if their names do."""
         names = [server.config.name for server in self.servers]
         self.servers = list(servers)
         if names != [server.config.name for server in servers]:
@@ -252,7 +251,7 @@ class ToolSearch(ArgumentTool):
 
 
 def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
-    """The tools in which words of the query stand, the best first: rare words count more, and names more than texts."""
+    """The tools that contain words of the query, best first: rare words count more, names more than the rest."""
     wanted = set(_words(query))
     exact = {word.strip(",;") for word in query.split()}
     known = [(tool, set(_words(tool.spec.name)), set(_words(tool.spec.description))) for tool in tools]

@@ -1,7 +1,7 @@
-"""What servers ask of a person, as dialogs of the host: signing in, and questions in the middle of a call.
+"""Questions of servers to a person, as dialogs of the host: sign-ins, and questions during a call.
 
-A server is a stranger: its questions say which server asks, an address is shown and never opened, and what is not
-answered is not made up.
+Servers are not trusted: each question names the server, addresses are shown and never opened, and no answer is ever
+invented.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ YES, NO = "Yes", "No"
 
 
 class Questions:
-    """Asks the host. An answer that never comes holds up the call that waits for it, and nothing else."""
+    """Asks the host. An answer that never comes delays only the call that waits for it."""
 
     def __init__(self, dialogs: Dialogs) -> None:
         self._dialogs = dialogs
 
     async def sign_in(self, server: str, address: str) -> str | None:
-        """The address that the browser was led to, if it is pasted; none if the person will not sign in."""
+        """Ask for a sign-in; returns the address of the redirect if the person pastes it, none if they refuse."""
         title = (
             f"The tool server {server} requires you to sign in. Open this address in a browser:\n{address}\n"
             "If the browser runs on another machine, paste the address to which it was redirected."
@@ -37,7 +37,7 @@ class Questions:
         return _text(answer)
 
     async def code_entered(self, server: str, code: str, address: str, complete: str | None) -> bool:
-        """Show a code to be entered in a browser anywhere; false if the person will not sign in."""
+        """Show a code to enter in any browser; false if the person refuses."""
         at_once = f"\nOr open this address, which has the code in it:\n{complete}" if complete else ""
         answer = await self._ask(
             lambda id: ConfirmRequest(
@@ -62,7 +62,7 @@ class Questions:
         return question.default if answer == "" and question.default is not None else answer
 
     async def elicited(self, server: str, record: Record) -> Record:
-        """What a server wants to know, in the form of the protocol."""
+        """Ask what a server wants to know (elicitation); returns the answer in the form of MCP."""
         message = f"The tool server {server} asks: {record['message']}"
         if "url" in record:
             said = await self._ask(
@@ -86,7 +86,7 @@ class Questions:
         return {"action": "accept", "content": content}
 
     async def _field(self, message: str, name: str, field: Record, required: bool) -> tuple[bool, Any]:
-        """Whether it was answered, and the value; none where the person leaves it out."""
+        """Whether a field was answered, and its value; none if the person left it out."""
         about = field.get("title") or name
         more = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
         title = f"{message}\n{about}{more}"
@@ -105,7 +105,7 @@ class Questions:
         return _typed(field, text, required)
 
     async def _ask(self, make: Callable[[str], DialogRequest]) -> ExtensionUiResponse | None:
-        """Ask, and take the question back if the server is not interested any more."""
+        """Ask, and withdraw the question if the server no longer wants an answer."""
         asked: list[str] = []
 
         def request(id: str) -> DialogRequest:

@@ -1,4 +1,4 @@
-"""One tool server as the agent has it: started, connected, asked, restarted, and let go.
+"""One tool server from the agent's side: start, connection, calls, restarts, end.
 
     status       what happens                                                next status
     ----------   ---------------------------------------------------------   ------------------------------------
@@ -7,8 +7,8 @@
     connected    it is lost                                                  connecting, after a pause
     failed       a call, `connect_mcp_server`, a change of the file          connecting
 
-A server that is lost again and again is left alone after `MOST_RESTARTS`; the next call tries once more. Its tools stay
-where they are meanwhile, so that the prompt does not change with each failure.
+A server that keeps failing is not restarted after `MOST_RESTARTS`; the next call tries once more. Its tools stay in
+place meanwhile, so that the prompt does not change with each failure.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ Record = dict[str, Any]
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 MOST_RESTARTS = 5
-# A server that has worked so long has recovered.
+# A server that has worked for this long starts counting restarts from zero.
 STEADY_SECONDS = 60.0
 END_SECONDS = 1.0
 KILL_SECONDS = 1.0
 EXIT_SECONDS = 0.5
 # How long the model's calls wait for servers that are being connected.
 WAIT_SECONDS = 15.0
-# How many characters of what a server wrote to stderr are shown.
+# The most characters of a server's stderr that are shown.
 LONGEST_WORDS = 1_000
-# What a program needs to run, and nothing that may be a secret: as the official clients have it, with languages,
-# certificates, proxies and places.
+# What a program needs to run and cannot be secret: the variables that official clients pass, and those for language,
+# certificates, proxies and folders.
 _INHERITED = (
     "HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TEMP", "TMP",
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "HTTP_PROXY",
@@ -65,36 +65,36 @@ class ServerSurroundings(Protocol):
         ...
 
     async def turn(self, server: ToolServer) -> None:
-        """Wait until there are not too many others that start."""
+        """Wait until fewer than `MOST_STARTING` others are starting."""
         ...
 
     def command_variables(self) -> Mapping[str, str]:
-        """What commands of the agent see of the environment."""
+        """The environment variables that commands of the agent see."""
         ...
 
     async def filled_in(self, config: ServerConfig) -> ServerConfig:
-        """The server with all values, which are masked from here on; raises `WrongServer`."""
+        """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
         ...
 
     def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
-        """The server as the connector takes it."""
+        """The server's configuration in the form that the connector expects."""
         ...
 
     def asked(self, server: ToolServer, record: Record) -> None:
-        """The server asks something, or needs no answer any more."""
+        """Handle a question of a server, or withdraw one."""
         ...
 
     def kept(self, config: ServerConfig, kept: Record) -> None:
-        """What a sign-in has brought."""
+        """Store the result of a sign-in."""
         ...
 
     def changed(self, server: ToolServer, lists: bool) -> None:
-        """The state of a server has changed, with `lists` what it offers too."""
+        """Report that the state of a server has changed; with `lists`, also what it offers."""
         ...
 
 
 class ToolServer:
-    """One configured server. `tools`, `prompts` and `resources` are what it has listed last."""
+    """One configured server. `tools`, `prompts` and `resources` are its latest lists."""
 
     def __init__(self, config: ServerConfig, surroundings: ServerSurroundings) -> None:
         self.config = config
@@ -125,11 +125,11 @@ class ToolServer:
 
     @property
     def was_listed(self) -> bool:
-        """Whether it has ever said what it offers."""
+        """Whether the server has ever listed what it offers."""
         return self._listed
 
     def start(self, may_ask: bool = True, in_turn: bool = False) -> None:
-        """Connect in the background, unless that is under way, or it cannot be; `in_turn` after others that start."""
+        """Connect in the background, unless that has begun or is impossible; `in_turn` waits for other starts."""
         if not in_turn:
             self._needed.set()
         if self._closed or not self.config.enabled or self.config.problem is not None or self._task is not None:
@@ -140,7 +140,7 @@ class ToolServer:
         self._task.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Let go of the server for good; its program gets a moment to end by itself."""
+        """Disconnect for good; the program gets a moment to end on its own."""
         self._closed = True
         task, self._task = self._task, None
         if task is not None:
@@ -175,7 +175,7 @@ class ToolServer:
         )
 
     def readable(self) -> list[McpResource]:
-        """What it offers to be read."""
+        """The resources that it offers."""
         return [
             McpResource(
                 server=self.config.name,
@@ -190,7 +190,7 @@ class ToolServer:
 
     @property
     def completes(self) -> bool:
-        """Whether it can be asked what a value may be."""
+        """Whether the server supports completion."""
         return "completions" in self._info.get("offers", ())
 
     # Calls
@@ -213,11 +213,11 @@ class ToolServer:
         run: ToolRun | None = None,
         progress: Callable[[str], Awaitable[None]] | None = None,
     ) -> Record:
-        """What the server answers; it is connected again if need be. Raises `ToolFailed`; `Aborted` with the run."""
+        """The server's answer; reconnects if necessary. Raises `ToolFailed`, and `Aborted` if the run is aborted."""
         wait = _plain_wait if run is None else run.scope.wait
         answer = await self._asked(what, request, run is not None, wait, progress)
         if answer.get("unsent"):
-            # The server was lost before it got the call: it gets it once it is there again.
+            # The connection was lost before the server got the call, so it is sent again after reconnecting.
             await wait(self._down.wait())
             answer = await self._asked(what, request, run is not None, wait, progress)
         if answer["event"] == "error":
@@ -281,7 +281,7 @@ class ToolServer:
                 task.cancel()
 
     async def _one_connection(self, may_ask: bool) -> bool:
-        """Connect, and stay so until the server is lost; true if it was connected."""
+        """Connect and wait until the connection is lost; true if it had been established."""
         connected = False
         try:
             await self._open(may_ask)
@@ -371,7 +371,7 @@ class ToolServer:
         self._settled.set()
 
     async def _fail(self, record: Record) -> None:
-        """Say what has happened, with what its program said and how it ended."""
+        """Record the failure, including the program's stderr and exit code."""
         self.step = record["step"]
         said = [record["text"]]
         process = self._process
@@ -392,7 +392,7 @@ class ToolServer:
         self._set("sign_in" if record["signIn"] else "failed", f"{self.config.name}: " + "; ".join(said))
 
     def _let_go(self) -> None:
-        """Close the connection, and end the program if it does not end by itself."""
+        """Close the connection, and end the program if it does not end on its own."""
         connector, self._connector = self._connector, None
         if connector is not None:
             connector.close(self._key)
@@ -423,7 +423,7 @@ class ToolServer:
 
 
 async def settle(servers: Iterable[ToolServer]) -> None:
-    """Wait until none of them is being connected, no longer than a call of the model may wait for that."""
+    """Wait until none of the servers is connecting, for at most as long as a call of the model may wait."""
     waiting = [asyncio.ensure_future(one.settled()) for one in servers if one.status == "connecting"]
     if waiting:
         try:
@@ -434,7 +434,7 @@ async def settle(servers: Iterable[ToolServer]) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Its stdin is closed; a program that goes on gets SIGTERM, and then is killed with all it started."""
+    """End a program whose stdin was closed: SIGTERM if it continues, then SIGKILL for it and everything it started."""
     for end, seconds in ((process.terminate, END_SECONDS), (lambda: process.kill(keep_helper=True), KILL_SECONDS)):
         try:
             async with asyncio.timeout(seconds):

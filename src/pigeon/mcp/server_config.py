@@ -1,8 +1,8 @@
-"""What is known of a tool server before it is connected, from the forms that programs write into `mcp.json`.
+"""The configuration of a tool server, read from the forms of `mcp.json` that different programs write.
 
 Claude Code and pi keep servers under `mcpServers`, VS Code under `servers` with `inputs` beside them; a map of servers
-without either is taken, too. Everything here only looks at values: a server that cannot be used is one with a
-`problem`, and the others are not touched by it.
+without either is accepted, too. This module only interprets values: a server that cannot be used has a `problem`, which
+does not affect the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_ITEMS = 1000
 START_SECONDS = 60.0
 CALL_SECONDS = 300.0
 LONGEST_SECONDS = 24 * 3600.0
-# How the transports are called in the files of different programs.
+# The names of the transports in the files of different programs.
 _TRANSPORTS: dict[str, McpTransport] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -36,7 +36,7 @@ _TRANSPORTS: dict[str, McpTransport] = {
     "sse": "sse",
 }
 _LISTS = ("mcpServers", "servers", "context_servers")
-# What would have to be done to connect, and is not: without it the service would be asked in another way than is meant.
+# Keys that Pigeon does not support and must not ignore: without them the service would be used differently than meant.
 _UNSUPPORTED = {
     "headersHelper": "name the headers themselves, with variables for what is secret",
     "authProviderType": "sign in by OAuth, or name an Authorization header",
@@ -48,8 +48,8 @@ _BESIDE = ("inputs", "settings", "imports", "$schema", "disabledServers")
 
 
 class OAuthConfig(Struct, frozen=True):
-    """What a file says of signing in: a client that was registered by hand, or is described at an address of its own,
-    what to ask for, where to be led back, and whether with a browser that is led back, or on any device."""
+    """What a file says about signing in: a client that was registered by hand or is described at an address of its own,
+    the scope, the port of the redirect, and the flow (browser or device)."""
 
     client_id: str | None = None
     client_secret: str | None = None
@@ -71,7 +71,7 @@ class InputQuestion(Struct, frozen=True):
 class ServerConfig(Struct, frozen=True, kw_only=True):
     """One server as it is configured, with variables not filled in; `problem` says why it cannot be used.
 
-    `literal` values come from a host, which has filled in what it wanted filled in.
+    `literal` values come from a host, which has filled in variables itself.
     """
 
     name: str
@@ -211,7 +211,7 @@ def _check_name(name: str) -> None:
 def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
     given = value.get("type", value.get("transport"))
     if given is None:
-        # The older form has an address of its own, which is called so nearly everywhere.
+        # By convention, the address of the older form ends like this.
         url = value.get("url", value.get("serverUrl"))
         old = isinstance(url, str) and "httpUrl" not in value and re.search(r"/sse/?(?:\?|$)", url)
         return "stdio" if is_program else "sse" if old else "http"
@@ -246,12 +246,12 @@ def _map(value: Any, field: str) -> dict[str, str]:
         value = {item["name"]: item.get("value") for item in value}
     if not isinstance(value, dict) or len(value) > MOST_ITEMS:
         raise WrongServer(f"{field} must be an object of strings, not {_short(value)}")
-    # A null takes nothing along, as in VS Code.
+    # As in VS Code, null means unset.
     return {name: _value(item, f"{field}.{name}") for name, item in value.items() if item is not None}
 
 
 def _value(value: Any, field: str) -> str:
-    """A text, which may be empty; numbers and yes or no are taken as they are written."""
+    """A text, which may be empty; numbers and booleans are converted."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -330,7 +330,7 @@ def _port(port: Any, redirect: str | None) -> int | None:
 
 
 def _seconds(value: dict[str, Any], names: tuple[str, ...], default: float) -> float:
-    """A time that is given in milliseconds, as all of these programs do."""
+    """A time in seconds; all of these programs write milliseconds."""
     for name in names:
         given = value.get(name)
         if given is None:
@@ -348,7 +348,7 @@ def _names(value: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...] | N
 
 
 def _is_off(name: str, file: dict[str, Any]) -> bool:
-    """Whether a file switches a server off beside its entry: pi in a list, Gemini CLI in one of two."""
+    """Whether a file turns a server off outside its entry: pi has one list for that, Gemini CLI two."""
     around = file.get("mcp")
     lists = around if isinstance(around, dict) else {}
     off, excluded, allowed = file.get("disabledServers"), lists.get("excluded"), lists.get("allowed")
@@ -382,7 +382,7 @@ def _input(item: Any) -> tuple[str, InputQuestion]:
     if kind == "pickString" and not choices:
         raise WrongServer(".options must be a list of texts, or of objects with label and value, to choose from")
     given = default if isinstance(default, str) and (not choices or default in dict(choices).values()) else None
-    # What is chosen unless told comes first.
+    # The default comes first.
     choices.sort(key=lambda choice: choice[1] != given)
     text = about if isinstance(about, str) and about.strip() else item["id"]
     return item["id"], InputQuestion(text, tuple(choices), given)

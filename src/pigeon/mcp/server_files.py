@@ -1,6 +1,6 @@
-"""The files that name tool servers, read one over the other: the user's, and those of a project that is trusted.
+"""The files that configure tool servers: the user's, and those of a trusted project, which override it.
 
-A server of a later file takes the place of one of the same name; an entry that only says `disabled` switches it off.
+A server in a later file replaces one of the same name; an entry that only says `disabled` turns it off.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pigeon.wire.commands.mcp import McpSource
 from pigeon.wire.errors import BadRecord
 
 NAME = "mcp.json"
-# As other programs call it, in the folder of the project itself.
+# The file of other programs, in the project folder itself.
 SHARED_NAME = ".mcp.json"
 
 

@@ -1,4 +1,4 @@
-"""A tool of a server as the loop runs it, and what the server answers as a result: cut and kept like that of others."""
+"""A tool of a server in the form that the loop runs, and the server's answer as a result within the usual limits."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from pigeon.wire.events import ToolOutcome
 from pigeon.wire.tokens import estimated_tokens
 
 NOTHING = "(no output)"
-# Fewer characters of what a server says are worse than nothing.
+# Instructions that would be cut shorter than this are left out.
 LEAST_INSTRUCTIONS = 200
-# Where whole outputs are kept and how keys are masked, which change with the working folder.
+# Where full outputs are stored and how keys are masked; both change with the working folder.
 WorkplaceNow = Callable[[], Workplace]
 
 
 class ServerTool(ArgumentTool):
-    """One tool. What the server says of it is a hint of a stranger: it may let calls run side by side, no more."""
+    """One tool. What its server says about it is not trusted: the read-only hint only allows parallel calls."""
 
     def __init__(
         self, name: str, tool: Record, server: ToolServer, workplace: WorkplaceNow, called: Callable[[str], None]
     ) -> None:
-        """`called` hears the name of each tool that is called: it is not deferred any longer."""
+        """`called` is called with the tool's name for each call, so that the tool is no longer deferred."""
         self._tool = str(tool["name"])
         self._server = server
         self._workplace = workplace
@@ -40,12 +40,12 @@ class ServerTool(ArgumentTool):
         self.reads_only = tool["reads"] is True
         self.spec = ToolSpec(name, tool["description"] or self._tool, _parameters(tool["parameters"]))
         self._bare = self.spec
-        # What it costs the prompt by itself.
+        # The description without instructions.
         size = len(name) + len(self.spec.description) + len(codec.encode(self.spec.parameters))
         self.tokens = estimated_tokens(size)
 
     def instruct(self, room: int) -> None:
-        """Tell the model with this tool what its server says of all of its tools, in so many characters at most."""
+        """Add the server's instructions to the description, cut to `room` characters."""
         said = self._server.instructions.strip()
         text = f"\n\nThe server {self._server.config.name} says of all of its tools: {said}" if said else ""
         if len(text) > room:
@@ -54,7 +54,7 @@ class ServerTool(ArgumentTool):
 
     @property
     def instructions(self) -> int:
-        """How many characters of its description are such instructions."""
+        """How many characters of the description are instructions."""
         return len(self.spec.description) - len(self._bare.description)
 
     @property
@@ -81,9 +81,9 @@ class ServerTool(ArgumentTool):
 
 
 class ExpectedTool(ArgumentTool):
-    """A tool that is called before its server has listed it: what may happen to the call is decided first, then the
-    server is waited for. It gets exactly the arguments that were decided about; where its schema wants others, not even
-    these: the model calls it again, and they are corrected before the next decision."""
+    """A tool that is called before its server has listed it: permissions are decided first, then the call waits for the
+    server. The tool gets exactly the arguments that were approved. If its schema would change them, the call fails: the
+    model calls the tool again, and the corrected arguments are decided about anew."""
 
     reads_only = False
 
@@ -102,12 +102,12 @@ class ExpectedTool(ArgumentTool):
 
 
 def outcome_of(answer: Record, place: Workplace, tool: str) -> ToolOutcome:
-    """A result within the limits of all tools; what is cut is kept in a file."""
+    """A result within the limits of all tools; if it is cut, the full text is stored in a file."""
     texts = [block["text"] for block in answer["content"] if block["type"] == "text"]
     whole = "\n".join(texts)
     shown = head_of(whole)
     if shown.first_line_exceeds_limit:
-        # Many servers write all of their answer into one line: its beginning is better than nothing.
+        # Many servers answer with a single long line: its beginning is better than nothing.
         shown = replace(shown, text=whole.encode("utf-8", "replace")[: shown.limits.bytes].decode("utf-8", "ignore"))
     details: dict[str, Json] = {}
     if answer["structured"] is not None:
@@ -126,7 +126,7 @@ def outcome_of(answer: Record, place: Workplace, tool: str) -> ToolOutcome:
 
 
 def content_blocks(content: list[Record]) -> list[UserBlock]:
-    """Texts and images as messages have them; an image that is none is named."""
+    """Text and image blocks as in messages; an invalid image becomes a text that says so."""
     blocks: list[UserBlock] = []
     for block in content:
         if block["type"] == "text":
@@ -155,7 +155,7 @@ def _kept(whole: str, shown: Shown, place: Workplace, tool: str) -> tuple[str, s
 
 
 def _parameters(schema: Json) -> dict[str, Json]:
-    """An object's schema, as every provider wants one."""
+    """A schema of type object, which every provider requires."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return {"type": "object", "properties": {}}
     return (

@@ -1,7 +1,7 @@
 """The names under which the model calls tools and prompts of servers: `mcp__server__name`.
 
-Providers take letters, digits, `_` and `-`, at most 64 of them. Other signs become `_`, and what is too long is cut and
-gets a few letters of a digest, so that the same tool has the same name in every conversation.
+Providers accept letters, digits, `_` and `-`, at most 64 of them. Other characters become `_`; a name that is too long
+is cut and gets some characters of a digest, so that a tool has the same name in every conversation.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from binascii import crc32
 
 LONGEST = 64
 PREFIX = "mcp__"
-# The length of what tells names apart that were cut.
+# The length of the digest that tells cut names apart.
 _MARK = 9
 
 
 def plain_name(name: str) -> str:
-    """A name with the signs that providers take."""
+    """A name with only the characters that providers accept."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
@@ -27,12 +27,12 @@ def full_name(server: str, name: str) -> str:
 
 
 def may_be_of(server: str, full: str) -> bool:
-    """Whether a full name can be that of something of this server, as far as its beginning tells."""
+    """Whether a full name can belong to this server, judging by its beginning."""
     return full.startswith(f"{PREFIX}{plain_name(server)}__"[: LONGEST - _MARK])
 
 
 def distinct_names(server: str, names: list[str]) -> dict[str, str]:
-    """The full names of all tools of a server, by their own; those that would be the same are told apart."""
+    """The full names of a server's tools by their own names; names that would collide are made distinct."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:

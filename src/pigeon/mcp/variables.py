@@ -1,12 +1,12 @@
 """Variables in the configuration of a tool server, filled in when it is connected.
 
     $NAME, ${NAME}, ${env:NAME}, $env:NAME   a variable of the environment; missing is an error of that server
-    ${NAME:-text}                            the same, or the text where it is missing or empty
+    ${NAME:-text}                            the same, or the text if it is missing or empty
     ${input:ID}                              what a person was asked for (VS Code)
     ${workspaceFolder}, ${cwd}, ${userHome}  folders (VS Code), and ${CLAUDE_PROJECT_DIR}
-    $$                                       the sign itself
+    $$                                       a dollar sign
 
-A project's file gets no key of a model provider, however much the project is trusted: that is the user's file's to say.
+A project's file gets no key of a model provider, even if the project is trusted: only the user's own file may use one.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer
 from pigeon.system.files import read_text
 from pigeon.system.paths import absolute
 
-# Compiled with the first variable that there is.
+# Compiled when the first variable is met.
 _REFERENCE = (
     r"\$(?:(\$)|\{(?:(env|input):)?([A-Za-z_][\w.-]*|/)(?::-((?:[^{}$]|\$(?!\{))*))?\}"
     r"|(?:env:)?([A-Za-z_][A-Za-z0-9_]*))"
 )
-# What editors and other programs fill in by means of their own: ${config:x}, ${command:x}, ${file:x}.
+# Forms that only other programs can fill in: ${config:x}, ${command:x}, ${file:x}.
 _FOREIGN = r"(?<!\$)\$\{(?!env:|input:)[A-Za-z]+:(?!-)[^}]*\}"
 _INPUT = r"\$\{input:([\w.-]+)\}"
 LARGEST_ENV_FILE = 1024 * 1024
 
 
 class Surroundings:
-    """Where values come from: variables, folders, and what a person has answered so far.
+    """The sources of values: variables, folders, and what a person has answered so far.
 
-    `is_secret` says of a variable whether it holds a key of a model provider.
+    `is_secret` says whether a variable holds a key of a model provider.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Surroundings:
         }
 
     def filled_in(self, config: ServerConfig) -> ServerConfig:
-        """The server with all values; raises `WrongServer` that names what is missing."""
+        """The server with all variables filled in; raises `WrongServer` that names what is missing."""
         text = self._lenient if config.literal else self._strict_for(config)
         env = {name: text(value, f"env.{name}") for name, value in config.env.items()}
         if config.env_file is not None:
@@ -111,7 +111,7 @@ class Surroundings:
         return text
 
     def _lenient(self, value: str, field: str) -> str:
-        """A host's values are meant as they are, but for variables that there are."""
+        """Fill in only variables that exist: other values of a host are meant literally."""
 
         def put(found: re.Match[str]) -> str:
             name = found[3] or found[5]

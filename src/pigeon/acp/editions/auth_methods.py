@@ -1,4 +1,4 @@
-"""How a person gives Pigeon a key, as an editor is told: by the environment, or in a terminal."""
+"""The ways to give Pigeon a key, as announced to editors: through the environment, or in a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_KEY = (
 
 
 class AuthMethod(Struct, frozen=True):
-    """A way to a key; with `args` it is a terminal that the editor opens with these arguments added."""
+    """One way; if it has `args`, the editor opens a terminal and adds these arguments to the agent's command."""
 
     id: str
     name: str

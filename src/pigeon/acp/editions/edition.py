@@ -58,7 +58,7 @@ class PlanTask(Struct, frozen=True):
 
 
 class SessionStart(Struct, frozen=True):
-    """What the client is told of a session that was opened."""
+    """What the client is told about an opened session."""
 
     options: Sequence[ConfigOption]
     commands: Sequence[CommandView]
@@ -76,7 +76,7 @@ class TokenSum(Struct, frozen=True):
     total: int = 0
 
     def plus(self, usage: Usage) -> TokenSum:
-        """With those of one more answer."""
+        """The sum with one more answer."""
         return TokenSum(
             self.input + usage.input,
             self.output + usage.output,
@@ -88,7 +88,7 @@ class TokenSum(Struct, frozen=True):
 
 
 class PromptEnd(Struct, frozen=True):
-    """How a prompt ended: with a stop reason, or with the error that ended it; `usage` is what its run has cost."""
+    """How a prompt ended: its stop reason, or the error that ended it; `usage` counts the tokens of its run."""
 
     stop: StopWord
     error: RpcError | None = None
@@ -138,7 +138,7 @@ class Edition(ABC):
     def permission(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
         """The params of a question about permission, without the id of the session."""
 
-    # Updates: each gives those that the version has for it, which may be none.
+    # Updates: each method returns the updates that the version has for something, which may be none.
 
     @abstractmethod
     def chunk(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
@@ -146,7 +146,7 @@ class Edition(ABC):
 
     @abstractmethod
     def said(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
-        """A message of the user has its place in the conversation now."""
+        """A message of the user is now part of the conversation."""
 
     @abstractmethod
     def tool_call(self, view: ToolView) -> list[Update]:
@@ -154,7 +154,7 @@ class Edition(ABC):
 
     @abstractmethod
     def command_output(self, call_id: str, command: str | None, cwd: str, text: str, before: str) -> list[Update]:
-        """A command that Pigeon runs itself has printed so much; `before` is what was shown of it."""
+        """The output so far of a command that Pigeon runs itself; `before` is the part that was shown already."""
 
     @abstractmethod
     def command_ended(self, call_id: str, code: int | None) -> list[Update]:
@@ -195,7 +195,7 @@ class Edition(ABC):
         """One of them."""
 
     def info(self, title: str | None, updated: str | None = None) -> list[Update]:
-        """The session is called so."""
+        """The title of the session."""
         return [
             {
                 "sessionUpdate": "session_info_update",
@@ -210,12 +210,12 @@ class Edition(ABC):
 
 
 def update_of(session_update: str, /, **members: Json) -> Update:
-    """An update with these members; those that are none are left out."""
+    """An update with these members, without those that are `None`."""
     return {"sessionUpdate": session_update, **{name: value for name, value in members.items() if value is not None}}
 
 
 def usage_member(tokens: TokenSum | None) -> dict[str, Json]:
-    """What a run has cost, as a member of the answer that ends it; nothing where no model was asked."""
+    """The tokens of a run, as a member of the answer that ends it; empty if no model was asked."""
     if tokens is None or not tokens.total:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""What an editor shows of a tool call: title, kind, places and content, made from the call and its outcome.
+"""What an editor shows of a tool call: title, kind, locations and content, derived from the call and its outcome.
 
 A view is the same for both versions of the protocol; `Edition` says how each writes it.
 """
@@ -64,7 +64,7 @@ ToolPiece = BlockPiece | DiffPiece | TerminalPiece
 
 
 class ToolView(Struct, frozen=True, kw_only=True):
-    """A tool call as it stands; `begun` is true for the first view of a call. None leaves what was said before."""
+    """The state of a tool call; `begun` is true for its first view. Members that are `None` have not changed."""
 
     call_id: str
     begun: bool = False
@@ -109,7 +109,7 @@ def proposed_pieces(name: str, args: dict[str, Json], diff: str | None, cwd: str
 
 
 def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[ToolPiece]:
-    """What came of a call. A change of a file that worked is shown as its diff alone, by those who know it."""
+    """The outcome of a call. A successful change of a file is shown only as its diff, which callers add."""
     if name in ("write", "edit", "todo") and not is_error:
         return []
     pieces: list[ToolPiece] = []
@@ -122,7 +122,7 @@ def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[Tool
 
 
 def command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
-    """What a command has printed and its exit code, which the outcome says in its last line; none if it was stopped."""
+    """The output of a command and its exit code, from the last line of its outcome; none if it was stopped."""
     text = text_of(outcome.content)
     if not is_error:
         return text, 0
@@ -131,7 +131,7 @@ def command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
 
 
 def raw_output_of(name: str, outcome: ToolOutcome) -> Json:
-    """The outcome as programs read it, of tools that Pigeon does not know; none for its own, which are shown."""
+    """The outcome as data, for tools that Pigeon does not know; none for its own, whose content is shown."""
     if name in KINDS or isinstance(outcome.details, Absent):
         return None
     return outcome.details
@@ -143,7 +143,7 @@ def text_block(text: str) -> dict[str, Json]:
 
 
 def content_block(block: UserBlock) -> dict[str, Json]:
-    """A block of the wire as the protocol of editors has it."""
+    """A content block of the wire in the form of ACP."""
     if isinstance(block, ImageContent):
         return {"type": "image", "data": block.data, "mimeType": block.mime_type}
     return text_block(block.text)
@@ -155,7 +155,7 @@ def text_in(block: Any) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """A text that editors show as it is, not as markdown."""
+    """Text in a code fence, so that editors do not take it for markdown."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -190,7 +190,7 @@ def git_patch(path: str, old: str | None, new: str) -> str:
 
 
 def _with_ends(text: str) -> list[str]:
-    """Its lines, with their LF; other signs end no line of a patch."""
+    """The lines with their LF; in a patch, no other character ends a line."""
     *lines, rest = text.split("\n")
     return [*(f"{line}\n" for line in lines), *([rest] if rest else ())]
 

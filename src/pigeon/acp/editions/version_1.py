@@ -1,4 +1,4 @@
-"""Version 1 of the protocol, with parts that are still being tried: forks, titles, words for the system prompt."""
+"""Version 1 of the protocol, with its experimental parts: forks, titles, text for the system prompt."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class EditionOne(Edition):
         )
 
     def started(self, start: SessionStart) -> dict[str, Json]:
-        """With the modes besides the options, for clients that know modes only; commands come as an update."""
+        """With modes in addition to options, for clients that only know modes; commands follow as an update."""
         mode = next(option for option in start.options if option.category == "mode")
         modes = [
             {"id": choice.value, "name": choice.name, "description": choice.description} for choice in mode.choices
@@ -110,7 +110,7 @@ class EditionOne(Edition):
                 name=view.name,
                 title=view.title or (view.name or "tool" if view.begun else None),
                 kind=view.kind,
-                # There is no word for a call that was stopped.
+                # This version has no status for a call that was stopped.
                 status="failed" if view.status == "cancelled" else view.status,
                 content=content,
                 locations=None if view.locations is None else locations_of(view),
@@ -125,15 +125,15 @@ class EditionOne(Edition):
         return [update_of("tool_call_update", toolCallId=call_id, content=content)]
 
     def command_ended(self, call_id: str, code: int | None) -> list[Update]:
-        """The end of the call says it."""
+        """Nothing: the end of the call shows it."""
         return []
 
     def plan(self, tasks: Sequence[PlanTask]) -> list[Update]:
-        """A task that was given up is no task any more."""
+        """The plan, without cancelled tasks."""
         return [update_of("plan", entries=[plan_entry(task) for task in tasks if task.status != "cancelled"])]
 
     def options_changed(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
-        """The mode is told both ways."""
+        """The options, and the mode again in its own update."""
         updates = [update_of("config_option_update", configOptions=self.options(options))]
         if mode_changed:
             mode = next(option for option in options if option.category == "mode")
@@ -141,11 +141,11 @@ class EditionOne(Edition):
         return updates
 
     def state(self, state: Literal["running", "requires_action"]) -> list[Update]:
-        """The open request says it."""
+        """Nothing: the prompt's open request shows it."""
         return []
 
     def idle(self, end: PromptEnd | None) -> list[Update]:
-        """The answer to the prompt says it."""
+        """Nothing: the answer to the prompt shows it."""
         return []
 
     def notice(self, severity: str, title: str) -> list[Update]:

@@ -1,4 +1,4 @@
-"""The draft of version 2: a prompt is answered when it was taken up, states are told, terminals are the agent's."""
+"""The draft of version 2: prompts are answered when accepted, states are sent as updates, terminals are the agent's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class EditionTwo(Edition):
     has_terminals = True
 
     def welcome(self, version: str) -> dict[str, Json]:
-        """What is there has an object."""
+        """Capabilities are objects that are present or absent."""
         return {
             "protocolVersion": 2,
             "info": {"name": "pigeon", "title": "Pigeon", "version": version},
@@ -90,7 +90,7 @@ class EditionTwo(Edition):
         return [update_of("user_message", messageId=message_id, content=blocks)]
 
     def tool_call(self, view: ToolView) -> list[Update]:
-        """Only what is news; a call can be cancelled as long as it has not ended."""
+        """Only what has changed; a call can be cancelled until it has ended."""
         update = update_of(
             "tool_call_update",
             toolCallId=view.call_id,
@@ -140,7 +140,7 @@ class EditionTwo(Edition):
         return [update_of("config_option_update", configOptions=self.options(options))]
 
     def state(self, state: Literal["running", "requires_action"]) -> list[Update]:
-        """There is no work in the background."""
+        """The state; Pigeon has no background work."""
         return [update_of("state_update", state=state)]
 
     def idle(self, end: PromptEnd | None) -> list[Update]:

@@ -1,4 +1,4 @@
-"""What stands in front of requests to a server that wants OAuth: the flow of the package, and what it lacks.
+"""OAuth for requests to a server: the flow of the package `mcp`, and what that lacks.
 
     a request is refused (401)         1. another agent of ours has newer tokens: those
                                        2. there is a token to refresh with: refreshed
@@ -31,14 +31,14 @@ _METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-con
 
 
 class TokenKeeper(TokenStorage, Protocol):
-    """Where tokens and the registration are kept, and persons are asked; `SignIn` has it."""
+    """What stores tokens and the registration, and asks the person; implemented by `SignIn`."""
 
     def known(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
-        """What is kept beside the tokens: of the authorization server, of the resource, and when they expire."""
+        """What is stored besides the tokens: the authorization server, the resource, and when the tokens expire."""
         ...
 
     async def look_again(self) -> bool:
-        """Whether other tokens are kept by now than were seen last."""
+        """Whether the stored tokens differ from those seen last."""
         ...
 
     async def redirected(self, address: str) -> None:
@@ -46,11 +46,11 @@ class TokenKeeper(TokenStorage, Protocol):
         ...
 
     async def called_back(self) -> AuthorizationCodeResult:
-        """What the browser was led back with."""
+        """The parameters of the redirect."""
         ...
 
     async def code_shown(self, code: DeviceCode) -> bool:
-        """Show a code; false if the person will not sign in."""
+        """Show a code; false if the person refuses."""
         ...
 
 
@@ -85,7 +85,7 @@ class ServerAuthorization(OAuthClientProvider):
         self._device_addresses: dict[str, str] = {}
         self._no_browser: set[str] = set()
         self._device_request: httpx2.Request | None = None
-        # Why the last request was not let through: a person has not signed in.
+        # Why the last request failed, if a sign-in was needed.
         self.needed = ""
 
     async def _initialize(self) -> None:
@@ -104,7 +104,7 @@ class ServerAuthorization(OAuthClientProvider):
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         if request.method == "DELETE":
-            # A farewell. New tokens would come when nothing keeps them any more, and the old ones be spent.
+            # The session is closing: refreshed tokens could not be stored, and the old ones would be used up.
             self._add_auth_header(request)
             yield request
             return
@@ -140,7 +140,7 @@ class ServerAuthorization(OAuthClientProvider):
             await flow.aclose()
 
     async def _take_newer(self) -> bool:
-        """Another agent may have refreshed them, and refreshing with what it has used already fails."""
+        """Use the stored tokens if another agent has refreshed them: an old refresh token no longer works."""
         if not await self._keeper.look_again():
             return False
         await self._initialize()
@@ -149,7 +149,7 @@ class ServerAuthorization(OAuthClientProvider):
     # Which way a person signs in
 
     async def _noted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """Take note of what the package does not read of an authorization server."""
+        """Note what the package ignores in the metadata of an authorization server."""
         if response.status_code != 200 or not any(place in request.url.path for place in _METADATA):
             return response
         try:
@@ -167,7 +167,7 @@ class ServerAuthorization(OAuthClientProvider):
                 self.context.client_metadata.grant_types = [*grants, DEVICE_GRANT]
         if given.get("authorization_endpoint"):
             return response
-        # Without a way for browsers, which the package takes for a must, there is only the other one.
+        # The package requires a browser endpoint; a server without one only offers the device flow.
         self._no_browser.add(issuer.rstrip("/"))
         filled = msgspec.json.encode({**given, "authorization_endpoint": issuer})
         return httpx2.Response(200, content=filled, request=request, headers={"content-type": "application/json"})
@@ -177,7 +177,7 @@ class ServerAuthorization(OAuthClientProvider):
 
     async def _perform_authorization(self) -> httpx2.Request:
         if self._scope is not None:
-            # The package would ask for what the server names; a file that says more precisely what is wanted counts.
+            # The package would request the scope that the server names; one in the configuration takes precedence.
             self.context.client_metadata.scope = self._scope
         self._choose_authentication()
         metadata = self.context.oauth_metadata
@@ -194,7 +194,7 @@ class ServerAuthorization(OAuthClientProvider):
         return await super()._perform_authorization()
 
     def _choose_authentication(self) -> None:
-        """A secret of the configuration is sent the way that the authorization server takes it."""
+        """Send a configured client secret in a way that the authorization server accepts."""
         client, metadata = self.context.client_info, self.context.oauth_metadata
         if client is None or not client.client_secret or client.token_endpoint_auth_method is not None:
             return

@@ -1,5 +1,5 @@
-"""Signing in on another device (RFC 8628): a person opens an address anywhere and enters a code, and we ask for the
-token until it is there, as often as the authorization server lets us."""
+"""Signing in on another device (RFC 8628): a person opens an address anywhere and enters a code; meanwhile the token
+endpoint is polled at the interval that the authorization server allows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx2
 import msgspec
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-# Where the authorization server does not say; and what it may not go below or beyond.
+# Defaults for what the authorization server does not say, and bounds for what it says. In seconds.
 INTERVAL = 5.0
 SHORTEST_INTERVAL = 0.2
 LONGEST_INTERVAL = 60.0
@@ -22,11 +22,11 @@ Pause = Callable[[float], Awaitable[None]]
 
 
 class SignInNeeded(Exception):
-    """A person has to sign in, and none can be asked now, or the sign-in was not finished."""
+    """A sign-in is needed but no person can be asked, or it was not completed."""
 
 
 class DeviceCode(msgspec.Struct, frozen=True):
-    """What a person enters where; `complete` is the address with the code in it. `secret` is ours alone."""
+    """What the person enters, and where; `complete` is the address with the code. `secret` is never shown."""
 
     code: str
     address: str
@@ -37,11 +37,11 @@ class DeviceCode(msgspec.Struct, frozen=True):
 
 
 def device_code(response: httpx2.Response) -> DeviceCode:
-    """The answer of the authorization server; raises `SignInNeeded` if it is none."""
+    """The code from the answer of the authorization server; raises `SignInNeeded` if it has none."""
     given = _members(response)
     if response.status_code != 200:
         raise SignInNeeded(f"the authorization server gave no sign-in code: {error_text(response)}")
-    # An early draft, which some servers still follow, has another name for it.
+    # Some servers still use the name of an early draft.
     address = _address(given.get("verification_uri") or given.get("verification_url"))
     code, secret = given.get("user_code"), given.get("device_code")
     if address is None or not isinstance(code, str) or not code.strip() or not isinstance(secret, str):
@@ -62,9 +62,9 @@ async def granted_token(
     shown: Awaitable[bool],
     pause: Pause = asyncio.sleep,
 ) -> httpx2.Response:
-    """The answer with the token, once the person has signed in; raises `SignInNeeded`.
+    """Poll until the person has signed in; returns the response with the token. Raises `SignInNeeded`.
 
-    `shown` is the question to the person: false if they will not sign in, true if they say that they do.
+    `shown` is the question to the person: false if they refuse, true if they confirm.
     """
     loop = asyncio.get_running_loop()
     question = asyncio.ensure_future(shown)
@@ -87,7 +87,7 @@ async def granted_token(
             try:
                 response = await ask_token()
             except httpx2.TransportError:
-                # The network may come back; it is asked less often meanwhile, as the standard wants it.
+                # The network may come back; until then the interval grows, as the standard asks.
                 interval = min(interval * 2, LONGEST_INTERVAL)
                 waited += loop.time() - began
                 continue
@@ -110,7 +110,7 @@ _EXPIRED = "the sign-in code expired before it was entered"
 
 
 def error_text(response: httpx2.Response) -> str:
-    """What an authorization server says of a failure; nothing else of its answer, which may hold a token."""
+    """The error that an authorization server reports; nothing else from its answer, which may hold a token."""
     given = _members(response)
     said = given.get("error_description") or given.get("error")
     status = f"{response.status_code} {response.reason_phrase}".strip()

@@ -1,4 +1,4 @@
-"""The connection to one server: agreed on, listed, asked, and given up, always with one last word to the agent.
+"""The connection to one server: handshake, lists, calls, and an end that is always reported to the agent.
 
     step          what is done                                       how it may fail
     -----------   ------------------------------------------------   ------------------------------------------
@@ -7,7 +7,7 @@
     list          tools, prompts and resources are listed            time-out, an error
     connected     calls; lists again when they have changed          it ends, it floods, the session is gone
 
-A server that answers nothing holds up its own link only. The link ends with `failed`, or with nothing if it was closed.
+A server that does not answer delays only its own link. The link ends with `failed`, or silently if it was closed.
 Where the streamable form of HTTP is refused, the older one is tried at the same address, as the protocol has it.
 """
 
@@ -48,7 +48,7 @@ LONGEST_LIST_PAUSE = 30.0
 PROGRESS_PAUSE = 0.1
 MOST_ROUNDS = 10
 MOST_VALUES = 100
-# A person is asked one question of a server at a time; what comes while so many wait is not asked.
+# A server's questions are asked one at a time; when this many are waiting, further ones are declined.
 MOST_QUESTIONS = 5
 LONGEST_INSTRUCTIONS = 1000
 # The statuses by which servers refuse the streamable form of HTTP that know the older one only, and how long such a one
@@ -61,16 +61,16 @@ _NOT_FOUND = -32601
 _OTHER_VERSION = -32022
 _UNAUTHORIZED = (401, 403)
 Tell = Callable[[Record], None]
-# A question to the agent: its kind and what it is about; none if there was no answer.
+# Sends a question to the agent: its kind and its content; returns none if there was no answer.
 Ask = Callable[[str, Record], Awaitable[Any]]
 
 
 class LinkFailed(Exception):
-    """Why a link cannot go on, as a sentence."""
+    """Why a link has failed, as a sentence."""
 
 
 class ServerLink:
-    """One server. `tell` reports, `ask` has the agent ask its host."""
+    """One server. `tell` reports to the agent; `ask` has the agent ask its host."""
 
     def __init__(self, key: str, config: Record, pipes: tuple[int, int, int] | None, tell: Tell, ask: Ask) -> None:
         self._key = key
@@ -102,7 +102,7 @@ class ServerLink:
         self._task = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
-        """Let go of the server; nothing more is told of it."""
+        """Disconnect; nothing more is reported."""
         calls = list(self._calls.values())
         for call in calls:
             call.cancel()
@@ -215,7 +215,7 @@ class ServerLink:
             yield streams
 
     async def _agree(self, session: ClientSession) -> None:
-        """The handshake that every server knows; only where it is refused, the newer way."""
+        """Do the handshake that every server supports; if the server refuses it, the newer one."""
         asking = asyncio.ensure_future(session.initialize())
         lost = asyncio.ensure_future(self._lost.wait())
         try:
@@ -269,7 +269,7 @@ class ServerLink:
     async def _pages(
         self, ask: Callable[..., Awaitable[Any]], name: str, most: int = MOST_OFFERED, optional: bool = False
     ) -> list[Any]:
-        """All pages, at most so many; a server whose pages lead to each other is left when one comes again."""
+        """The items of all pages; stops after `most` items, or when a cursor repeats."""
         found: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
@@ -290,7 +290,7 @@ class ServerLink:
         return found
 
     async def _follow(self) -> None:
-        """List again what has changed, until the server is gone; less often the more often that happens."""
+        """Reload lists that have changed until the connection ends; the more often they change, the less often."""
         loop = asyncio.get_running_loop()
         pause, listed = LIST_PAUSE, loop.time()
         while True:
@@ -303,7 +303,7 @@ class ServerLink:
                 lost.cancel()
             if self._lost.is_set():
                 raise LinkFailed(self._why_lost())
-            # Changes come in rows.
+            # Notifications about changes often come in bursts.
             pause = min(pause * 2, LONGEST_LIST_PAUSE) if loop.time() - listed < pause * 2 else LIST_PAUSE
             await asyncio.wait([lost := asyncio.ensure_future(self._lost.wait())], timeout=pause)
             lost.cancel()
@@ -315,7 +315,7 @@ class ServerLink:
             self._stop_clock()
 
     async def _or_lost(self, asking: Awaitable[Any]) -> Any:
-        """The answer, unless the server is gone before."""
+        """The answer, unless the connection is lost first."""
         asked, lost = asyncio.ensure_future(asking), asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait({asked, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -329,13 +329,13 @@ class ServerLink:
     # Calls
 
     def ask_server(self, id: int, what: str, request: Record) -> None:
-        """Call a tool, get a prompt or read a resource; the agent hears of it by `result` or `error`, once."""
+        """Call a tool, get a prompt or read a resource; the agent gets exactly one `result` or `error`."""
         task = asyncio.ensure_future(self._answer(id, what, request))
         self._calls[id] = task
         task.add_done_callback(lambda _: self._calls.pop(id, None))
 
     def cancel(self, id: int) -> None:
-        """The agent wants no answer any more; the server is told."""
+        """Cancel a call of the agent; the server is told."""
         call = self._calls.get(id)
         if call is not None:
             call.cancel()
@@ -429,7 +429,7 @@ class ServerLink:
         return {"values": [value[:1000] for value in found.completion.values[:MOST_VALUES]]}
 
     async def _input(self, session: ClientSession, wanted: Any) -> Any:
-        """What the server wants to know before it goes on."""
+        """Ask what the server wants to know before it continues."""
         if isinstance(wanted, types.ElicitRequest):
             return await self._elicited(None, wanted.params)
         if isinstance(wanted, types.ListRootsRequest):
@@ -437,7 +437,7 @@ class ServerLink:
         raise LinkFailed("the server asked for an answer from the model (sampling), which Pigeon refuses")
 
     def _overflowed(self) -> None:
-        """A message was too large: which call it belonged to is not known, so all that are open have failed."""
+        """A message was too large. It is not known which call it answered, so all open calls fail."""
         for id, call in self._calls.items():
             self._overflows.add(id)
             call.cancel()
@@ -529,7 +529,7 @@ class ServerLink:
         return self._needed_text() or self._web.failure
 
     def _text_of(self, error: BaseException) -> str:
-        """What to say of an error; of a group, of what is in it."""
+        """The text of an error; for a group, the text of what it contains."""
         while isinstance(error, BaseExceptionGroup):
             inner = [one for one in error.exceptions if not isinstance(one, asyncio.CancelledError)]
             error = inner[0] if inner else error.exceptions[0]

@@ -1,7 +1,7 @@
-"""The program that holds the connections of an agent to tool servers, so that nothing they do takes the agent's time.
+"""The program that holds an agent's connections to tool servers, so that they cannot slow the agent down.
 
-It is started by `mcp/connector_process.py` with two sockets: stdin, by which the pipes of programs come as descriptors,
-and stdout, by which lines of JSON go both ways. It ends when the agent is gone.
+`mcp/connector_process.py` starts it with two sockets: the pipes of programs come as descriptors through stdin, and
+lines of JSON go both ways through stdout. It ends when the agent has gone.
 
     from the agent                                       to the agent
     --------------------------------------------------   ---------------------------------------------------------
@@ -32,7 +32,7 @@ LONGEST_RECORD = 64 * 1024 * 1024
 
 
 class ConnectionHolder:
-    """All links of an agent, by the keys that it gave them."""
+    """All links of an agent, by the keys that the agent chose."""
 
     def __init__(self, control: socket.socket, line: socket.socket) -> None:
         self._control = control
@@ -44,7 +44,7 @@ class ConnectionHolder:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Do what the agent says until it is gone."""
+        """Carry out the agent's requests until it has gone."""
         reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=LONGEST_RECORD)
         try:
             from pigeon.mcp.connector.link import ServerLink
@@ -87,7 +87,7 @@ class ConnectionHolder:
             self._tell({"event": "error", "id": record["id"], "text": "the server is not connected", "unsent": True})
 
     def _received(self) -> tuple[int, int, int]:
-        """The pipes of the next program; they were sent before the line that speaks of it."""
+        """The pipes of the next program, which were sent before the line that opens it."""
         _, descriptors, _, _ = socket.recv_fds(self._control, 1, 3)
         stdin, stdout, stderr = descriptors
         return stdin, stdout, stderr
@@ -118,7 +118,7 @@ def main() -> None:
     import signal
 
     logging.disable(logging.CRITICAL)
-    # They are the terminal's, and meant for the agent.
+    # Signals from the terminal are meant for the agent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control, line = socket.socket(fileno=0), socket.socket(fileno=1)
     line.setblocking(False)

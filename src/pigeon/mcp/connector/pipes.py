@@ -1,8 +1,8 @@
-"""The streams of a server that runs as a program, from its pipes to messages, with limits that hold whatever it writes.
+"""The message streams of a server that runs as a program, with limits on everything that it writes.
 
-Lines that are no messages are passed over and counted; a line beyond `LARGEST_MESSAGE` is dropped without being kept;
-notifications that nothing here looks at are dropped before they are parsed, and others are thinned out. So a server
-that floods costs time of this process and no memory, and one that writes garbage for ever is given up.
+Lines that are not messages are skipped and counted; a line longer than `LARGEST_MESSAGE` is discarded as it arrives;
+notifications that are not used are dropped before they are parsed, and the others are rate-limited. So a flood costs
+time of this process but no memory, and a server that keeps writing garbage is given up.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_REQUESTS_PER_SECOND = 50
 CHUNK = 256 * 1024
 LAST_LINES = 20
 LONGEST_LINE = 500
-# Notifications that something here looks at.
+# The notifications that are used.
 HEARD = (
     "notifications/progress",
     "notifications/cancelled",
@@ -44,14 +44,14 @@ Streams = tuple[Any, Any]
 
 
 class _Head(msgspec.Struct):
-    """What tells kinds of messages apart."""
+    """The members that tell the kinds of messages apart."""
 
     method: str | None = None
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Thinning:
-    """Which notifications are let through: those that are looked at, and so many in a second."""
+    """Decides which notifications pass: only those that are used, and a limited number per second."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -68,7 +68,7 @@ class Thinning:
 
 
 def _failure(line: bytes) -> SessionMessage | None:
-    """For an answer that cannot be read, one that says so: what it answers need not wait for its time-out."""
+    """An error response in place of one that cannot be read, so that its call does not have to time out."""
     found = re.match(
         rb'\s*\{(?:\s*"jsonrpc"\s*:\s*"2.0"\s*,)?\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"', line[:200]
     )
@@ -79,14 +79,14 @@ def _failure(line: bytes) -> SessionMessage | None:
 
 
 class RequestPace:
-    """How fast a server may ask us: what it asks beyond that is read later."""
+    """Limits how fast a server may send requests: beyond that, reading pauses."""
 
     def __init__(self) -> None:
         self._left = float(MOST_REQUESTS_PER_SECOND)
         self._since = time.monotonic()
 
     def pause(self) -> float:
-        """Take note of a request; how long to wait before the next message is read."""
+        """Count a request; returns how long to wait before the next message is read."""
         now = time.monotonic()
         self._left = min(self._left + (now - self._since) * MOST_REQUESTS_PER_SECOND, MOST_REQUESTS_PER_SECOND) - 1
         self._since = now
@@ -114,7 +114,7 @@ class ServerPipes:
 
     @asynccontextmanager
     async def streams(self) -> AsyncIterator[Streams]:
-        """Messages from and to the server, for as long as this lasts; then the pipes are closed."""
+        """Messages from and to the server; the pipes are closed when the context ends."""
         loop = asyncio.get_running_loop()
         stdin, stdout, stderr = self._descriptors
         to_us, incoming = anyio.create_memory_object_stream[Any](0)

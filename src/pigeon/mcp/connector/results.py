@@ -1,4 +1,4 @@
-"""What servers answer, as plain records for the agent, cut to sizes that it can take."""
+"""Answers of servers as plain records for the agent, cut to the sizes that it accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Record = dict[str, Any]
 
 
 def tool_records(tools: Iterable[types.Tool]) -> tuple[list[Record], list[str]]:
-    """Tools as the agent takes them, and notes about those that are left out."""
+    """The records of tools, and notes about those that were left out."""
     found: dict[str, Record] = {}
     notes: list[str] = []
     for tool in tools:
@@ -80,14 +80,14 @@ def resource_records(resources: Iterable[types.Resource], templates: Iterable[ty
 
 
 class Cutter:
-    """Blocks of one answer, as many and as much of each as is taken."""
+    """Collects the blocks of one answer, up to limits on their number and size."""
 
     def __init__(self) -> None:
         self._left = MOST_TEXT
         self._blocks: list[Record] = []
 
     def blocks(self) -> list[Record]:
-        """What was taken."""
+        """The blocks so far."""
         return self._blocks
 
     def text(self, text: str) -> None:
@@ -101,7 +101,7 @@ class Cutter:
         self._blocks.append({"type": "text", "text": kept})
 
     def end(self, note: str) -> None:
-        """Take a last remark, whatever was taken before."""
+        """Add a final note, even beyond the limits."""
         self._blocks.append({"type": "text", "text": note})
 
     def image(self, data: str, mime: str) -> None:
@@ -140,7 +140,7 @@ class Cutter:
 
 
 def call_record(result: types.CallToolResult) -> Record:
-    """The result of a tool; structured content is a text, too, where no text says it."""
+    """The result of a tool; structured content is added as text if no text contains it."""
     cutter = Cutter()
     for block in result.content[:MOST_BLOCKS]:
         cutter.content(block)
@@ -157,7 +157,7 @@ def call_record(result: types.CallToolResult) -> Record:
 
 
 def prompt_record(result: types.GetPromptResult) -> Record:
-    """The messages of a prompt as blocks; what is not said by the user is marked."""
+    """The messages of a prompt as blocks; those that are not the user's are marked."""
     cutter = Cutter()
     for message in result.messages:
         if message.role != "user":

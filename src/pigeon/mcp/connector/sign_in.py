@@ -1,8 +1,8 @@
-"""Signing in to a server behind HTTP (OAuth): what is kept of it, and how a person is asked.
+"""Signing in to a server behind HTTP (OAuth): what is stored, and how the person is asked.
 
-A browser is led back to a port of this machine, or the person pastes the address that it was led to, which works from
-another machine, too; or a code is entered on any device. Tokens and the registration of the client are told to the
-agent, which keeps them.
+The browser is redirected to a port of this machine, or the person pastes the address that it was redirected to, which
+also works from another machine; or a code is entered on any device. Tokens and the client registration are sent to the
+agent, which stores them.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ PAGE = (
 )
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 Record = dict[str, Any]
-# Asks a person to sign in: at `url`, where a `code` is entered, or from where a browser is led back to us. The answer
-# is true, or the address that it was led to; none or false for a refusal.
+# Asks a person to sign in at `url`: by entering a `code` there, or in a browser that is then redirected to us. The
+# answer is true, or the address of the redirect; none or false if the person refuses.
 Ask = Callable[[Record], Awaitable[Any]]
 
 
 class SignIn:
-    """One server's sign-in. `kept` is what was told before; `tell` gets what is to be kept, and `read` what is kept by
-    now, which may be what another agent has told."""
+    """One server's sign-in. `kept` is what was stored before, `tell` sends what is to be stored, `read` returns what is
+    stored now, perhaps by another agent."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class SignIn:
         )
 
     def allow(self, ask: Ask | None) -> None:
-        """Ask a person this way where a sign-in is needed; with none, a sign-in that is needed fails."""
+        """Set how to ask a person; without it, a request that needs a sign-in fails."""
         self._ask = ask
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class SignIn:
     # What the provider asks for
 
     def known(self) -> tuple[Record | None, Record | None, float | None]:
-        """What is kept beside the tokens: of the authorization server, of the resource, and when they expire."""
+        """What is stored besides the tokens: the authorization server, the resource, and when the tokens expire."""
         metadata, resource, expires = (self._kept.get(name) for name in ("metadata", "resource", "expires"))
         return (
             metadata if isinstance(metadata, dict) else None,
@@ -99,7 +99,7 @@ class SignIn:
         )
 
     async def look_again(self) -> bool:
-        """Whether other tokens are kept by now than were seen last."""
+        """Whether the stored tokens differ from those seen last."""
         kept = await self._read()
         tokens = kept.get("tokens")
         if not isinstance(tokens, dict) or tokens == self._kept.get("tokens"):
@@ -125,7 +125,7 @@ class SignIn:
         )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Our registration: the one of the configuration, or the one that is kept."""
+        """The client registration from the configuration, or the stored one."""
         redirects = [AnyUrl(self._redirect())]
         if self._config.get("client_id"):
             return OAuthClientInformationFull(
@@ -147,7 +147,7 @@ class SignIn:
         self._tell(dict(self._kept))
 
     async def code_shown(self, code: DeviceCode) -> bool:
-        """Show a code; false if the person will not sign in."""
+        """Show a code; false if the person refuses."""
         answer = await self._asked({"url": code.address, "code": code.code, "complete": code.complete})
         return answer is True
 
@@ -171,10 +171,10 @@ class SignIn:
         self._address = address
 
     async def called_back(self) -> AuthorizationCodeResult:
-        """What the browser was led back with, or the person has pasted."""
+        """The parameters of the redirect, from the browser or from the address that the person pasted."""
         listener, self._listener = self._listener or _bound(self._port), None
         self._led_back = asyncio.get_running_loop().create_future()
-        # Where the port was taken meanwhile, this one is another, and only what is pasted counts.
+        # If the port was taken meanwhile, this is another one, and only a pasted address can arrive.
         server = await asyncio.start_server(self._serve, sock=listener)
         pasted: asyncio.Future[Any] = asyncio.ensure_future(self._asked({"url": self._address}))
         waiting: set[asyncio.Future[Any]] = {pasted, self._led_back}
@@ -210,7 +210,7 @@ class SignIn:
             async with asyncio.timeout(10):
                 words = (await reader.readline()).decode("latin-1").split()
             target = words[1] if len(words) > 1 else ""
-            # Any page of a browser can call this port; what does not know the state is not an answer.
+            # Any web page can call this port; a request without the right state is ignored.
             ours = urlsplit(target).path == CALLBACK and self._is_answer(target)
             writer.write(PAGE if ours else NOT_FOUND)
             await writer.drain()

@@ -1,8 +1,9 @@
-"""Answers of servers before the package looks at them: lists are cut to what is taken, and what does not fit the
-protocol is left out or replaced, so that one wrong tool or block costs no other, and a list without end no time.
+"""Trims the answers of servers before the package parses them: lists are cut to their limits, and items that do not
+fit the protocol are left out or replaced. So one bad tool or block does not spoil the others, and an endless list costs
+no time.
 
-Schemas of results are left out, too: what a server says of its own results need not be held against it, and patterns in
-a schema can take any time.
+Output schemas are removed, too: a server's results are not checked against them, and patterns in a schema could take
+forever.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ MOST_OFFERED = 1_000
 MOST_BLOCKS = 500
 DEEPEST_SCHEMA = 50
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-# Signs that move, hide or turn round what stands on a screen, or that only a model reads.
+# Characters that move, hide or reverse text on a screen, or that only a model sees.
 _HIDDEN = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 Entry = dict[str, Any]
 
 
 def shown_text(text: str) -> str:
-    """A text without signs that a person does not see."""
+    """A text without invisible characters."""
     return re.sub(_HIDDEN, "", text)
 
 
 def trimmed(message: Any) -> Any:
-    """A message as it is taken; only answers are changed."""
+    """The message, trimmed if it is an answer."""
     if not isinstance(message, types.JSONRPCResponse):
         return message
     result = message.result
     for key, (most, entry) in _LISTS.items():
         listed = result.get(key)
         if isinstance(listed, list):
-            # One more than is taken, so that it is noticed.
+            # One more than the limit, so that the excess is noticed.
             found = (entry(one) for one in listed[: most + 1] if isinstance(one, dict))
             result[key] = [one for one in found if one is not None]
     if isinstance(result.get("content"), list):

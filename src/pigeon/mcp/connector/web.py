@@ -17,16 +17,16 @@ from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, RequestPace, Streams, Th
 from pigeon.mcp.connector.trimming import trimmed
 
 CONNECT_SECONDS = 30.0
-# Between two events of a stream; a stream that is cut then is opened again.
+# The longest silence in a stream of events, after which it is reopened.
 SILENCE_SECONDS = 3600.0
 
 
 class TooLarge(httpx2.TransportError):
-    """An answer is larger than anything that is taken."""
+    """An answer exceeds the size limit."""
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, up to a limit; a stream of events has none as a whole, but each event has."""
+    """The body of an answer with a size limit; in a stream of events, the limit applies to each event."""
 
     def __init__(self, body: Any, status: WebStatus) -> None:
         self._body = body
@@ -47,7 +47,7 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 class WebStatus:
-    """The last failure that the server answered with, which the messages themselves do not tell."""
+    """The server's last HTTP failure, which the message streams do not carry."""
 
     def __init__(self, answered: bool = False) -> None:
         """`answered` if it has answered something before."""
@@ -59,12 +59,12 @@ class WebStatus:
         self.text = ""
 
     def overflow(self) -> None:
-        """An answer was larger than anything that is taken."""
+        """Note that an answer exceeded the size limit."""
         self.text = f"the server has sent an answer larger than {LARGEST_MESSAGE >> 20} MB"
 
     @property
     def failure(self) -> str:
-        """What it answers, if that is a failure."""
+        """What the server answered last that was a failure, as part of a sentence; empty if nothing was."""
         return self.text or (f"the server answered {self.code} {self.reason}".rstrip() if self.code else "")
 
     async def look(self, response: httpx2.Response) -> None:
@@ -73,7 +73,7 @@ class WebStatus:
         asked = response.request
         if asked.method == "POST" and "text/event-stream" in asked.headers.get("accept", ""):
             self.posted = response.status_code
-        # A server need not have a stream of its own events.
+        # A server need not offer a stream for its own events.
         if response.status_code >= 400 and (response.status_code, asked.method) != (405, "GET"):
             self.code, self.reason = response.status_code, response.reason_phrase
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
@@ -86,7 +86,7 @@ def http_client(
     auth: httpx2.Auth | None = None,
     silence: float = CONNECT_SECONDS,
 ) -> httpx2.AsyncClient:
-    """A client whose answers are bounded; `silence` is how long there may be none."""
+    """An HTTP client that limits the size of answers; `silence` is the longest wait for data."""
     return httpx2.AsyncClient(
         headers={**(headers or {}), "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=silence),
@@ -118,7 +118,7 @@ async def web_streams(
 
 @asynccontextmanager
 async def _pumped(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Streams]:
-    """The same streams, without notifications that nothing looks at, and with a sign of their end."""
+    """The same streams without unused notifications; `lost` is set at their end."""
     incoming, outgoing = streams
     to_us, thinned = anyio.create_memory_object_stream[Any](0)
     thinning, pace = Thinning(), RequestPace()
