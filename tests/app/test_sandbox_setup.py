@@ -18,6 +18,7 @@ from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.app.sandbox import SandboxSetup, _own_places
 from pigeon.config.layers import Layers
+from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Refusal, StartupError
@@ -368,6 +369,32 @@ async def test_pigeon_imports_nothing_from_folders_that_commands_can_write(agent
     setup.enclose(str(agent.work))
     setup.close()
     assert found == [str(kept), str(agent.home), "/usr/lib/python3"]
+
+
+async def test_a_command_that_prints_keys_leaves_nothing_for_other_commands(agent: InProcessAgent) -> None:
+    environment = Environment(variables=agent.variables, home=str(agent.home), cwd=str(agent.work))
+    layers = Layers(str(agent.agent_dir), lambda problem: None)
+    owner = ProcessOwner()
+    setup = SandboxSetup(AgentOptions(sandbox="workspace"), environment, str(agent.agent_dir), layers, owner)
+    setup.enclose(str(agent.work))
+    folder = str(agent.work)
+
+    async def printed(command: str, sealed: bool) -> str:
+        line = ["/bin/sh", "-c", command]
+        ran = await run_program(owner, line, cwd=folder, environment=agent.variables, sealed=sealed)
+        return ran.stdout.decode()
+
+    try:
+        await setup.prove()
+        everywhere = 'for place in . "$TMPDIR" /dev/shm; do touch "$place/left" && echo made; done'
+        # It has a place for its own files, under two names.
+        assert await printed(everywhere, sealed=True) == "made\n" * 2
+        seen = f'ls -d left "$TMPDIR"/* /dev/shm/* {setup.policy.scratch if setup.policy else ""}/*/left'
+        assert await printed(seen, sealed=False) == ""
+        assert await printed(everywhere, sealed=False) == "made\n" * 3
+    finally:
+        await owner.kill_everything()
+        setup.close()
 
 
 async def test_a_secret_with_a_second_name_ends_the_start(agent: InProcessAgent) -> None:

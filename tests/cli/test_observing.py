@@ -100,6 +100,19 @@ def test_a_trace_that_cannot_be_written_is_told_at_the_start(folders: AgentFolde
     assert server.requests == []
 
 
+def test_a_trace_follows_no_link_to_a_file(tmp_path: Path) -> None:
+    """In a project the link may be the work of a command in a sandbox."""
+    (tmp_path / "bashrc").write_text("the user's")
+    for name, target in (("to-a-file", "bashrc"), ("to-nothing", "profile"), ("to-a-stream", "/dev/null")):
+        (tmp_path / name).symlink_to(target)
+    for name in ("to-a-file", "to-nothing"):
+        with pytest.raises(StartupError, match=f"--trace .*{name}: this is a link"):
+            TraceFile(str(tmp_path / name))
+    TraceFile(str(tmp_path / "to-a-stream")).write("begun")
+    assert (tmp_path / "bashrc").read_text() == "the user's"
+    assert not (tmp_path / "profile").exists()
+
+
 def test_a_trace_has_a_largest_size(tmp_path: Path) -> None:
     trace = TraceFile(str(tmp_path / "trace"), largest=500)
     for number in range(50):

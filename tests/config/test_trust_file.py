@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pigeon.config.trust_file import (
     DOUBTED,
     WRITTEN,
     doubt_trusted,
+    programs_path,
     remember,
     remember_written,
     saved_decision,
@@ -96,3 +98,11 @@ def test_folders_that_are_gone_leave_a_long_list(folders: tuple[str, Path]) -> N
         remember_written(agent, [f"/gone/{number * 400 + one}" for one in range(400)])
     remember_written(agent, [str(project)])
     assert written_folders(agent) == [str(project)]
+
+
+def test_programs_are_looked_for_in_the_systems_folders_alone_if_it_is_not_known_where_commands_could_write(
+    tmp_path: Path,
+) -> None:
+    assert programs_path(str(tmp_path), "bin:/opt/bin:/usr/bin") == "/opt/bin:/usr/bin"
+    (tmp_path / "sandbox-folders.jsonl").write_text("what is this\n")
+    assert programs_path(str(tmp_path), "/opt/bin:/usr/bin") == os.defpath

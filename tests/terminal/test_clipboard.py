@@ -6,18 +6,28 @@ import os
 from pathlib import Path
 from typing import cast
 
+import pytest
+
+from pigeon.app.environment import Environment
+from pigeon.config.trust_file import remember_written
 from pigeon.terminal.clipboard import Clipboard
 from pigeon.terminal.view import View
 
 
-async def test_a_program_in_the_working_folder_is_not_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("earlier", [False, True], ids=["now", "in an earlier session"])
+async def test_a_program_in_a_folder_that_commands_could_write_is_not_asked(tmp_path: Path, earlier: bool) -> None:
     """A command in a sandbox may have put it there, into a virtual environment for example."""
     work = tmp_path / "work"
-    for folder, answer in ((work / "bin", "planted"), (tmp_path / "bin", "real")):
+    written = tmp_path / "other" if earlier else work
+    for folder, answer in ((written / "bin", "planted"), (tmp_path / "bin", "real")):
         folder.mkdir(parents=True)
         (folder / "wl-paste").write_text(f"#!/bin/sh\nprintf {answer}\n")
         (folder / "wl-paste").chmod(0o755)
-    os.symlink(work / "bin", tmp_path / "link")
-    path = os.pathsep.join([str(work / "bin"), str(tmp_path / "link"), str(tmp_path / "bin"), os.defpath])
-    clipboard = Clipboard(cast("View", None), str(work), {"PATH": path})
+    work.mkdir(exist_ok=True)
+    os.symlink(written / "bin", tmp_path / "link")
+    path = os.pathsep.join([str(written / "bin"), str(tmp_path / "link"), str(tmp_path / "bin"), os.defpath])
+    environment = Environment(variables={"PATH": path}, home=str(tmp_path), cwd=str(work))
+    remember_written(str(tmp_path), [str(written)] if earlier else [])
+    searched = environment.programs_path(str(tmp_path), *([] if earlier else [str(written)]))
+    clipboard = Clipboard(cast("View", None), str(work), environment.variables, searched)
     assert await clipboard.image() == b"real"

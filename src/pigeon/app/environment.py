@@ -71,6 +71,12 @@ class Environment(Struct, frozen=True, kw_only=True):
         """The folder of settings, models, keys and sessions."""
         return agent_dir(asked, self.variables, self.cwd, self.home, self.called)
 
+    def programs_path(self, agent_dir: str, *also: str) -> str:
+        """The PATH for programs that Pigeon itself runs outside a sandbox: no folder that commands could write."""
+        from pigeon.config.trust_file import programs_path
+
+        return programs_path(agent_dir, self.variables.get("PATH"), *also)
+
     def absolute(self, path: str) -> str:
         """Where a path of the options leads."""
         return absolute(path, self.cwd, self.home)

@@ -17,6 +17,7 @@ from pigeon.app.recordings import RECORDED, asked_model
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
+from pigeon.config.trust_file import programs_path
 from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
 from pigeon.providers.gateway import Gateway, ProviderFactory
@@ -121,7 +122,7 @@ def _users_registry(
         entries=file.providers,
         stored=auth.all,
         environ=environment,
-        values=Values(environment, processes, cwd),
+        values=Values(environment, processes, cwd, search_path=partial(programs_path, folder)),
         problems=problems,
         hold=redactor.learn,
     )

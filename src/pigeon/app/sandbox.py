@@ -254,7 +254,7 @@ class SandboxSetup:
         from pigeon.system.sandbox.second_names import checked_plan
 
         self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
-        self._processes.enclose(self._wall)
+        self._enclose_by(self._wall)
         try:
             checked_plan(policy)
         except Unprotectable as error:
@@ -327,7 +327,7 @@ class SandboxSetup:
     def _enclose_strictly(self, cwd: str, network: bool) -> None:
         policy = self._policy(cwd, "read-only", network, AskedSandbox(), False)
         self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
-        self._processes.enclose(self._wall)
+        self._enclose_by(self._wall)
 
     def _moved(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
         from msgspec.structs import replace
@@ -336,6 +336,14 @@ class SandboxSetup:
         if policy.mode == "workspace":
             self._check_root(root, policy.hidden)
         return replace(policy, root=root)
+
+    def _enclose_by(self, wall: Wall) -> None:
+        """What prints keys sees all variables, so it has a wall of its own: a program that a command has put in the
+        place of the one that was meant must not leave them where the next command finds them."""
+        from msgspec.structs import replace
+
+        sealed = replace(wall.policy, mode="read-only", writable=(), sealed=True)
+        self._processes.enclose(wall, wall.around(sealed))
 
     def _wall_by(self, policy: SandboxPolicy, builder: WallBuilder, program: str, apart: bool = False) -> Wall:
         from pigeon.system.sandbox.wall import Wall
@@ -367,7 +375,7 @@ class SandboxSetup:
             candidates = [*([(*likely, True)] if _mounts_are_shared() else []), *candidates, ("landlock", "", False)]
         for builder in candidates:
             wall = self._wall_by(policy, *builder)
-            self._processes.enclose(wall)
+            self._enclose_by(wall)
             problem = await _tried(self._processes, dict(self._environment.variables), policy.scratch)
             if problem is None:
                 self._builder, self._wall = builder, wall

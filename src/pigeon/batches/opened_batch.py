@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from pigeon.app.environment import Environment
 from pigeon.batches.batch_folder import BatchFolder
 from pigeon.batches.driver import BatchWatcher, Driver
 from pigeon.batches.engine import LocalEngine, TaskEngine, fitting_slots
+from pigeon.batches.places.workspaces import git_variables
 from pigeon.batches.preparing import BatchRequest, Prepared, prepare
 from pigeon.batches.shared_limits import SharedLimits
 from pigeon.batches.task_run import TaskPlace
@@ -55,7 +56,8 @@ class OpenedBatch:
         existed = os.path.isdir(request.out)
         self.folder.lock()
         try:
-            self.prepared: Prepared = prepare(request, self.folder, environment, self._cache)
+            looking = structs.replace(environment, variables=git_variables(environment, agent_dir))
+            self.prepared: Prepared = prepare(request, self.folder, looking, self._cache)
             self.engine_name = self.prepared.record.engine
             if self.engine_name not in ENGINES:
                 raise UsageError(f'There is no engine "{self.engine_name}"; there are {" and ".join(ENGINES)}')

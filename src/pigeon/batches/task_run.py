@@ -20,7 +20,7 @@ from pigeon.app.build import BuiltAgent, build
 from pigeon.app.environment import Environment
 from pigeon.app.export_page import PageWriter
 from pigeon.app.options import AgentOptions
-from pigeon.batches.places.workspaces import WorkspaceError, Workspaces, remove_folder
+from pigeon.batches.places.workspaces import WorkspaceError, Workspaces, git_variables, remove_folder
 from pigeon.batches.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import TaskLink
 from pigeon.guard.secrets import Redactor
@@ -95,7 +95,8 @@ class _Run:
         self._environment = environment
         self._link = link
         self._owner = ProcessOwner()
-        self._workspaces = Workspaces(place.cache, place.batch, self._owner, place.variables)
+        variables = git_variables(environment, place.agent_dir)
+        self._workspaces = Workspaces(place.cache, place.batch, self._owner, variables)
         self._redactor = Redactor()
         self._folder = hash_of(spec)
         self._began = now_ms()

@@ -238,13 +238,16 @@ class _ChatProgram:
             facts=self._facts,
             widgets=self._widgets,
             attachments=self._attachments,
-            clipboard=Clipboard(view, self._facts.cwd, self._environment.variables),
+            clipboard=Clipboard(view, self._facts.cwd, self._environment.variables, self._programs_path()),
             names=self._names,
             arguments=self._arguments,
             restart=client.restart,
             trusting=self._trusting,
         )
         await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
+
+    def _programs_path(self) -> str:
+        return self._environment.programs_path(self._environment.agent_dir(), self._facts.cwd)
 
     async def _offered_by_servers(self, text: str) -> list[ServerOffer]:
         """What tool servers have for the end of a text; nothing while there is no agent, or one that knows none."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pigeon.config.json_file import read_json
@@ -117,15 +117,24 @@ _REFERENCE = r"\$(?:\$|!|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))"
 
 
 class Values:
-    """Resolves values against an environment; commands run in `cwd` as processes of `owner`, and not without one."""
+    """Resolves values against an environment; commands run in `cwd` as processes of `owner`, and not without one.
+
+    `search_path` makes the PATH of commands out of the one that there is.
+    """
 
     def __init__(
-        self, environ: Mapping[str, str], owner: ProcessOwner | None, cwd: str = "/", keep_ms: int = KEEP_MS
+        self,
+        environ: Mapping[str, str],
+        owner: ProcessOwner | None,
+        cwd: str = "/",
+        keep_ms: int = KEEP_MS,
+        search_path: Callable[[str | None], str] = absolute_entries,
     ) -> None:
         self._environ = environ
         self._owner = owner
         self._cwd = cwd
         self._keep_ms = keep_ms
+        self._search_path = search_path
         self._kept: dict[str, tuple[int, str]] = {}
 
     def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
@@ -172,7 +181,7 @@ class Values:
             return kept[1]
         variables = {**self._environ, **(own or {})}
         # A key is asked for in the folder of a project, which must not answer in place of the program that was meant.
-        variables["PATH"] = absolute_entries(variables.get("PATH"))
+        variables["PATH"] = self._search_path(variables.get("PATH"))
         printed = await self._printed(command, variables)
         if printed:
             self._kept[command] = (monotonic_ms(), printed)
@@ -193,6 +202,7 @@ class Values:
                 timeout=COMMAND_TIMEOUT_S,
                 limit=MOST_OUTPUT,
                 term_grace=0,
+                sealed=True,
             )
         except (OSError, ValueError):
             return ""

@@ -18,6 +18,7 @@ from typing import Any
 from pigeon.config.json_file import has_comments, leads_nowhere, read_json
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import read_whole, replace_file
+from pigeon.system.paths import absolute_entries
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -137,6 +138,21 @@ def written_folders(agent_dir: str) -> list[str]:
     Raises `OSError` and `BadRecord`.
     """
     return [str(line) for line in _lines(agent_dir, WRITTEN)]
+
+
+def programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
+    """The entries of a PATH for programs that Pigeon itself runs outside a sandbox, or that see its keys.
+
+    None of them lies in a folder that commands behind a sandbox could write, or in one of `also`: a program there may
+    be their work. If it is not known which folders those are, only the system's own are left.
+    """
+    try:
+        written = [*written_folders(agent_dir), *map(os.path.realpath, also)]
+    except (OSError, BadRecord):
+        return os.defpath
+    entries = absolute_entries(search_path).split(os.pathsep)
+    real = {entry: f"{os.path.realpath(entry)}/" for entry in entries}
+    return os.pathsep.join(one for one in entries if not any(real[one].startswith(f"{above}/") for above in written))
 
 
 def remember_written(agent_dir: str, folders: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ nothing else: the work goes on, and `report` is told once.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -33,11 +34,16 @@ class PrivateLog:
         try:
             # A pipe without a reader is an error, and not waited for.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+            if not _leads_to_a_stream(path):
+                # In a project a link may be the work of a command, and lead to any file of the user.
+                flags |= os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o600)
             os.set_blocking(self._descriptor, True)
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
                 os.fchmod(self._descriptor, 0o600)
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StartupError(f"{option} {path}: this is a link. Remove it, or name another file") from None
             raise StartupError(f"{option} {path}: {error.strerror}") from None
         self._name = f"{option} {path}"
         self._report = report
@@ -84,3 +90,10 @@ class PrivateLog:
                 with suppress(OSError):
                     os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
             raise
+
+
+def _leads_to_a_stream(path: str) -> bool:
+    """Whether a link leads to what has no content to lose, such as `/dev/stderr`."""
+    with suppress(OSError):
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    return False

@@ -7,10 +7,8 @@ that is there: not every terminal does it.
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Mapping
 
-from pigeon.system.paths import absolute_entries
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.terminal.view import View
@@ -26,12 +24,15 @@ LONGEST_FOR_TERMINAL = 75_000
 
 
 class Clipboard:
-    """That of the terminal of `view`, and of the desktop that `environment` belongs to."""
+    """That of the terminal of `view`, and of the desktop that `environment` belongs to.
 
-    def __init__(self, view: View, cwd: str, environment: Mapping[str, str]) -> None:
+    The programs of `search_path` are asked: none that a command in a sandbox may have put there.
+    """
+
+    def __init__(self, view: View, cwd: str, environment: Mapping[str, str], search_path: str) -> None:
         self._view = view
         self._cwd = cwd
-        self._environment = {**environment, "PATH": _entries_outside(cwd, environment.get("PATH"))}
+        self._environment = {**environment, "PATH": search_path}
         self._owner = ProcessOwner()
 
     async def copy(self, text: str) -> bool:
@@ -58,10 +59,3 @@ class Clipboard:
             if result.code == 0 and not result.killed:
                 return result.stdout
         return None
-
-
-def _entries_outside(folder: str, search_path: str | None) -> str:
-    """The entries of a PATH that are not in a folder: what lies there may be the work of a command."""
-    real = os.path.realpath(folder)
-    entries = absolute_entries(search_path).split(os.pathsep)
-    return os.pathsep.join(entry for entry in entries if not f"{os.path.realpath(entry)}/".startswith(f"{real}/"))

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeGuard
 
+from pigeon.app.environment import Environment
 from pigeon.batches.records import Workspace
 from pigeon.batches.task_files import is_path
 from pigeon.system.append_file import make_private_folder
@@ -51,6 +52,11 @@ class WorkspaceError(PigeonError):
 
 class GitTookTooLong(WorkspaceError):
     """Git was stopped because its time was over, or because it printed too much."""
+
+
+def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
+    """The variables for git, which is not looked for where commands of an agent could have put another one."""
+    return {**environment.variables, "PATH": environment.programs_path(agent_dir)}
 
 
 class Git:

@@ -31,7 +31,7 @@ class ProgramResult(NamedTuple):
     killed: bool
 
 
-async def run_program(
+async def run_program(  # noqa: PLR0913 - each is one thing that a caller may know of a program
     owner: ProcessOwner,
     argv: Sequence[str],
     *,
@@ -41,14 +41,16 @@ async def run_program(
     stdin: bytes | None = None,
     limit: int = MOST_OUTPUT,
     term_grace: float = TERM_GRACE,
+    sealed: bool = False,
 ) -> ProgramResult:
     """Run it in `cwd` with exactly `environment`, whose PATH is searched for a name without a slash.
 
     `OSError` if it cannot be started. When its time is over it gets SIGTERM, and SIGKILL after `term_grace` seconds.
+    `sealed` is as for `ProcessOwner.start`.
     """
     program = find_program(argv[0], cwd, environment)
     process = await owner.start(
-        argv, cwd=cwd, environment=environment, program=program, separate_errors=True, stdin=stdin
+        argv, cwd=cwd, environment=environment, program=program, separate_errors=True, stdin=stdin, sealed=sealed
     )
     collected = _Collected(process, limit)
     try:

@@ -91,11 +91,13 @@ class ProcessOwner:
 
     def __init__(self, wall: Wall | None = None) -> None:
         self._wall = wall
+        self._sealed_wall = wall
         self._processes: dict[Process, Wall | None] = {}
 
-    def enclose(self, wall: Wall) -> None:
-        """Enclose what is started from here on; there is no way back to none."""
+    def enclose(self, wall: Wall, sealed: Wall) -> None:
+        """Enclose what is started from here on, what sees keys by the second; there is no way back to none."""
         self._wall = wall
+        self._sealed_wall = sealed
 
     async def start(  # noqa: PLR0913 - each is one thing that a caller may know of a program
         self,
@@ -109,6 +111,7 @@ class ProcessOwner:
         folder: int | None = None,
         streams: Streams | None = None,
         outside: bool = False,
+        sealed: bool = False,
     ) -> Process:
         """Run `program` (an absolute path; the first argument unless given) in `cwd` with exactly `environment`.
 
@@ -117,9 +120,10 @@ class ProcessOwner:
 
         `folder` is an open descriptor of `cwd`: given, the program starts there even if another folder has taken that
         path meanwhile, where a reaper starts it without a wall. The caller keeps it open until the process has ended.
-        `outside` leaves out the wall: only for what the host has allowed, or runs itself.
+        `outside` leaves out the wall: only for what the host has allowed, or runs itself. `sealed` is for what sees
+        keys: behind its wall nothing can be written that a later command would find.
         """
-        wall = None if outside else self._wall
+        wall = None if outside else self._sealed_wall if sealed else self._wall
         line = ProgramLine(program or argv[0], argv, cwd, environment, None)
         channels = Channels(separate_errors, stdin, folder, streams)
         if wall is None:

@@ -110,7 +110,8 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     runs from, which stays as it is where it is in a folder that may be written. `survey` knows what lies in the folders
     that may be written. Of the `private` folders, those of agents, only the folders in them are seen, no file: files
     there are replaced while commands run, and a mount on a file does not outlive that. `pass_variables` are those that
-    commands see although they look like secrets.
+    commands see although they look like secrets. A `sealed` one is for commands that see keys: nothing that they write
+    outlives them.
     """
 
     mode: PolicyMode
@@ -124,11 +125,12 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     private: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     pass_variables: tuple[str, ...] = ()
+    sealed: bool = False
 
     @property
     def temporary(self) -> str:
-        """The folder for temporary files of commands."""
-        return os.path.join(self.scratch, "tmp")
+        """The folder for temporary files of commands; if sealed, one that each has for itself."""
+        return "/dev/shm" if self.sealed else os.path.join(self.scratch, "tmp")
 
     @property
     def empty_file(self) -> str:
@@ -137,7 +139,9 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders that may be written, the temporary one last."""
+        """The folders that may be written, the temporary one last; none if sealed."""
+        if self.sealed:
+            return ()
         extra = (*((self.root,) if self.mode == "workspace" else ()), *self.writable)
         return (*dict.fromkeys(extra), self.temporary)
 

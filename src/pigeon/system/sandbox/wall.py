@@ -82,6 +82,10 @@ class Wall:
         self._held: dict[str, int] = {}
         self._environment: tuple[Mapping[str, str], dict[str, str]] = ({}, {})
 
+    def around(self, policy: SandboxPolicy) -> Wall:
+        """The same wall for another policy, without a folder for outputs."""
+        return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
+
     def begin(self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> EnclosedProgram:
         """What to run instead; raises `OSError` if that cannot be done. `end` must follow."""
         _check(program, cwd)
