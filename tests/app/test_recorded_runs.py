@@ -63,6 +63,27 @@ async def test_a_recording_is_played_byte_for_byte_in_each_dialect(api: str, tmp
     assert any(b'"compaction_end"' in line for line in live["pi"])
 
 
+async def test_an_abort_between_two_attempts_is_played_again(tmp_path: Path) -> None:
+    async def give_up(agent: InProcessAgent) -> None:
+        await agent.say("Hello")
+        agent.events.clear()
+        await agent.ask("Once more")
+        await agent.until("auto_retry_start")
+        agent.agent.session.engine.abort()
+        await agent.settled()
+        await agent.say("Well?")
+
+    api = "anthropic-messages"
+    busy = {"error": {"type": "overloaded_error", "message": "Overloaded"}}
+    run = RecordedRun(tmp_path, give_up)
+    replies = [plain(529, busy), answer(api, "Hi."), plain(529, busy, retry_after_ms="60000"), answer(api, "Well.")]
+    live = await run.record(api, "", replies)
+    (tmp_path / "recorded").rename(tmp_path / "before")
+    played = await run.replay("recorded")
+    assert played["pi"] == live["pi"]
+    assert any(b"Retry cancelled" in line for line in live["pi"])
+
+
 async def test_a_recording_is_played_in_another_folder_and_names_it(tmp_path: Path) -> None:
     api = "anthropic-messages"
     there = tmp_path / "recorded" / "work"

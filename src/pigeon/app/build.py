@@ -260,7 +260,7 @@ class _Builder:
             self._redactor,
             recordings.recorders,
             recordings.answers(folders),
-            recordings.pace,
+            recordings.sleep,
         )
 
     def _permissions(self, transcript: Transcript, extending: Gate | None) -> PermissionSetup:
@@ -475,7 +475,7 @@ def _session_settings(
             max_retries=settings.retry.max_retries,
             base_delay_ms=settings.retry.base_delay_ms,
             max_delay_ms=settings.retry.max_agent_delay_ms,
-            pace=recordings.pace,
+            sleep=recordings.sleep,
             chance=environment.ids.fraction,
         ),
         auto_compaction=settings.compaction.enabled,

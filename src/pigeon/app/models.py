@@ -6,7 +6,7 @@ Two need no key and exist only when they are named: the demo, and scripts for th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from pigeon.agent.inference import CacheRetention, ProviderHooks
@@ -26,6 +26,7 @@ from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
 from pigeon.session.model_choice import ModelOptions, ScopedModel
+from pigeon.system.clock import sleep_ms
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
@@ -144,12 +145,11 @@ def gateway_of(
     redactor: Redactor,
     recorders: Sequence[ExchangeRecorder] = (),
     answers: AnswerSource | None = None,
-    pace: float = 1,
+    sleep: Callable[[float], Awaitable[None]] = sleep_ms,
 ) -> Gateway:
     """The way to all models, built-in ones included.
 
-    The recorders are shown every exchange. With `answers` there is no network, and `pace` is how much of a pause
-    between two attempts is waited for.
+    The recorders are shown every exchange. With `answers` there is no network. `sleep` waits between two attempts.
     """
     proxy = or_else(settings.http_proxy, "")
     redactor.ask(lambda: [("proxy", _address(proxy))])
@@ -160,7 +160,7 @@ def gateway_of(
         # Agents that share what providers allow send nothing without asking: what is repeated is a new request.
         max_retries=retry.max_retries if environment.pacing is None else 0,
         max_retry_delay_ms=retry.max_retry_delay_ms,
-        pace=pace,
+        sleep=sleep,
         new_id=environment.ids.request_id,
         pacing=environment.pacing,
     )

@@ -8,7 +8,7 @@ take is done in one order, so that the same recording gives the same events.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import parse_qsl
 
@@ -21,6 +21,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.guard.secrets import Redactor
 from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
 from pigeon.session.model_choice import ModelChoice
+from pigeon.system.clock import sleep_ms
 from pigeon.system.ids import Ids
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
@@ -96,12 +97,10 @@ class RecordingSetup:
             return replace(environment, now=self._writer.now)
         return replace(environment, now=self._writer.now, ids=self._writer.ids)
 
-    @property
-    def pace(self) -> float:
-        """How much of a pause is really waited for."""
-        if self._asked is None:
-            return 1
-        return 1 / self._asked.speed if self._asked.speed else 0
+    def sleep(self, ms: float) -> Awaitable[None]:
+        """Wait between two attempts: for so long, or as the recorded run did."""
+        asleep = sleep_ms if self._playback is None else self._playback.sleep
+        return asleep(ms) if self._writer is None else self._writer.sleep(ms, asleep)
 
     @property
     def models(self) -> list[Model] | None:

@@ -8,7 +8,7 @@ left, how long an answer may be, and how much of it is thinking.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from pigeon.agent.inference import ModelMessage, ModelRequest, Pacing, ProviderHooks
+from pigeon.system.clock import sleep_ms
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
@@ -36,8 +37,8 @@ THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384}
 class RequestPolicy(Struct, frozen=True):
     """How long to wait and how often to ask again before the stream begins; 0 means no limit, or never.
 
-    `most_empty_bytes` may come in a row without any content: pings, comments, token counts. `pace` is how much of each
-    pause is really waited for; of a recorded one nothing. `new_id` gives tool calls an id that came without one.
+    `most_empty_bytes` may come in a row without any content: pings, comments, token counts. `sleep` waits for so many
+    milliseconds; in a replay it does not. `new_id` gives tool calls an id that came without one.
     `pacing` says when a request may be sent, where other agents share what providers allow.
     """
 
@@ -45,7 +46,7 @@ class RequestPolicy(Struct, frozen=True):
     max_retries: int = 0
     max_retry_delay_ms: int = 60_000
     most_empty_bytes: int = 32 * 1024 * 1024
-    pace: float = 1
+    sleep: Callable[[float], Awaitable[None]] = sleep_ms
     new_id: Callable[[], str] = RANDOM_IDS.request_id
     pacing: Pacing | None = None
 

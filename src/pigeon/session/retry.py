@@ -5,8 +5,6 @@ The failed answer stays in the history and leaves the context, by an entry, so t
 
 from __future__ import annotations
 
-import asyncio
-
 from pigeon.agent.inference import Failure
 from pigeon.agent.scope import Scope
 from pigeon.session.bus import Bus
@@ -56,7 +54,7 @@ class Retry:
                 )
             )
             await self.leave_out()
-            await self._waiting.wait(asyncio.sleep(delay * self._policy.pace / 1000))
+            await self._waiting.wait(self._policy.sleep(delay))
         except Aborted:
             await self.gave_up(CANCELLED)
             return False

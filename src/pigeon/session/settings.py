@@ -6,12 +6,13 @@ Some of them a host changes later by commands; those go to the object that uses 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, field
 
 from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import ToolMode
+from pigeon.system.clock import sleep_ms
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.model import Model
@@ -23,14 +24,14 @@ RETRY_JITTER = 0.2
 class RetryPolicy(Struct, frozen=True):
     """How often a failed request is repeated, and how long to wait before each repetition.
 
-    `chance`, from 0 to 1, says where in its span a pause lies. `pace` is how much of it is really waited for: of the
-    pauses of a recording nothing.
+    `chance`, from 0 to 1, says where in its span a pause lies. `sleep` waits for so many milliseconds; in a replay it
+    does not.
     """
 
     max_retries: int = 3
     base_delay_ms: int = 2000
     max_delay_ms: int = 60000
-    pace: float = 1
+    sleep: Callable[[float], Awaitable[None]] = sleep_ms
     chance: Callable[[], float] = RANDOM_IDS.fraction
 
     def wanted_ms(self, tried: int, failure: Failure) -> int:

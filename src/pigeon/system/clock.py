@@ -27,6 +27,11 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+async def sleep_ms(ms: float) -> None:
+    """Let so many milliseconds pass."""
+    await asyncio.sleep(ms / 1000)
+
+
 def duration_text(seconds: float, tenths: bool = False) -> str:
     """How long something takes, as a person reads it: `3 s`, `2 min 5 s`, `4 h 10 min`.
 

@@ -28,7 +28,7 @@ def written(path: Path, *lines: Any, end: str = "\n") -> Path:
         (['{"type":"session","id":"x"}'], "it is a session; `pigeon replay` plays those"),
         (['{"at":"2026","kind":"in"}'], "it is a trace"),
         (["hello there"], 'it begins with "hello there"'),
-        ([{**HEADER, "version": 2, "pigeon": "9.0"}], "was recorded by a newer Pigeon (9.0)"),
+        ([{**HEADER, "version": 99, "pigeon": "9.0"}], "was recorded by a newer Pigeon (9.0)"),
         ([HEADER], "ends before its agent was put together"),
         ([HEADER, AGENT, "{nonsense"], ", line 3 cannot be read"),
         ([HEADER, AGENT, {"kind": "strange"}], ", line 3 cannot be read: Invalid value 'strange'"),

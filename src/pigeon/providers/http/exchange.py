@@ -183,7 +183,7 @@ async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchd
         if attempt >= connection.policy.max_retries or not failure.retryable:
             raise StreamBroken(failure)
         pause = _pause(failure, attempt, connection.policy.max_retry_delay_ms)
-        await asyncio.sleep(pause * connection.policy.pace / 1000)
+        await connection.policy.sleep(pause)
         attempt += 1
 
 

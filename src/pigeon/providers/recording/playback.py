@@ -25,7 +25,7 @@ from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord
 
 RecordingMatch = Literal["strict", "loose"]
-# How long an answer that the recorded agent let go of is kept open for one that does not.
+# How long an answer or a pause that the recorded agent let go of is kept open for one that does not.
 HELD_SECONDS = 10.0
 MOST_SHOWN = 3
 LONGEST_SHOWN = 80
@@ -58,6 +58,7 @@ class Playback:
         self._names = names
         self._mask = mask
         self._left = list(recording.exchanges)
+        self._pauses = 0
 
     def moved(self, provider: ModelProvider) -> ModelProvider:
         """A provider whose answers name the folders of here."""
@@ -73,6 +74,11 @@ class Playback:
             raise _broken("recording_ends", f"{self._name(exchange)} has no answer: the recording ends within it")
         await self._pause(exchange.head.t - exchange.sent_at)
         return RecordedAnswer(exchange, self._recording.piece, self._pause)
+
+    def sleep(self, ms: float) -> Awaitable[None]:
+        """A pause between two attempts: none at full speed, unless the recorded run was stopped in it."""
+        self._pauses += 1
+        return self._pause(ms) if self._recording.was_waited_for(self._pauses) else asyncio.sleep(HELD_SECONDS)
 
     def close(self) -> None:
         """Let go of the recording."""

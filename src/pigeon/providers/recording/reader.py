@@ -14,12 +14,14 @@ from typing import BinaryIO
 import msgspec
 
 from pigeon.providers.recording.recorded_lines import (
+    HAS_PAUSES,
     VERSION,
     AgentLine,
     ClockLine,
     DroppedLine,
     EndLine,
     FailedLine,
+    PauseLine,
     PieceLine,
     RecordingHeader,
     RecordingLine,
@@ -77,6 +79,7 @@ class Recording:
         self._readings = array("q")
         self._read = 0
         self._last = 0
+        self._pauses: set[int] = set()
         self.exchanges: list[RecordedExchange] = []
         self._by_number: dict[int, RecordedExchange] = {}
         self._file = _opened(path)
@@ -95,6 +98,10 @@ class Recording:
         else:
             self._last += 1
         return self._last
+
+    def was_waited_for(self, pause: int) -> bool:
+        """Whether the recorded run went on after this pause, the first of which is 1."""
+        return pause in self._pauses or self.header.version < HAS_PAUSES
 
     def request(self, exchange: RecordedExchange) -> RequestLine:
         """What was sent."""
@@ -161,6 +168,9 @@ class Recording:
             raise self._bad(number, "begins another recording: two were written to one file")
         if isinstance(line, ClockLine):
             self._readings.extend(line.readings)
+            return
+        if isinstance(line, PauseLine):
+            self._pauses.add(line.number)
             return
         if isinstance(line, RequestLine):
             if line.exchange in self._by_number:

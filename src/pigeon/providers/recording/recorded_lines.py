@@ -2,7 +2,8 @@
 
 The first line is a `RecordingHeader`, the second an `AgentLine`. Of each exchange there is a `RequestLine`, a
 `ResponseLine`, a `PieceLine` for each piece of the body that came, and one of `EndLine`, `FailedLine` and
-`DroppedLine`; lines of exchanges that overlap are mixed. `t` counts milliseconds from the beginning of the recording.
+`DroppedLine`; lines of exchanges that overlap are mixed. A pause between two attempts has a `PauseLine` once it is
+over; one that an abort has cut off has none. `t` counts milliseconds from the beginning of the recording.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.model import Model
 
-VERSION = 1
+VERSION = 2
+# The first version that has pauses.
+HAS_PAUSES = 2
 
 
 class _RecordedLine(Struct, tag_field="kind", kw_only=True, omit_defaults=True, rename="camel"):
@@ -100,6 +103,13 @@ class DroppedLine(_RecordedLine, tag="dropped", kw_only=True):
     t: int = 0
 
 
+class PauseLine(_RecordedLine, tag="pause", kw_only=True):
+    """A pause between two attempts was waited for to its end; pauses are numbered as they begin."""
+
+    number: int
+    t: int = 0
+
+
 RecordingLine = (
     RecordingHeader
     | AgentLine
@@ -110,6 +120,7 @@ RecordingLine = (
     | EndLine
     | FailedLine
     | DroppedLine
+    | PauseLine
 )
 decoder = msgspec.json.Decoder(RecordingLine)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from threading import Lock
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from pigeon.providers.recording.recorded_lines import (
     DroppedLine,
     EndLine,
     FailedLine,
+    PauseLine,
     PieceLine,
     RecordingHeader,
     RecordingLine,
@@ -67,6 +68,7 @@ class RecordingWriter:
         self._keys = keys
         self._began = time.monotonic()
         self._count = 0
+        self._pauses = 0
         self._bodies: dict[int, Callable[[bytes, bool], bytes]] = {}
         self._readings: list[int] = []
         self._lock = Lock()
@@ -134,6 +136,15 @@ class RecordingWriter:
         """The agent lets go of an answer."""
         self._piece(number, b"", last=True)
         self._write(DroppedLine(exchange=number, t=self._t()))
+
+    def sleep(self, ms: float, asleep: Callable[[float], Awaitable[None]]) -> Awaitable[None]:
+        """A pause, which is waited for by `asleep`; it counts from here on, whether it is begun or cut off."""
+        self._pauses += 1
+        return self._noted(self._pauses, ms, asleep)
+
+    async def _noted(self, number: int, ms: float, asleep: Callable[[float], Awaitable[None]]) -> None:
+        await asleep(ms)
+        self._write(PauseLine(number=number, t=self._t()))
 
     def closed(self) -> None:
         """The agent has ended."""

@@ -6,7 +6,6 @@ failure is repeated as the retry policy says. `TouchedFiles` lists the files tha
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -198,7 +197,7 @@ class Summarizer:
                     attempt=attempt, max_attempts=policy.max_retries, delay_ms=delay, error_message=failure.message
                 )
             )
-            await ask.scope.wait(asyncio.sleep(delay * policy.pace / 1000))
+            await ask.scope.wait(policy.sleep(delay))
             await self._publish(SummarizationRetryAttemptStart(source=ask.source, reason=ask.about))
         if attempt:
             await self._publish(SummarizationRetryFinished())
