@@ -1,1 +1,1 @@
-"""Many tasks, each by an agent of its own in a workspace of its own, on an engine that runs them side by side."""
+"""Many tasks, each done by its own agent in its own workspace; an engine runs them in parallel."""

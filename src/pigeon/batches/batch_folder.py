@@ -7,8 +7,8 @@
     HASH/             a finished task, by the hash of its spec; a name with a dot is an attempt that is not whole
     .lock             held by the driver
 
-A task is finished if its folder is there. `results.jsonl` only repeats what stands in the folders, and is made anew
-from them, so it cannot be wrong for long. Nothing here holds more than one task in memory.
+A task is finished if its folder exists. `results.jsonl` only repeats the contents of these folders and is rebuilt from
+them, so it cannot stay wrong. Nothing here holds more than one task in memory.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ TASKS_FILE = "tasks.jsonl"
 RESULTS_FILE = "results.jsonl"
 UNFINISHED_FILE = "unfinished.jsonl"
 LOCK_FILE = ".lock"
-# Tasks that a driver wrote down and was killed before it could take them.
+# Tasks that a driver had written when it was killed, before they became those of the batch.
 NOT_TAKEN = (f"{TASKS_FILE}.new", f".{TASKS_FILE}.new.tmp")
 VERSION = 1
 BLOCK = 64 * 1024
 
 
 class BatchRecord(Struct, rename="camel", frozen=True, kw_only=True):
-    """What is kept of a batch besides its tasks; a resumed one goes on with it.
+    """What is stored of a batch besides its tasks; a resumed batch continues with it.
 
     Attributes:
         version: the form of the folder
@@ -71,7 +71,7 @@ class BatchRecord(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Attempt(Struct, rename="camel", frozen=True, kw_only=True):
-    """An attempt at a task that came to nothing, and what it cost."""
+    """An attempt at a task that did not finish, and what it cost."""
 
     id: str
     folder: str
@@ -80,7 +80,7 @@ class Attempt(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Tally(Struct, kw_only=True):
-    """What is known of all tasks of a batch, in figures."""
+    """The tasks of a batch in numbers."""
 
     total: int = 0
     by_status: dict[Status, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Tally(Struct, kw_only=True):
 
     @property
     def finished(self) -> int:
-        """How many tasks are over, whatever came of them."""
+        """How many tasks have ended, successful or not."""
         return sum(self.by_status.values())
 
 
@@ -140,7 +140,7 @@ class BatchFolder:
     # Who works on it
 
     def lock(self) -> None:
-        """Be the only driver of this batch; raises `StartupError` if another is at work, or nothing can be written."""
+        """Become the only driver; raises `StartupError` if there is another one, or the folder is not writable."""
         try:
             os.makedirs(self.path, exist_ok=True)
             descriptor = os.open(self._file(LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -162,7 +162,7 @@ class BatchFolder:
         self._lock = descriptor
 
     def close(self) -> None:
-        """Let others work on it."""
+        """Release the folder for other drivers."""
         descriptor, self._lock = self._lock, None
         if descriptor is not None:
             os.close(descriptor)
@@ -208,7 +208,7 @@ class BatchFolder:
         return NewTasks(self._file(TASKS_FILE), specs)
 
     def take_left_tasks(self) -> None:
-        """Take the first tasks of a batch whose driver was killed before it could do so; they were whole by then."""
+        """Adopt the first tasks of a batch whose driver was killed just before it did so; the file is complete."""
         if not os.path.exists(self._file(TASKS_FILE)):
             with suppress(FileNotFoundError):
                 os.replace(self._file(f"{TASKS_FILE}.new"), self._file(TASKS_FILE))
@@ -240,7 +240,7 @@ class BatchFolder:
     # Results
 
     def write_results(self, seen: Callable[[TaskSpec, TaskResult | None], None]) -> None:
-        """Make `results.jsonl` anew from the folders, in the order of the tasks; `seen` gets each task on the way."""
+        """Rebuild `results.jsonl` from the folders, in the order of the tasks; `seen` is called with each task."""
 
         def lines() -> Iterator[bytes]:
             block = bytearray()
@@ -261,7 +261,7 @@ class BatchFolder:
         self._append(RESULTS_FILE, codec.encode(result))
 
     def add_unfinished(self, attempt: Attempt) -> None:
-        """Put an attempt on record that came to nothing."""
+        """Record an attempt that did not finish."""
         self._append(UNFINISHED_FILE, codec.encode(attempt))
 
     def _append(self, name: str, line: bytes) -> None:
@@ -272,7 +272,7 @@ class BatchFolder:
             os.close(descriptor)
 
     def wasted(self) -> float:
-        """What attempts have cost that came to nothing."""
+        """The cost of attempts that did not finish."""
         total = 0.0
         with suppress(FileNotFoundError), open(self._file(UNFINISHED_FILE), "rb") as file:
             for line in file:
@@ -284,7 +284,7 @@ class BatchFolder:
     # What was left behind
 
     def clean(self) -> None:
-        """Remove what a driver has left that was killed: half-done attempts, whose cost is put on record first."""
+        """Remove what a killed driver left behind: unfinished attempts, after recording their cost."""
         for name in os.listdir(self.path):
             path = self._file(name)
             if name.startswith(PART):
@@ -292,7 +292,7 @@ class BatchFolder:
                 try:
                     path = take_away(path)
                 except FileNotFoundError:
-                    # It has just become a result.
+                    # It has just been renamed to its result.
                     continue
                 cost = _cost_of_attempt(path)
                 if cost:
@@ -313,7 +313,7 @@ class BatchFolder:
 
 
 class NewTasks:
-    """Specs that were written beside those of a batch, and how they differ from them."""
+    """New specs in a separate file, and how they differ from those of the batch."""
 
     def __init__(self, path: str, specs: Iterable[TaskSpec]) -> None:
         self._path = path
@@ -336,7 +336,7 @@ class NewTasks:
             os.fsync(file.fileno())
 
     def change(self, changed: Callable[[TaskSpec], TaskSpec]) -> None:
-        """Put what `changed` makes of each in its place."""
+        """Replace each spec with what `changed` returns for it."""
         decoder = msgspec.json.Decoder(TaskSpec)
         folder, name = os.path.split(self._new)
         temporary = os.path.join(folder, f".{name}.tmp")
@@ -351,7 +351,7 @@ class NewTasks:
         return TaskChanges(same=common, new=len(new) - common, gone=len(old) - common)
 
     def take(self) -> None:
-        """Let them be the tasks of the batch."""
+        """Make them the tasks of the batch."""
         os.replace(self._new, self._path)
 
     def drop(self) -> None:
@@ -369,7 +369,7 @@ class TaskChanges(Struct, frozen=True):
 
 
 def _hashes(path: str) -> set[int]:
-    """The tasks of a file, each as a short number: there may be many."""
+    """The hashes of the tasks in a file, shortened to save memory."""
     found = set()
     with open(path, "rb") as file:
         for line in file:
@@ -378,7 +378,7 @@ def _hashes(path: str) -> set[int]:
 
 
 def _cost_of_attempt(part: str) -> float:
-    """What the conversation of an attempt has cost, as far as it was written down."""
+    """The cost of an attempt, as far as its session file shows it."""
     total = 0.0
     with suppress(OSError):
         for name in os.listdir(part):

@@ -1,8 +1,8 @@
-"""The driver: gives tasks to an engine as there is room, and keeps count.
+"""The driver: gives tasks to an engine while it has room, and keeps count.
 
-Tasks are read one by one from the folder, and results are written there by those who made them; the driver holds what
-is under way and a tally. So its memory does not grow with the batch, and when it is killed nothing is lost that was
-finished. A process that dies is started again; a task that kills its process again and again is an error.
+Tasks are read one by one from the folder, and results are written there by the processes that produce them; the driver
+only holds the running tasks and a tally. So its memory does not grow with the batch, and if it is killed, no finished
+task is lost. A process that dies is restarted; a task whose process keeps dying is an error.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, text_for_host
 
 MOST_ATTEMPTS = 5
-# Attempts that ended without fault of the task; more than this, and something is wrong with the machine.
+# Attempts that failed through no fault of the task; beyond this, something is wrong with the machine.
 MOST_INNOCENT = 50
-# Sums of dollars differ in their last digits.
+# Tolerance for rounding in sums of dollars.
 SMALLEST_COST = 1e-9
-# How often it is looked whether providers refuse.
+# Seconds between checks for providers that refuse requests.
 LOOK_SECONDS = 2.0
 SPENT = "The batch has reached its cost limit (--max-cost)"
 
 
 class BatchWatcher(Protocol):
-    """What is told of a batch while it runs."""
+    """Receives the progress of a running batch."""
 
     def began(self, tally: Tally, slots: int) -> None:
-        """It begins, with so much finished before."""
+        """The batch begins; `tally` counts what was finished before."""
         ...
 
     def started(self, spec: TaskSpec) -> None:
@@ -44,16 +44,16 @@ class BatchWatcher(Protocol):
         ...
 
     def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
-        """A task has ended; with none for a result it is to be done later."""
+        """A task has ended; without a result, it will be run later."""
         ...
 
     def paused(self, pauses: Mapping[str, float]) -> None:
-        """These providers refuse requests, and all tasks wait for so many seconds; told every other second."""
+        """These providers refuse requests, and all tasks wait this many seconds; called every two seconds."""
         ...
 
 
 class Outcome:
-    """How a batch has ended: `stopped` says why before all was done, if so."""
+    """How a batch has ended: `stopped` says why, if not all tasks were run."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -62,7 +62,7 @@ class Outcome:
         self.limited = False
 
     def stop(self, reason: str, signal: int | None, limited: bool) -> None:
-        """It ends before all is done, by this signal if there was one."""
+        """Note that the batch ends early, and the signal that caused it, if any."""
         self.stopped, self.signal, self.limited = reason, signal, limited
 
     @property
@@ -72,7 +72,7 @@ class Outcome:
 
 
 class Driver:
-    """One batch from where it stands to its end."""
+    """Runs one batch from its current state to its end."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Driver:
         engine: Callable[[float, Callable[[], None]], TaskEngine],
         watcher: BatchWatcher,
     ) -> None:
-        """`engine` makes one from what was spent so far and what to call when all is spent."""
+        """`engine` creates the engine, given what was spent so far and a callback for when the money is used up."""
         self._folder = folder
         self._record = record
         self._make_engine = engine
@@ -95,7 +95,7 @@ class Driver:
         self.spent = 0.0
 
     def stop(self, reason: str, *, signal: int | None = None, limited: bool = False) -> None:
-        """Begin no further task, and end those under way; they are begun anew by the next driver."""
+        """Start no further task, and end the running ones; the next driver starts them over."""
         if self._stopping.is_set():
             return
         self.outcome.stop(reason, signal, limited)
@@ -110,7 +110,7 @@ class Driver:
             self._engine.kill()
 
     async def results(self, retry_failed: bool = False) -> AsyncIterator[TaskResult]:
-        """Run what is left; gives the results as they come. Leaving early stops the rest.
+        """Run the remaining tasks and yield results as they come. Leaving the iteration stops the rest.
 
         Raises `StartupError` where the engine cannot be used, or nothing can be written.
         """
@@ -138,13 +138,13 @@ class Driver:
             await asyncio.to_thread(self._tidy)
 
     def _tidy(self) -> None:
-        """Put the results in order; when all is done, attempts that a lost machine has left are of no use."""
+        """Sort the results; once all tasks are done, also remove attempts that a lost machine has left."""
         self._folder.write_results(lambda spec, result: None)
         if not self.outcome.left:
             self._folder.clean()
 
     def _take_stock(self, retry_failed: bool) -> None:
-        """Tidy up behind an earlier driver, and count what it has finished; runs in a thread."""
+        """Clean up after an earlier driver, and count what it has finished; runs in a thread."""
         folder, tally = self._folder, self._tally
         folder.clean()
         if retry_failed:
@@ -181,13 +181,13 @@ class Driver:
             self._stopping.set()
 
     async def _look(self, engine: TaskEngine) -> None:
-        """See now and then which providers refuse."""
+        """Check regularly which providers refuse requests."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self._watcher.paused(await engine.pauses())
 
     async def _some(self) -> AsyncIterator[TaskResult]:
-        """Wait until a task has ended; gives the results of all that have."""
+        """Wait until a task has ended; returns the results of all that have."""
         done, self._pending = await asyncio.wait(self._pending, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             result = task.result()
@@ -195,7 +195,7 @@ class Driver:
                 yield result
 
     async def _reserved(self, engine: TaskEngine, spec: TaskSpec) -> bool:
-        """Whether the money for a task is kept: what its own limit allows, else what the dearest so far has cost."""
+        """Reserve money for a task: its own limit, else the cost of the dearest so far; false if too little is left."""
         return await engine.reserve(spec.id, float(spec.limits.get("cost", self._tally.dearest)))
 
     async def _one(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
@@ -208,7 +208,7 @@ class Driver:
             self.stop(f"{self._folder.path}: {reason}")
         except PigeonError as error:
             self.stop(str(error))
-        # What attempts before the last one have cost is not part of the result, and was spent all the same.
+        # The cost of earlier attempts is not part of the result, but was spent all the same.
         wasted = await engine.release(spec.id) - (0.0 if result is None else result.cost)
         if wasted > SMALLEST_COST:
             self._unfinished(spec, wasted, self.outcome.stopped or "The task's process was killed")
@@ -233,13 +233,13 @@ class Driver:
                 attempts += not error.innocent
                 innocent += error.innocent
                 if innocent >= MOST_INNOCENT:
-                    # Something is wrong here, and not with the task: it is for the next driver.
+                    # The fault is with this machine, not with the task, which is left to the next driver.
                     raise FatalTask(f"{error} ({innocent} times)") from None
                 if attempts >= MOST_ATTEMPTS:
                     return await asyncio.to_thread(self._given_up, spec, f"{error} ({attempts} attempts)")
 
     def _given_up(self, spec: TaskSpec, reason: str) -> TaskResult:
-        """Put down that a task cannot be done; runs in a thread."""
+        """Record a task as failed for good; runs in a thread."""
         folder = hash_of(spec)
         part = os.path.join(self._folder.path, f"{PART}{folder}-{os.urandom(4).hex()}")
         os.mkdir(part, 0o700)

@@ -1,7 +1,7 @@
-"""What runs tasks side by side: the shape of an engine, and `local`, the one that needs nothing but this machine.
+"""Engines run tasks in parallel: their interface, and `local`, which needs nothing but this machine.
 
 An engine is used like an executor of `concurrent.futures`: `submit` gives a future of the result, and as many tasks are
-under way as it has `slots`. It brings the limits that all its tasks share, since these must be where the tasks are.
+running as it has `slots`. It also provides the limits that all tasks share, which must be reachable from the tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pigeon.batches.shared_limits import SharedLimits
 from pigeon.batches.task_process import TaskProcesses
 from pigeon.batches.task_run import TaskPlace
 
-# For each core so many tasks, since most of their time they wait for a model; each needs memory for its commands.
+# Tasks per core, since they mostly wait for a model; and the memory that each needs for its commands.
 TASKS_PER_CORE = 2
 MEMORY_PER_TASK = 512 * 1024 * 1024
 
@@ -72,7 +72,7 @@ class LocalLimits:
         self._limits = limits
 
     async def ask(self, provider: str, tokens: int) -> float:
-        """Give a request its time."""
+        """Assign a time to a request."""
         return self._limits.ask(provider, tokens)
 
     async def still(self, provider: str) -> float:
@@ -106,7 +106,7 @@ class LocalEngine:
         return self._slots
 
     async def open(self) -> None:
-        """Nothing to do: the first task starts the warm parent."""
+        """Do nothing: the first task starts the warm parent."""
 
     def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
         """Run a task in a process of its own."""
@@ -163,7 +163,7 @@ def fitting_slots() -> int:
 
 
 def _free_memory() -> int | None:
-    """The bytes that processes can still get, also by the limit of a container; none if the system does not tell."""
+    """The bytes of memory that are available, within the limit of a container; none if unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError), open("/proc/meminfo", encoding="ascii") as file:
         found += [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]

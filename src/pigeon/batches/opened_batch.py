@@ -44,7 +44,7 @@ class OpenedBatch:
     """One batch from its request to its end; `close` lets others work on the folder."""
 
     def __init__(self, request: BatchRequest, choice: EngineChoice, environment: Environment, agent_dir: str) -> None:
-        """Check everything; raises `UsageError` and `StartupError`. Runs without an event loop, or beside it."""
+        """Check everything; raises `UsageError` and `StartupError`. Must not run in the thread of an event loop."""
         self._request = request
         self._choice = choice
         self._environment = environment
@@ -70,11 +70,11 @@ class OpenedBatch:
             raise
 
     def driver(self, watcher: BatchWatcher) -> Driver:
-        """What runs it."""
+        """The driver that runs the batch."""
         return Driver(self.folder, self.prepared.record, self._engine, watcher)
 
     def close(self) -> None:
-        """Nothing more is done here."""
+        """Release the folder."""
         self.folder.close()
 
     def _engine(self, spent: float, exhausted: Callable[[], None]) -> TaskEngine:

@@ -1,9 +1,9 @@
-"""Before anything starts: every task is read and held against what there is on this machine, and the folder of the
-batch is begun or taken up again.
+"""Before anything starts, every task is read and checked against this machine, and the folder of the batch is created
+or resumed.
 
-What is wrong is reported all at once, with line numbers, and then nothing has changed. Models are asked for by building
-an agent with them, so that an option, a key or an extension counts here as it will later; whatever many tasks have in
-common is looked at once.
+All problems are reported at once, with line numbers, and then nothing has changed. A model is checked by building an
+agent with it, so that options, keys and extensions count as they will later; what many tasks have in common is checked
+once.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ NO_MODEL = "there is no model: give one to the task or to the batch (--model)"
 
 
 class BatchRequest(Struct, frozen=True, kw_only=True):
-    """A batch that is to be begun or taken up again.
+    """A request to start or resume a batch.
 
-    `tasks` is a file, what a program gives, or none to go on with those of the folder. What is none of the rest stays
-    as it was for a batch that is resumed.
+    `tasks` is a file, an iterable from a program, or none to continue with those of the folder. When a batch is
+    resumed, members that are none keep their earlier values.
     """
 
     out: str
@@ -56,7 +56,7 @@ class BatchRequest(Struct, frozen=True, kw_only=True):
 
 
 class Prepared(Struct, frozen=True):
-    """A batch that can begin, and how its tasks differ from those that it had."""
+    """A batch that can start, and how its tasks differ from those it had before."""
 
     record: BatchRecord
     changes: TaskChanges | None
@@ -66,7 +66,7 @@ class BadTasks(UsageError):
     """Tasks that cannot be run; nothing was started."""
 
     def __init__(self, problems: list[TaskProblem], count: int, source: str) -> None:
-        """`problems` are the first of so many."""
+        """`problems` are the first of `count`."""
         many = "1 task cannot" if count == 1 else f"{count:,} problems: these tasks cannot"
         rest = [f"and {count - len(problems):,} more"] if count > len(problems) else []
         super().__init__("\n".join([f"{source}: {many} be run, and nothing was started", *map(str, problems), *rest]))
@@ -74,9 +74,9 @@ class BadTasks(UsageError):
 
 
 def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str) -> Prepared:
-    """Check everything and write down what is to be done; raises `UsageError` and `StartupError`.
+    """Check everything and write the tasks to the folder; raises `UsageError` and `StartupError`.
 
-    The folder is locked; `cache` is that of repositories. Runs without an event loop, or in a thread beside it.
+    The folder must be locked; `cache` is the folder of mirrors. Must not run in the thread of an event loop.
     """
     if folder.exists and not request.resume:
         raise UsageError(
@@ -93,7 +93,7 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
     given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
     given |= {"keep": request.keep, "engine": request.engine}
     record = structs.replace(record, **{name: value for name, value in given.items() if value is not None})
-    # In this order: a folder with tasks and without a record would be of no known kind if it is killed here.
+    # In this order: if the process is killed in between, tasks without a record would be unrecognizable.
     folder.put_record(record)
     if written is None:
         return Prepared(record, None)
@@ -105,7 +105,7 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
 def _written_tasks(
     request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str, before: BatchRecord | None
 ) -> NewTasks:
-    """The tasks, checked and on the disk, beside those that there are."""
+    """The checked tasks in a file next to those of the batch."""
     source = request.tasks if isinstance(request.tasks, str) else "tasks"
     with PlaceCheck(request, environment, cache, () if before is None else folder.tasks()) as check:
         reader = TaskReader(request.defaults, environment.absolute, check.problems, request.max_tasks)
@@ -142,10 +142,10 @@ def _number_of(problem: TaskProblem) -> int:
 
 
 class PlaceCheck:
-    """Holds specs against this machine: folders, repositories, schemas and models."""
+    """Checks specs against this machine: folders, repositories, schemas and models."""
 
     def __init__(self, request: BatchRequest, environment: Environment, cache: str, before: Iterable[TaskSpec]) -> None:
-        """`cache` has the mirrors of repositories; what `before` has are the tasks of a batch that is gone on with."""
+        """`cache` has the mirrors of repositories; `before` holds the tasks of the batch that is resumed."""
         self._environment = environment
         self._api_key = request.api_key
         self._keys_are_here = request.keys_are_here
@@ -168,7 +168,7 @@ class PlaceCheck:
         self._loop.close()
 
     def problems(self, spec: TaskSpec, place: str) -> Iterable[str]:
-        """Why a task cannot be run here; its repository is looked at later, with all others."""
+        """Why a task cannot be run here; repositories are checked later, all together."""
         workspace = spec.workspace
         found = []
         self._revisions.want(workspace, place)
@@ -182,7 +182,7 @@ class PlaceCheck:
         return [one for one in found if one]
 
     def repositories(self) -> tuple[list[TaskProblem], int]:
-        """Look up the revisions of all tasks that were seen; returns the first of so many problems."""
+        """Look up the revisions of all tasks; returns the first problems and their total number."""
         missing = self._loop.run_until_complete(self._revisions.look_up())
         problems = [TaskProblem(place, one.reason) for one in missing for place in one.places]
         return problems, sum(one.count for one in missing)

@@ -1,7 +1,7 @@
-"""What a person sees of a batch: a display that is drawn anew at a terminal, plain lines elsewhere, and a summary.
+"""What a person sees of a batch: a live display in a terminal, plain lines elsewhere, and a summary.
 
-Times are of the monotonic clock, so that a clock that is set meanwhile changes nothing. The rate is that of the last
-minutes, and the estimate follows from it.
+Times are taken from the monotonic clock, so that setting the system clock changes nothing. The rate covers the last
+minutes, and the estimate is based on it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pigeon.system.clock import duration_text
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-# Plain lines: one for each task that is not done, and one with the figures every so many seconds.
+# Plain lines: one for each task that is not done, and one with the totals at this interval.
 LINE_SECONDS = 10.0
 RATE_SECONDS = 300.0
 SHOWN_RUNNING = 5
@@ -34,7 +34,7 @@ class Figures:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._began = now()
-        # How many tasks ended in which second; single times would be as many as tasks.
+        # How many tasks ended in each second; one time per task would grow with the batch.
         self._ends: deque[tuple[int, int]] = deque()
         self._ended = 0
         self.pauses: Mapping[str, float] = {}
@@ -62,7 +62,7 @@ class Figures:
             self._forget()
 
     def _forget(self) -> None:
-        """Leave out what was too long ago for the rate."""
+        """Drop what is too old for the rate."""
         while self._ends and self._now() - self._ends[0][0] > RATE_SECONDS:
             self._ended -= self._ends.popleft()[1]
 
@@ -78,7 +78,7 @@ class Figures:
 
     @property
     def per_minute(self) -> float:
-        """How many tasks end in a minute, lately."""
+        """Tasks per minute, recently."""
         self._forget()
         return 60.0 * self._ended / max(min(self.elapsed, RATE_SECONDS), 0.001)
 
@@ -93,7 +93,7 @@ class Figures:
         self.pauses = pauses
 
     def waits(self) -> str:
-        """For which providers all tasks wait; empty if for none."""
+        """The providers that all tasks wait for, in words; empty if there are none."""
         waited = (
             f"{name} refuses requests; all tasks wait {duration_text(seconds)}" for name, seconds in self.pauses.items()
         )
@@ -136,7 +136,7 @@ class PlainProgress:
         self._figures.start(spec.id)
 
     def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
-        """Say how a task ended that is not done, and now and then how far all is."""
+        """Print how a task ended if it is not done, and the totals at intervals."""
         self._figures.end(spec.id, tally, spent, result is not None)
         if result is not None and result.status != "done":
             self._say(f"{result.status}: {spec.id}: {one_line(result.error or '')}")
@@ -145,7 +145,7 @@ class PlainProgress:
             self._say(self._figures.line())
 
     def paused(self, pauses: Mapping[str, float]) -> None:
-        """Say it once if a provider refuses, and how far all is if nothing has ended for a while."""
+        """Print once that a provider refuses, and the totals if nothing has ended for a while."""
         self._figures.pause(pauses)
         is_new, self._paused = bool(pauses.keys() - self._paused), set(pauses)
         if is_new or (pauses and self._now() - self._last >= LINE_SECONDS):
@@ -156,14 +156,14 @@ class PlainProgress:
         """Nothing is left to be shown."""
 
     def _say(self, text: str) -> None:
-        # A stream that takes nothing any more is no reason to end the batch.
+        # A closed or full stream is no reason to end the batch.
         if self._stream is not None:
             with suppress(OSError):
                 print(text, file=self._stream, flush=True)
 
 
 class LiveProgress:
-    """A display at a terminal, drawn anew a few times a second."""
+    """A live display in a terminal, redrawn a few times a second."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live
@@ -183,7 +183,7 @@ class LiveProgress:
         self._figures.start(spec.id)
 
     def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
-        """Leave a line about a task that is not done above the display."""
+        """Print a line above the display for a task that is not done."""
         self._figures.end(spec.id, tally, spent, result is not None)
         if result is not None and result.status != "done":
             from rich.text import Text
@@ -196,7 +196,7 @@ class LiveProgress:
         self._figures.pause(pauses)
 
     def close(self) -> None:
-        """Take the display away."""
+        """Remove the display."""
         self._live.stop()
 
     def _drawn(self) -> RenderableType:

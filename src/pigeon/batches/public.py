@@ -1,7 +1,7 @@
 """`pigeon.batch`: a batch of tasks from a program, as an iterator of results; `pigeon.batch_sync` for code without a
 loop.
 
-Nothing is printed. The folder is the same as that of `pigeon batch`, so either can go on with what the other has begun.
+Nothing is printed. The folder has the same form as that of `pigeon batch`, so either can resume what the other started.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _opened(
 
 
 async def _results(opened: OpenedBatch, retry_failed: bool) -> AsyncIterator[TaskResult]:
-    """What was finished before, and then what comes."""
+    """The results that were finished before, then the new ones as they come."""
     try:
         for spec in opened.folder.tasks():
             before = opened.folder.result(spec)

@@ -1,8 +1,8 @@
 """The engine `ray`: the same tasks on this machine or on a cluster, by Ray (extra `ray`).
 
-Ray places tasks where there is room, starts workers, and tries again what was lost with a worker or a machine. What
-runs there is the same as with `local`: a worker of Ray is the host of one task at a time (`task_process.py`) in a
-process of its own. What all tasks share is an actor on the driver's machine, and workers pass on to it what tasks ask.
+Ray places tasks where there is room, starts workers, and retries what was lost with a worker or a machine. Tasks run as
+with `local`: a Ray worker hosts one task at a time (`task_process.py`) in a separate process. The limits that all tasks
+share are an actor on the driver's machine; workers forward the requests of their tasks to it.
 
 A worker that sees the folder of the batch, because it is shared or on the same machine, has its task put the result
 there. Elsewhere the result is made in a temporary folder and comes back as an archive through Ray's object store.
@@ -41,14 +41,14 @@ from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, StartupError
 
 NO_RAY = "--engine ray needs Ray, which is not installed"
-# How often Ray itself tries again what was lost with a worker or a machine.
+# How often Ray itself retries what was lost with a worker or a machine.
 LOST_RETRIES = 20
-# Twice as many tasks as fit are handed over, so that a cluster that can grow sees what is wanted.
+# Twice as many tasks as fit are submitted, so that an autoscaling cluster sees the demand.
 HANDED_OVER = 2
 ASK_SECONDS = 5.0
 LOOK_SECONDS = 1.0
-# An actor that does not answer for so long is out of reach. Ray itself waits for ever where a new cluster has taken the
-# place of the one that was joined.
+# An actor that has not answered for this long is unreachable. Ray itself would wait for ever if a new cluster has
+# replaced the one that was joined.
 SILENCE_SECONDS = 60.0
 LEAVE_SECONDS = 10.0
 # What a result may have when it comes back through the object store: worker and driver hold it in memory.
@@ -123,7 +123,7 @@ class ActorLimits:
 
 
 class RayEngine:
-    """Hands tasks to Ray and takes back what comes of them."""
+    """Submits tasks to Ray and collects their results."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class RayEngine:
         return outcome.result
 
     async def _look(self) -> None:
-        """See now and then what was spent, and whether the cluster is still there."""
+        """Check regularly what was spent, and whether the cluster is still reachable."""
         while not self._is_lost:
             await asyncio.sleep(LOOK_SECONDS)
             answer = await self._answer_of("spent", self._spent)
@@ -258,7 +258,7 @@ class RayEngine:
                     self._exhausted()
 
     async def _answer_of(self, method: str, *arguments: object) -> Any:
-        """What the actor answers; none if it cannot."""
+        """The actor's answer; none if it cannot be reached."""
         if self._is_lost:
             return None
 
@@ -275,7 +275,7 @@ class RayEngine:
         return None
 
     def _lose(self) -> None:
-        """The cluster is out of reach: nothing will come of what was handed over."""
+        """The cluster is unreachable: fail all submitted tasks."""
         self._is_lost = True
         for id in list(self._running):
             _, future = self._running.pop(id)
@@ -323,7 +323,7 @@ class RayEngine:
 
 
 class _WorkerState:
-    """What a worker keeps from task to task: its event loop, and the parent of the processes of tasks."""
+    """What a worker keeps between tasks: its event loop, and the warm parent of task processes."""
 
     def __init__(self, actor: Any, variables: Mapping[str, str]) -> None:
         self.loop = SteadyLoop()
@@ -334,7 +334,7 @@ _state: _WorkerState | None = None
 
 
 def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
-    """Do a task in a worker of Ray, in a process of its own."""
+    """Run a task in a Ray worker, in a separate process."""
     global _state
     environment = process_environment()
     variables = {**environment.variables, **passed}
@@ -387,7 +387,7 @@ class ResultTooLarge(PigeonError):
 
 
 class _BoundedArchive(io.BytesIO):
-    """Takes so many bytes and no more."""
+    """Accepts a limited number of bytes."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -437,12 +437,12 @@ def _packed(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
 
 
 def unpack_result(files: bytes, out: str, result: TaskResult) -> TaskResult:
-    """Put the folder of a result in its place."""
+    """Unpack the folder of a result in the batch's folder."""
     part = os.path.join(out, f"{PART}{result.folder}-{os.urandom(4).hex()}")
     os.mkdir(part, 0o700)
     try:
         with tarfile.open(fileobj=io.BytesIO(files), mode="r:gz") as archive:
-            # It was made by ourselves; a workspace may have links to anywhere, which newer versions of Python refuse.
+            # The archive is our own; a workspace may contain links to anywhere, which newer Python versions refuse.
             trusted: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
             archive.extractall(part, **trusted)
         return commit_folder(part, os.path.join(out, result.folder), result)

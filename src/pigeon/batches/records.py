@@ -1,8 +1,8 @@
-"""What a batch is made of: tasks as people write them, as they are run, and what came of them.
+"""The records of a batch: tasks as people write them, tasks as they are run, and results.
 
-`Task` is a line of the file of tasks. `TaskSpec` is the same with everything decided: the text of the prompt, absolute
-paths, the options of the agent. It is all that a result depends on, so the hash of its canonical form is the name of
-the folder of its result, and a batch that was killed finds by it what is finished. `TaskResult` is a line of
+`Task` is a line of the task file. `TaskSpec` is the same with everything resolved: the text of the prompt, absolute
+paths, the options of the agent. A result depends on nothing else, so the hash of the spec's canonical form names the
+folder of its result, and a resumed batch finds finished tasks by it. `TaskResult` is a line of
 `results.jsonl`.
 """
 
@@ -25,11 +25,11 @@ HASH_DIGITS = 32
 
 
 class TaskRecord(Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """A record that says what is wanted: what is not said is left out."""
+    """A record that people write: absent members are left out."""
 
 
 class ResultRecord(Struct, rename="camel", frozen=True, kw_only=True):
-    """A record that says what came of it: every member is there."""
+    """A record of results: every member is present."""
 
 
 class Workspace(TaskRecord, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +83,7 @@ class Task(TaskRecord, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskSpec(TaskRecord, frozen=True):
-    """A task with everything decided that its result depends on."""
+    """A task with everything resolved that its result depends on."""
 
     id: str
     prompt: str
@@ -167,5 +167,5 @@ _canonical = msgspec.json.Encoder(order="deterministic")
 
 
 def hash_of(record: TaskRecord) -> str:
-    """The name of what this record describes: the same for the same content."""
+    """The hash of a record's canonical form: equal for equal content."""
     return hashlib.sha256(_canonical.encode(record)).hexdigest()[:HASH_DIGITS]

@@ -1,9 +1,9 @@
 """What all tasks of a batch share: requests and tokens per minute of each provider, pauses after a refusal, and money.
 
-One object of the driver, or of an actor on a cluster, decides for all; processes of tasks ask it over their link
-(`task_link.py`). Requests are given times one after the other, as far apart as the rate of the provider asks for, so
-that no minute has more of them than allowed. A refusal for want of capacity (429) holds all requests to the provider
-back, for as long as the server asks, else twice as long each time; when it is over they come one after the other.
+One object in the driver, or in an actor on a cluster, decides for all tasks; their processes ask it over their link
+(`task_link.py`). Requests are assigned times one after the other, spaced by the provider's rate, so that no minute has
+more of them than allowed. A refusal for lack of capacity (429) pauses all requests to the provider, for as long as the
+server asks, otherwise twice as long each time; after the pause they resume one after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AFTER_PAUSE = 0.05
 
 
 class Rate(Struct, frozen=True, kw_only=True):
-    """What a provider allows in a minute; none for no limit.
+    """What a provider allows per minute; none for no limit.
 
     Attributes:
         requests: the most requests
@@ -43,7 +43,7 @@ class _ProviderTimes:
         self.refusals = 0
 
     def slot(self, now: float, tokens: int) -> float:
-        """Give away the next time."""
+        """Assign the next free time."""
         at = max(now, self.next_request, self.next_token, self.paused_until)
         gap = MINUTE / self.rate.requests if self.rate.requests else 0.0
         self.next_request = at + (max(gap, AFTER_PAUSE) if now < self.paused_until else gap)
@@ -51,7 +51,7 @@ class _ProviderTimes:
         return at
 
     def spend_tokens(self, at: float, tokens: float) -> None:
-        """Move the time of the next request by what tokens take; fewer than none gives time back."""
+        """Delay the next request by what these tokens take; a negative number gives time back."""
         if self.rate.tokens:
             self.next_token = max(self.next_token, at) + tokens * MINUTE / self.rate.tokens
 
@@ -66,10 +66,10 @@ class _ProviderTimes:
 
 
 class SharedLimits:
-    """Decides about requests and money of a batch; `spent` is what was spent before.
+    """Decides about the requests and the money of a batch; `spent` is what was spent earlier.
 
-    Each task has a share of the money: what it may cost by its own limit, or what is expected of it. `reserve` gives a
-    share out before a task begins, so that all that runs fits into what is left.
+    Each task has a share of the money: its own limit, or its expected cost. `reserve` sets a share aside before a task
+    starts, so that the running tasks together stay within what is left.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SharedLimits:
     # Requests
 
     def ask(self, provider: str, tokens: int) -> float:
-        """Give a request its time; returns the seconds until then, after which `still` is to be asked."""
+        """Assign a time to a request; returns the seconds until then, after which the caller must ask `still`."""
         now = self._now()
         return self._times(provider).slot(now, tokens) - now
 
@@ -150,7 +150,7 @@ class SharedLimits:
         return self._used.pop(task, 0.0)
 
     def know(self, at_least: float) -> None:
-        """At least so much was spent, as one knows who was there before."""
+        """Raise `spent` to at least this, which the driver knows from before the actor was restarted."""
         self._total = max(self._total, at_least)
 
     @property
@@ -160,5 +160,5 @@ class SharedLimits:
 
     @property
     def exhausted(self) -> bool:
-        """Whether all is spent that may be."""
+        """Whether the money is used up."""
         return self._max_cost is not None and self._total >= self._max_cost

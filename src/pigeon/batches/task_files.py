@@ -1,8 +1,8 @@
-"""Tasks from a file or from a program, as specs: read one by one, checked all before anything starts.
+"""Reads tasks from a file or a program and turns them into specs, one by one, before anything starts.
 
-JSON Lines have an object on each line, CSV has a task in each row: columns with the names of a task's members are
-these, and every column is a field of the template. Nothing is kept of a task but its hash, so that a file may be as
-long as it likes; whatever is wrong is a `TaskProblem` with the number of its line, and reading goes on.
+JSON Lines have an object on each line, CSV a task in each row: columns named like members of a task are these members,
+and every column is a field of the template. Only the hash of a task stays in memory, so that a file may have any
+length; each problem is a `TaskProblem` with its line number, and reading continues.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ LONGEST_ID = 200
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}\n]+)\}")
 _PEEK = 4096
 BOM = codecs.BOM_UTF8
-# So that an iterable without an end does not fill the disk.
+# So that an endless iterable does not fill the disk.
 MOST_TASKS = 1_000_000
 # More than a person will read; a file of the wrong kind has a problem on every line.
 MOST_PROBLEMS = 1000
 
 
 class TaskProblem(Struct, frozen=True):
-    """What is wrong with a task, and where it stands."""
+    """A problem with a task, and its place in the file."""
 
     place: str
     reason: str
@@ -55,7 +55,7 @@ class TaskProblem(Struct, frozen=True):
 
 
 class BatchDefaults(Struct, frozen=True, kw_only=True):
-    """What holds for every task that does not say otherwise."""
+    """Defaults for what a task does not set."""
 
     template: str | None = None
     workspace: Workspace | None = None
@@ -94,8 +94,8 @@ class TaskTemplate(Struct, frozen=True):
 class TaskReader:
     """Makes specs of tasks; `problems` are those that were found on the way, of very many the first.
 
-    `absolute` says where a path of a task leads, `check` holds a spec, with the place where it stands, against what
-    there is on this machine, and gives the reasons why it cannot be run. More than `most` tasks are refused.
+    `absolute` resolves a path of a task; `check` takes a spec and its place in the file and returns why it cannot be
+    run on this machine. More than `most` tasks are refused.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class TaskReader:
                 yield spec
 
     def add_problems(self, problems: list[TaskProblem], count: int) -> None:
-        """Report what is wrong; these are the first of so many."""
+        """Add problems; these are the first of `count`."""
         self.problem_count += count
         if len(self.problems) < MOST_PROBLEMS:
             self.problems += problems
@@ -208,7 +208,7 @@ class TaskReader:
             raise BadRecord("a text contains half of a surrogate pair, which cannot be sent to a model") from None
 
     def _id(self, given: str | None, spec: TaskSpec) -> str:
-        """The id of a task; one that has none of its own gets one that stays the same when others come or go."""
+        """The id of a task; by default derived from the task itself, so that it does not depend on other tasks."""
         if given is not None:
             if not given.strip() or len(given) > LONGEST_ID or not given.isprintable():
                 raise BadRecord(f'"id" must be a string of 1 to {LONGEST_ID} printable characters')
@@ -250,7 +250,7 @@ class TaskReader:
         )
 
     def _located_model(self, model: str | None) -> str | None:
-        """A model that is a file is meant from here, and agents work elsewhere."""
+        """The model with an absolute path, if it names a file: agents run in other folders."""
         kind, _, path = (model or "").partition("/")
         return f"{kind}/{self._absolute(path)}" if kind in ("scripted", "recorded") and path else model
 

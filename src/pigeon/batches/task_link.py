@@ -7,7 +7,7 @@ it; the host may tell it to stop:
            {"result":{...}}   {"fatal":TEXT}
     host:  {"wait":S}, the answer to `ask` and `still`   {"stop":REASON}
 
-The end of the link is the end of the other side: a task whose host is gone ends at once, and its commands with it.
+If the link closes, the other side has ended: a task whose host is gone ends at once, and its commands with it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from pigeon.batches.records import TaskResult
 from pigeon.wire import codec
 
 LONGEST_LINE = 1 << 30
-# No capacity now: too many requests, or too many of others.
+# No capacity now: too many requests of ours, or of others.
 REFUSED = (429, 529)
-# A request is sent again so often at most, and not at all if the server wants it to wait longer than this.
+# How often a request is sent again at most; and the longest wait that a server may ask for.
 MOST_REFUSALS = 30
 LONGEST_WAIT = 600.0
 
 
 class TaskLink:
-    """The end of the task; it paces the requests of its agent."""
+    """The task's end of the link; it paces the requests of the agent."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -62,7 +62,7 @@ class TaskLink:
         self._send({"ended": provider, "tokens": used - tokens, "refused": _is_refusal(failure), "seconds": asked})
 
     def again(self, failure: Failure, times: int) -> bool:
-        """A refusal for want of capacity is waited out with all other tasks, unless the server asks for very long."""
+        """Whether to send a refused request again: if capacity was lacking, unless the wait would be very long."""
         asked = (failure.retry_after_ms or 0) / 1000
         return _is_refusal(failure) and times <= MOST_REFUSALS and asked <= LONGEST_WAIT
 
@@ -129,11 +129,11 @@ class LimitsAccess(Protocol):
 
 
 class FatalTask(Exception):
-    """No task can be done here, as on a full disk; the text says why."""
+    """No task can be run here, for example because the disk is full; the text says why."""
 
 
 class HostEnd:
-    """The end of the host: answers what the task asks until it has its result."""
+    """The host's end of the link: answers the task's requests until the result arrives."""
 
     def __init__(
         self, task: str, end: socket.socket, limits: LimitsAccess, exhausted: Callable[[], Awaitable[None]]
@@ -147,7 +147,7 @@ class HostEnd:
         self._stop: str | None = None
 
     async def serve(self) -> TaskResult | None:
-        """What came of the task; none if its process ended without a word. Raises `FatalTask`."""
+        """The result of the task; none if its process ended without one. Raises `FatalTask`."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._end, limit=LONGEST_LINE)
         if self._stop is not None:
             self._send({"stop": self._stop})

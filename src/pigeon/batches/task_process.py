@@ -1,8 +1,8 @@
-"""Processes of tasks: each task gets one, forked from a warm parent, and its host sees to its end.
+"""The processes of tasks: each task gets one, forked from a warm parent, and its host makes sure that it ends.
 
-The parent (`cli/parents/batch_parent.py`) has imported everything, so that a task costs no start, and each has a
-process that nothing was done in before. A process dies with its parent, the parent with its host, and the commands of a
-task with its process (`system/process/helper_main.py`): nothing is left of whatever is killed.
+The parent (`cli/parents/batch_parent.py`) has imported everything, so that a task starts quickly and yet in a fresh
+process. A process dies with its parent, the parent with its host, and the commands of a task with its process
+(`system/process/helper_main.py`): whatever is killed, nothing keeps running.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pigeon.wire import codec
 PART = ".part-"
 STOP_SECONDS = 8.0
 END_SECONDS = 5.0
-# From the last word of a task to the end of its process.
+# How long a process may take to end after the last message of its task.
 LEAVE_SECONDS = 10.0
 LAST_WORDS = 4000
 KEPT_VARIABLES = (
@@ -44,7 +44,7 @@ KEPT_VARIABLES = (
 
 
 class TaskRequest(Struct, frozen=True, kw_only=True):
-    """A task that a forked process is to do."""
+    """A task for a forked process."""
 
     spec: TaskSpec
     place: TaskPlace
@@ -73,12 +73,12 @@ class TaskProcesses:
     async def run(
         self, spec: TaskSpec, place: TaskPlace, exhausted: Callable[[], Awaitable[None]]
     ) -> TaskResult | None:
-        """The result of a task, which stands in its folder then; none if it was told to stop.
+        """Run a task; returns its result, which is then in its folder, or none if it was told to stop.
 
         Raises `WorkerDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
         """
         if (there := read_result(os.path.join(place.out, hash_of(spec)))) is not None:
-            # A cluster tries again what was lost with a machine, and only the word about the result may have been.
+            # A cluster retries what was lost with a machine; perhaps only the message about the result was lost.
             return there
         part = os.path.join(place.out, f"{PART}{hash_of(spec)}-{os.urandom(4).hex()}")
         os.mkdir(part, 0o700)
@@ -102,7 +102,7 @@ class TaskProcesses:
         end = HostEnd(request.spec.id, ours, self._limits, exhausted)
         self._running[process.pid] = process, end
         if self._stop_reason is not None:
-            # It was being forked when all others were told.
+            # It was being forked when the others were told to stop.
             end.stop(self._stop_reason)
         try:
             result = await end.serve()
@@ -114,14 +114,14 @@ class TaskProcesses:
             process.release()
         if result is not None or code == 0:
             return result
-        # It may have been killed between the last step of its work and the word about it.
+        # It may have been killed after it stored the result and before it reported that.
         there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
         if there is not None:
             return there
         raise WorkerDied(f"{_how(code)}{_last_words(words)}", code is None)
 
     async def _left(self, process: ForkedProcess) -> int | None:
-        """Wait for the end of a process that has said its last word; its code, none if its parent is gone, too."""
+        """Wait for the end of a process whose link has closed; its exit code, none if its parent is gone, too."""
         ended = self._codes[process.pid]
         try:
             return await asyncio.wait_for(asyncio.shield(ended), LEAVE_SECONDS)
@@ -159,7 +159,7 @@ class TaskProcesses:
             return self._parent
 
     async def stop(self, reason: str) -> None:
-        """Tell all tasks to end, those that are only beginning, too, and end those by force that do not."""
+        """Tell all tasks to end, including those that are just starting, and kill those that do not."""
         self._stop_reason = reason
         running = list(self._running.values())
         for _, end in running:
@@ -183,7 +183,7 @@ class TaskProcesses:
             ended.set_result(code)
 
     def _lost(self) -> None:
-        """The parent is gone, and with it its processes; how these ended is not known."""
+        """The parent is gone, and its processes with it; their exit codes are unknown."""
         self._parent = None
         for ended in self._codes.values():
             if not ended.done():

@@ -1,8 +1,8 @@
-"""`run`: one task, from its spec to its result. Runs in a process of its own (`task_process.py`).
+"""`run` does one task, from its spec to its result, in a separate process (`task_process.py`).
 
-What it makes stands in a folder that does not count until it is whole: `.part-...` beside the folders of results. When
-all of it is on the disk the folder gets the name of the spec's hash, in one step. So a result is there or not, whatever
-is killed; a second process that did the same task meanwhile finds the name taken and leaves.
+Its files go to a folder `.part-...` next to the folders of results, which does not count until it is complete. When
+everything is synced to disk, the folder is renamed to the hash of the spec. So a result exists completely or not at
+all, whatever is killed; a second process that did the same task finds the name taken and gives up.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ WORKSPACE = "workspace"
 WORDS_FILE = "stderr.txt"
 CHECK_OUTPUT = 16_000
 ABORT_SECONDS = 5.0
-# What no task can do anything about.
+# Errors of the system that would affect every task.
 NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class TaskPlace(Struct, frozen=True, kw_only=True):
-    """Where a task is done and what it may know: folders, variables, and a key that is written nowhere.
+    """Where a task runs and what it gets: folders, variables, and a key that is never written to disk.
 
     `out` is the folder of the batch, `part` that of this attempt, `cache` has the mirrors of repositories. `keep` says
     which workspaces stay: `all`, `failed` or `none`.
@@ -71,9 +71,9 @@ class TaskPlace(Struct, frozen=True, kw_only=True):
 
 
 async def run(spec: TaskSpec, place: TaskPlace, environment: Environment, link: TaskLink) -> TaskResult | None:
-    """Do a task and put its result in its place; none if the host did not want it any more.
+    """Run a task and store its result; none if the host has stopped it.
 
-    Raises `OSError` where the result cannot be kept.
+    Raises `OSError` if the result cannot be stored.
     """
     running = _Run(spec, place, environment, link)
     work = asyncio.ensure_future(running.done())
@@ -87,7 +87,7 @@ async def run(spec: TaskSpec, place: TaskPlace, environment: Environment, link: 
 
 
 class _Run:
-    """One task while it is done."""
+    """One running task."""
 
     def __init__(self, spec: TaskSpec, place: TaskPlace, environment: Environment, link: TaskLink) -> None:
         self._spec = spec
@@ -163,7 +163,7 @@ class _Run:
                 self._link.spent(float(cost))
 
     async def _checked(self, agent: Agent, result: Result[Any]) -> CheckResult | None:
-        """Run the check where the agent came to an end of its own, or to that of its limits."""
+        """Run the check if the agent has finished or reached a limit."""
         check = self._spec.check
         if check is None or result.ended not in ("done", "limit"):
             return None
@@ -231,13 +231,13 @@ class _Run:
         try:
             patch = await self._workspaces.changes(workspace, commit, owner)
         except WorkspaceError:
-            # The agent may have made something of it that is no repository.
+            # The agent may have broken the repository.
             return
         data = f"{patch}\n".encode("utf-8", "surrogateescape") if patch else b""
         put_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(data), 0o600)
 
     def _commit(self, status: Status) -> TaskResult:
-        """Put everything on the disk, and then in its place; runs in a thread."""
+        """Sync everything to disk, then rename the folder; runs in a thread."""
         place, spec, part = self._place, self._spec, self._place.part
         if place.keep == "none" or (place.keep == "failed" and status == "done"):
             remove_folder(os.path.join(part, WORKSPACE))
@@ -253,7 +253,7 @@ class _Run:
         )
         masked = self._redactor.mask(codec.encode(result))
         if _identity(part) != self._part:
-            # A driver that takes this one for dead has cleaned up, and what was found out since is not true.
+            # Another driver took this one for dead and has cleaned up, so what is known here is out of date.
             raise OSError(errno.ENOENT, "The folder of this attempt was removed", part)
         put_result(part, spec, masked)
         return commit_folder(
@@ -285,7 +285,7 @@ def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
 
 
 def commit_folder(part: str, target: str, result: TaskResult) -> TaskResult:
-    """Give the folder of an attempt its name; if that is taken, the result that is there counts."""
+    """Rename the folder of an attempt to its final name; if that exists, the result in it counts."""
     try:
         os.rename(part, target)
     except OSError as error:
@@ -310,7 +310,7 @@ def read_result(folder: str) -> TaskResult | None:
 
 
 def _identity(folder: str) -> tuple[int, int] | None:
-    """What tells a folder from another one of the same name; none if there is none."""
+    """The identity of a folder, to notice if it is replaced; none if there is none."""
     with suppress(OSError):
         found = os.stat(folder)
         return found.st_dev, found.st_ino
@@ -326,7 +326,7 @@ def _sync(path: str) -> None:
 
 
 def _reason(result: Result[Any], check: CheckResult | None, asked: Check | None) -> str | None:
-    """Why a task is not done; the beginning is the same for all that fail alike."""
+    """Why a task is not done; tasks that fail for the same reason get texts that begin alike."""
     if check is not None and not check.passed and result.ended == "done":
         assert asked is not None
         if check.timed_out:

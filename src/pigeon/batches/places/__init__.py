@@ -1,1 +1,1 @@
-"""Where tasks are done: the commit that a revision is, and fresh copies of folders and repositories."""
+"""Where tasks run: the commit of each revision, and fresh copies of folders and repositories."""

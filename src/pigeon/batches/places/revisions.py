@@ -1,8 +1,8 @@
-"""Which commit a revision of a repository is: looked up once for a batch, before anything starts.
+"""Finds the commit of each revision, once for a batch and before anything starts.
 
-All tasks, on whatever machine and after whatever restart, begin with the commit that was found then. A repository of
-this machine is asked itself. The server of another one is asked for its refs, which costs one short connection; what is
-no ref of it (a commit, `main~3`) is looked for in the clone that tasks will be given copies of.
+All tasks start from the commit that was found then, on any machine and after any restart. A local repository is asked
+directly. A server is asked for its refs, which takes one short connection; a revision that is not a ref (a commit,
+`main~3`) is looked up in the clone from which tasks get their copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pigeon.batches.task_files import is_path
 
 ASK_SECONDS = 60.0
 AT_ONCE = 16
-# Of a revision that does not exist so many lines are named; the rest is counted.
+# How many lines are named for a revision that does not exist; the rest are only counted.
 MOST_PLACES = 20
 # Where git looks for a name, in its order.
 _REFS = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/origin/{}")
@@ -28,7 +28,7 @@ Pair = tuple[str, str | None]
 
 
 class _Asked(Struct):
-    """A revision that tasks want, where they stand, and what was found."""
+    """A requested revision, the places of its tasks, and the commit that was found."""
 
     places: list[str] = field(default_factory=list)
     count: int = 0
@@ -36,7 +36,7 @@ class _Asked(Struct):
 
 
 class MissingRevision(Struct, frozen=True):
-    """A revision that was not found, why, and of so many tasks the places of the first."""
+    """A revision that was not found, why, how many tasks need it, and the places of the first of them."""
 
     places: list[str]
     count: int
@@ -44,11 +44,11 @@ class MissingRevision(Struct, frozen=True):
 
 
 class Revisions:
-    """The commits of what tasks want: `want` for each task, then `look_up` once, then `pinned`.
+    """The commits of all tasks: call `want` for each task, then `look_up` once, then `pinned`.
 
-    `known` are the tasks of a batch that is gone on with: their commits stay. One that an older version began has none,
-    and gets none, since that would make it another task. `is_elsewhere` says that tasks run on other machines, which
-    may reach what this one cannot: a commit that is named in full is then taken as it is.
+    `known` are the tasks of a resumed batch, whose commits stay. A task from an older version has none and gets none,
+    since that would make it another task. `is_elsewhere` means that tasks run on other machines, which may reach what
+    this one cannot: then a full commit hash is accepted unchecked.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Revisions:
         self._silent: set[str] = set()
 
     def want(self, workspace: Workspace | None, place: str) -> None:
-        """A task that stands at this place begins with this workspace."""
+        """Add a task, with its workspace and its place in the file."""
         if workspace is None or workspace.git is None:
             return
         asked = self._asked.setdefault((workspace.git, workspace.revision), _Asked())
@@ -91,7 +91,7 @@ class Revisions:
         return structs.replace(spec, commit=self._asked[spec.workspace.git, spec.workspace.revision].commit)
 
     async def look_up(self) -> list[MissingRevision]:
-        """Find all of them; returns those that were not."""
+        """Find all commits; returns the revisions that were not found."""
         turns = asyncio.Semaphore(AT_ONCE)
 
         async def one(pair: Pair, asked: _Asked) -> MissingRevision | None:
@@ -140,7 +140,7 @@ class Revisions:
         host, called = host_of(git), f'"workspace.git": {shown(git)}'
         if host in self._silent:
             raise WorkspaceError(f"{called}: {host} does not answer. Try again when it does")
-        # A tag with a text of its own is not the commit, and git lists what it points to beside it.
+        # An annotated tag is not the commit itself; git lists the commit separately.
         names = [f"{one.format(revision or 'HEAD')}{end}" for one in _REFS for end in ("^{}", "")]
         try:
             listed = await self._git.run("ls-remote", "--quiet", git, *names, seconds=self._ask_seconds)
@@ -160,13 +160,13 @@ def _is_folder(path: str) -> bool:
 
 
 def host_of(git: str) -> str:
-    """The machine that an address leads to."""
+    """The host of an address."""
     authority = (git.partition("://")[2] or git).partition("/")[0]
     return authority.rpartition("@")[2].partition(":")[0] or git
 
 
 def shown(git: str) -> str:
-    """An address as it may be printed, without a password or token."""
+    """An address without its password or token, for messages."""
     return re.sub(r"(https?://)[^/@]+@", r"\1***@", git)
 
 

@@ -1,10 +1,10 @@
 """The workspace of a task: an empty folder, a copy of a folder, or a fresh checkout of a revision.
 
-A repository is cloned once for all batches, as a mirror in a cache, and each task gets a clone of that, with files of
-its own: what a task does to them must not reach the mirror. Which commit it gets was decided before the batch began
-(`revisions.py`); for a batch of an older version, which has not, a revision is looked up here, once for a batch
-(`batch` names it). All of it is safe to be done by several processes, and to be killed at any time: a lock is held
-while a mirror is made, and a mirror that is not whole has another name.
+A repository is cloned once for all batches, as a mirror in a cache, and each task gets its own clone of the mirror
+without shared files, so that nothing it does reaches the mirror. The commit was decided before the batch started
+(`revisions.py`); for batches of older versions, a revision is looked up here, once per batch (`batch` identifies it).
+Several processes may do all this at once and be killed at any time: a lock is held while a mirror is made, and an
+incomplete mirror has another name.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ GIT_SECONDS = 1800.0
 LONGEST_REASON = 500
 LARGEST_PATCH = 64 * 1024 * 1024
 LOCK_PAUSE = 0.05
-# A folder that is being removed.
+# Prefix of a folder that is being removed.
 OLD = ".old-"
-# What a hook of git is called with, which is about another repository; and the window in which passwords are asked for.
+# Variables that git sets for hooks, which point to another repository; and programs that would ask for passwords.
 NOT_FOR_GIT = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "SSH_ASKPASS"),
 )
 # Commits that batches began with, in mirrors: the branches that had them may be gone.
 KEPT_REFS = "refs/pigeon/"
-# Submodules of a repository of this machine may be there, too; those of others must not read our files.
+# Submodules of a local repository may be local, too; those of remote ones must not read our files.
 LOCAL_SUBMODULES = ("-c", "protocol.file.allow=always")
 
 
@@ -51,7 +51,7 @@ class WorkspaceError(PigeonError):
 
 
 class GitTookTooLong(WorkspaceError):
-    """Git was stopped because its time was over, or because it printed too much."""
+    """Git was stopped because it took too long or printed too much."""
 
 
 def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ class Git:
         }
 
     async def run(self, *arguments: str, cwd: str = "/", seconds: float = GIT_SECONDS) -> str:
-        """What it prints; raises `WorkspaceError` with what it complains about, `GitTookTooLong` after so long."""
+        """The output of git; raises `WorkspaceError` with its error message, and `GitTookTooLong` after `seconds`."""
         try:
             result = await run_program(
                 self._owner,
@@ -95,7 +95,7 @@ class Git:
 def _reason(stderr: bytes) -> str:
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
-    # What the other side or its transport said comes before git's own words, which then tell little.
+    # The message of the server or transport comes first; git's own message after it says little.
     told = [line for line in lines if line.startswith(("ssh: ", "remote: ", "ERROR: ")) or "denied" in line]
     return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a message"
 
@@ -110,10 +110,10 @@ class Workspaces:
         self._variables = variables
 
     async def make(self, wanted: Workspace | None, path: str, leave_out: str, commit: str | None = None) -> str | None:
-        """Make it at a path that does not exist; returns the commit that it begins with, if it has one.
+        """Create a workspace at a path that does not exist; returns its commit, if it has one.
 
-        `commit` is the one that was decided on. The folder `leave_out` is not copied: results may stand in the folder
-        that is worked on.
+        `commit` was decided before the batch started. The folder `leave_out` is not copied: the results may be inside
+        the folder that is copied.
         """
         if wanted is None:
             os.mkdir(path)
@@ -129,7 +129,7 @@ class Workspaces:
     async def changes(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
         """What was changed in a checkout since its commit, new files included, as a patch.
 
-        What a command has left there can make git run programs: `owner` is the agent's own, behind its wall.
+        Files left by a command can make git run programs, so git runs with the agent's `owner`, in its sandbox.
         """
         git = Git(owner, self._variables)
         await git.run("add", "--all", "--intent-to-add", cwd=workspace)
@@ -137,7 +137,7 @@ class Workspaces:
 
     async def _check_out(self, git: str, mirror: str, commit: str, path: str) -> None:
         run = self._git.run
-        # Files that were linked instead of copied could be changed in the mirror, and in what it was linked from.
+        # With hard links, a task could change the files of the mirror, and of the repository that it was cloned from.
         await run("clone", "--quiet", "--no-checkout", "--no-hardlinks", mirror, path)
         await run("remote", "set-url", "origin", git, cwd=path)
         await run("checkout", "--quiet", "--detach", commit, cwd=path)
@@ -146,18 +146,18 @@ class Workspaces:
             await run(*allowed, "submodule", "--quiet", "update", "--init", "--recursive", cwd=path)
 
     async def has(self, git: str, revision: str | None) -> bool:
-        """Whether the mirror of a repository has a commit, without a connection."""
+        """Whether the mirror of a repository has a commit; makes no connection."""
         mirror = self._mirror(git)
         return _exists(mirror) and await self._has(mirror, revision)
 
     async def commit_of(self, git: str, revision: str | None) -> str:
-        """The commit that a revision of a repository is now; its mirror has it then."""
+        """The current commit of a revision, which is then also in the mirror."""
         async with self._locked(git) as mirror:
             await self._update(git, mirror, revision)
             return await self._commit(mirror, git, revision)
 
     async def commit_in(self, folder: str, git: str, revision: str | None) -> str:
-        """The commit that a revision is in a repository of this machine."""
+        """The commit of a revision in a local repository."""
         return await self._commit(folder, git, revision)
 
     def _mirror(self, git: str) -> str:
@@ -165,14 +165,14 @@ class Workspaces:
 
     @asynccontextmanager
     async def _locked(self, git: str) -> AsyncIterator[str]:
-        """The mirror of a repository, which no other process changes meanwhile."""
+        """The mirror of a repository, locked against changes by other processes."""
         make_private_folder(self._cache)
         mirror = self._mirror(git)
         async with _locked(f"{mirror.removesuffix('.git')}.lock"):
             yield mirror
 
     async def _found(self, git: str, revision: str | None) -> tuple[str, str]:
-        """The mirror of a repository, and the commit that a revision of it is for this batch."""
+        """The mirror of a repository, and the commit of a revision for this batch."""
         asked = hashlib.sha256((revision or "HEAD").encode()).hexdigest()[:16]
         known = os.path.join(self._mirror(git), "pigeon", f"{self._batch}-{asked}")
         if commit := _kept(known):
@@ -195,14 +195,14 @@ class Workspaces:
             await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
             os.rename(half, mirror)
         elif not is_whole_hash(revision) or not await self._has(mirror, revision):
-            # A commit by its whole name is the same for ever; anything else may have moved.
+            # A full commit hash never changes; anything else may have moved.
             refs = ("+refs/*:refs/*", f"^{KEPT_REFS}*")
             await run("fetch", "--quiet", "--prune", "--force", "origin", *refs, cwd=mirror)
             with suppress(WorkspaceError):
                 head = await run("ls-remote", "--symref", "origin", "HEAD", cwd=mirror)
                 await run("symbolic-ref", "HEAD", head.split()[1], cwd=mirror)
         if is_whole_hash(revision) and not await self._has(mirror, revision):
-            # No branch has it any more. Most servers give it all the same; if not, it is said to be missing.
+            # No branch contains it any more. Most servers still provide it; otherwise it is reported as missing.
             with suppress(WorkspaceError):
                 await run("fetch", "--quiet", "origin", revision, cwd=mirror)
 
@@ -234,13 +234,13 @@ def _exists(path: str) -> bool:
 
 
 def is_whole_hash(revision: str | None) -> TypeGuard[str]:
-    """Whether it is the whole name of a commit, and cannot move."""
+    """Whether it is a full commit hash, which cannot move."""
     return revision is not None and len(revision) in (40, 64) and not set(revision) - set("0123456789abcdef")
 
 
 @asynccontextmanager
 async def _locked(path: str) -> AsyncIterator[None]:
-    """Hold a lock that other processes of this machine respect; it ends with the process."""
+    """Hold a lock against other processes of this machine; it ends with the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         while True:
@@ -278,12 +278,12 @@ def copy_folder(source: str, path: str, leave_out: str) -> None:
         raise WorkspaceError(f"{first[0]} cannot be copied: {first[2]}") from None
     except OSError as error:
         raise WorkspaceError(f"{error.filename or source} cannot be copied: {error.strerror or error}") from None
-    # The copy is to be worked on, even where the folder itself was not.
+    # The copy must be writable, even if the folder was not.
     os.chmod(path, os.stat(path).st_mode | stat.S_IRWXU)
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder with everything in it, read-only ones included; what is gone already is no error."""
+    """Remove a folder with everything in it, including read-only folders; missing files are no error."""
 
     def again(function: Callable[..., Any], name: str, caught: Any) -> None:
         error = caught[1]
@@ -306,9 +306,9 @@ def remove_folder(path: str) -> None:
 
 
 def take_away(path: str) -> str:
-    """Give a folder a name of which nothing more can come, in one step; returns the name.
+    """Rename a folder so that it can no longer become a result; returns the new path.
 
-    What still works there, for a driver that was killed, cannot make a result of what is left while it is removed.
+    A process of a killed driver may still work in it, and must not commit what is left while it is being removed.
     """
     taken = os.path.join(os.path.dirname(path), f"{OLD}{os.path.basename(path).lstrip('.')}-{os.urandom(4).hex()}")
     os.rename(path, taken)

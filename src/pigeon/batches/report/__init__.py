@@ -1,1 +1,1 @@
-"""What a batch came to: tables for other programs, and a page for people."""
+"""The report of a batch: tables for other programs, and a page for people."""

@@ -44,7 +44,7 @@ MOST_PAIRS = 5000
 
 
 class Compared(Struct, kw_only=True):
-    """What the pairs of two batches say."""
+    """The comparison of two batches, pair by pair."""
 
     pairs: int = 0
     only_first: int = 0
@@ -57,7 +57,7 @@ class Compared(Struct, kw_only=True):
     costs: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, one: TaskResult, other: TaskResult) -> None:
-        """A task of both."""
+        """Add a task that is in both."""
         self.pairs += 1
         was, now = one.status == "done", other.status == "done"
         self.both += was and now
@@ -73,7 +73,7 @@ class Compared(Struct, kw_only=True):
 
     @property
     def change(self) -> Estimate:
-        """The difference of success."""
+        """The difference in success rates."""
         better, worse = len(self.better), len(self.worse)
         return paired_difference(self.both, better, worse, self.pairs - self.both - better - worse)
 
@@ -90,7 +90,7 @@ def _without_texts(one: TaskResult) -> TaskResult:
 
 
 def compared(first: Iterator[TaskResult], find: Callable[[str], TaskResult | None], second: int) -> Compared:
-    """Pair the results of one batch with those of another, which has so many; `find` has the result of an id."""
+    """Pair the results of two batches; `find` returns the second one's result for an id, `second` is its size."""
     found = Compared()
     for one in first:
         other = find(one.id)
@@ -137,7 +137,7 @@ def comparison_page(batches: tuple[BatchView, BatchView], folders: tuple[str, st
 
 
 def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
-    """What the batches are called; two of the same name get numbers."""
+    """The names of the batches; if they are equal, numbers are added."""
     one, other = first.title or "first", second.title or "second"
     return (f"{one} (1)", f"{other} (2)") if one == other else (one, other)
 
@@ -178,7 +178,7 @@ def _by_group(
 
 
 def _relative(found: Compared, name: str) -> Estimate | None:
-    """The change of a measure as a share of what it was; none if it was nothing."""
+    """The relative change of a measure; none if it was zero before."""
     before, change = found.means(name)[0], found.changes[name].estimate
     if not before:
         return None

@@ -27,7 +27,7 @@ MOST_ROWS = 12
 
 
 class GroupFigures(Struct):
-    """What is known of the tasks of one model or group."""
+    """The totals of one model or group."""
 
     count: int = 0
     done: int = 0
@@ -50,7 +50,7 @@ class GroupFigures(Struct):
 
 
 class BatchFigures(Struct):
-    """What is known of a whole batch."""
+    """The totals of a whole batch."""
 
     everything: GroupFigures = field(default_factory=GroupFigures)
     by_model: dict[str, GroupFigures] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class BatchFigures(Struct):
 
 
 def _within(groups: dict[str, GroupFigures], name: str) -> GroupFigures:
-    """The group of this name; after very many, one for all others."""
+    """The group of this name; beyond a limit of groups, one for all others."""
     if name not in groups and len(groups) >= MOST_GROUPS:
         name = "(others)"
     return groups.setdefault(name, GroupFigures())

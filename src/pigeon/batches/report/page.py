@@ -1,6 +1,6 @@
 """`report.html`: one page about a batch, and one that compares two. No script, no request to elsewhere.
 
-Both are made of the same pieces and allow their sheet by its hash, as the pages of sessions do (`export/html.py`).
+Both are built from the same pieces and allow their style sheet by its hash, as exported sessions do (`export/html.py`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ BOXES = (
 
 
 class BatchView(Struct, frozen=True, kw_only=True):
-    """A batch as a page shows it: what it is called, its figures, and what was spent in vain."""
+    """A batch as a page shows it: its name, its figures, and the cost of unfinished attempts."""
 
     title: str
     began: int
@@ -191,7 +191,7 @@ def _plots(plotter: Plotter, figures: BatchFigures) -> Iterator[Plot]:
 
 
 def plots_html(title: str, plots: Sequence[Plot], how: str) -> str:
-    """Plots side by side, each with what it shows in words; `how` says how they are read."""
+    """Plots next to each other, each with a description; `how` explains how to read them."""
     shown = "".join(
         f"<figure><figcaption>{escaped(one.title)}</figcaption>{_keys(one.keys)}"
         f'<div role="img" aria-label="{escaped(one.title)}. {escaped(one.words)}">{one.svg}</div></figure>\n'
@@ -201,13 +201,13 @@ def plots_html(title: str, plots: Sequence[Plot], how: str) -> str:
 
 
 def _keys(names: Sequence[str]) -> str:
-    """Which colour is which, where there is more than one."""
+    """The legend, if there is more than one colour."""
     keys = "".join(f"<li class=key{number}>{escaped(name)}</li>" for number, name in enumerate(names, 1))
     return f"<ul class=keys>{keys}</ul>" if keys else ""
 
 
 def table_html(heads: Sequence[str], rows: Iterable[str]) -> Iterator[str]:
-    """A table in pieces, which may be pushed sideways on a narrow screen."""
+    """A table in pieces, which scrolls sideways on a narrow screen."""
     cells = "".join(f"<th scope=col{LEFT if head in WORDS else ''}>{head}</th>" for head in heads)
     yield f"<div class=wide tabindex=0><table><thead><tr>{cells}</tr></thead><tbody>\n"
     yield from rows
@@ -238,7 +238,7 @@ def _reasons(reasons: Mapping[str, int]) -> str:
 
 
 def _task_tables(results: Callable[[], Iterable[TaskResult]], figures: BatchFigures) -> Iterator[str]:
-    """All tasks, first those that a person has to look at; of very many the first of each."""
+    """All tasks, those that need attention first; in large batches, only the first of each kind."""
     yield '<div id="tasks">\n'
     is_done = figures.everything.done
     for title, count, wanted in (
@@ -257,7 +257,7 @@ def _task_tables(results: Callable[[], Iterable[TaskResult]], figures: BatchFigu
 
 
 def _columns(figures: BatchFigures, is_done: bool) -> dict[str, Callable[[TaskResult], str]]:
-    """The columns behind the name of a task: only those that tell tasks apart."""
+    """The columns after the name of a task: only those in which tasks differ."""
     columns: dict[str, Callable[[TaskResult], str]] = {}
     if not is_done:
         columns["status"] = lambda one: f"<td>{status_html(one)}</td>"
@@ -284,7 +284,7 @@ def _task_row(one: TaskResult, columns: Iterable[Callable[[TaskResult], str]]) -
 
 
 def why_html(one: TaskResult) -> str:
-    """Why a task is not done, below its name; nothing if it is."""
+    """Why a task is not done, shown below its name; empty if it is done."""
     if one.status == "done":
         return ""
     return f"<small>{escaped(' '.join((one.error or 'no reason was given').split())[:300])}</small>"
@@ -296,7 +296,7 @@ def status_html(one: TaskResult) -> str:
 
 
 def session_link(one: TaskResult, word: str, before: str = "") -> str:
-    """A word that leads to the page of a task's conversation; `before` is the way to the folder of its batch."""
+    """A link to the page of a task's conversation; `before` is the path to the folder of its batch."""
     if one.session is None:
         return escaped(word)
     return f'<a href="{escaped(before)}{escaped(one.folder)}/session.html">{escaped(word)}</a>'

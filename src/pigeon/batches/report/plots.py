@@ -2,7 +2,7 @@
 
 matplotlib writes colours and fonts as `style` attributes, which the page's content security policy does not allow. So
 each style becomes a class with a rule in the page's sheet, and the colours that a plot is drawn with are stand-ins for
-the page's own, which differ by day and by night. Words stay words, so that they can be read, found and spoken.
+the page's own, which differ between light and dark. Text stays text, so that it can be selected, found and read aloud.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pigeon.batches.report.measured import MOST_ROWS, GroupFigures, largest_grou
 from pigeon.batches.report.statistics import Estimate, median
 
 NO_EXTRA = "Plots need matplotlib, and Parquet needs pyarrow"
-# Colours that are drawn with, and what they stand for on the page.
+# The colours used for drawing, and the page's colours that replace them.
 TEXT, LINE, DIM = "#010101", "#020202", "#030303"
 SERIES = ("#110101", "#110202", "#110303", "#110404", "#110505", "#110606")
 VARIABLES = {TEXT: "--text", LINE: "--line", DIM: "--dim"} | {
@@ -117,7 +117,7 @@ class Plotter:
         return self._drawn(figure, title, words, tuple(batches) if len(batches) > 1 else ())
 
     def spread(self, title: str, unit: str, groups: Mapping[str, Sequence[float]]) -> Plot:
-        """How a measure spreads over tasks: the middle half as a box, the rest as lines, single tasks as points."""
+        """The distribution of a measure: the middle half as a box, the rest as lines, single tasks as points."""
         shown = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_ROWS]
         words = "; ".join(f"{name}: median {median(list(values)):,.4g}" for name, values in shown)
         figure, axes = self._figure(5.4, 0.85 + 0.42 * len(shown))
@@ -168,7 +168,7 @@ class Plotter:
         return self._drawn(figure, title, words)
 
     def _figure(self, width: float, height: float) -> tuple[Any, Any]:
-        # Not by pyplot, which would keep all figures and wants a screen.
+        # Not pyplot, which keeps all figures and needs a display.
         figure = self._matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
         axes.spines[["top", "right", "left"]].set_visible(False)
@@ -205,7 +205,7 @@ class Plotter:
             logger.setLevel(before)
 
     def _for_page(self, text: str) -> str:
-        """The drawing alone, with classes for styles and with names that no other drawing of the page has."""
+        """The SVG alone, with classes instead of styles, and with ids that are unique on the page."""
         svg = text[text.index("<svg") :].strip()
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
         svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)

@@ -20,7 +20,7 @@ T = (
 
 
 class Estimate(Struct, frozen=True):
-    """A figure, and between which it lies with 95 % confidence; both ends are the figure where nothing is known."""
+    """A value with its 95 % confidence interval; both ends equal the value if nothing is known about it."""
 
     value: float
     low: float
@@ -29,7 +29,7 @@ class Estimate(Struct, frozen=True):
 
     @property
     def is_clear(self) -> bool:
-        """Whether zero is outside: a difference that is probably none of chance."""
+        """Whether zero is outside the interval: the difference is probably not chance."""
         return self.count > 1 and (self.low > 0 or self.high < 0)
 
 
@@ -44,7 +44,7 @@ def rate(successes: int, count: int) -> Estimate:
 
 
 class Sample(Struct):
-    """Numbers of which only sums are kept, so that there may be any number of them."""
+    """A sample of which only sums are kept, so that it may have any size."""
 
     count: int = 0
     total: float = 0.0
@@ -76,7 +76,7 @@ def _student(freedom: int) -> float:
 
 
 def paired_difference(both: int, better: int, worse: int, neither: int) -> Estimate:
-    """By how much the share of successes of the second is higher than that of the first, over the same tasks.
+    """How much higher the second success rate is than the first, over the same tasks.
 
     `better` succeeded only the second time, `worse` only the first. The interval is Newcombe's for pairs (his method
     10): it joins the intervals of Wilson, so that it has a width also where no task flipped.
@@ -110,7 +110,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def flips_by_chance(better: int, worse: int) -> float:
-    """How probable it is that flips are as uneven as this, or more, if both batches are equally good.
+    """The probability of flips at least as uneven as these if both batches are equally good.
 
     McNemar's exact test: of tasks that flipped, each would be as likely to flip one way as the other.
     """

@@ -16,7 +16,7 @@ from pigeon.wire import codec
 CSV_FILE = "results.csv"
 PARQUET_FILE = "results.parquet"
 AT_ONCE = 1000
-# Programs for tables would take what begins like this for a formula.
+# Spreadsheet programs take text that begins like this for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Each column with its type in Parquet.
 COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {
@@ -49,7 +49,7 @@ COLUMNS: dict[str, tuple[str, Callable[[TaskResult], Any]]] = {
 
 
 def write_csv(folder: str, results: Iterable[TaskResult]) -> None:
-    """Write `results.csv`; a text that a program for tables would run as a formula gets an apostrophe before it."""
+    """Write `results.csv`; text that a spreadsheet program would run as a formula is prefixed with an apostrophe."""
     put_file(os.path.join(folder, CSV_FILE), _csv_blocks(results), 0o644)
 
 
@@ -96,5 +96,5 @@ def write_parquet(folder: str, results: Iterable[TaskResult]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Without halves of surrogate pairs, which no encoding has."""
+    """The value without lone surrogates, which cannot be encoded."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

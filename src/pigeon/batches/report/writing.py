@@ -1,8 +1,7 @@
 """The files of a report: `results.csv`, `results.parquet` and `report.html` in the folder of a batch, and a page that
 compares two batches.
 
-Results are read from the folder once for each file, one after the other, so that a report takes no more memory for
-more texts.
+Results are read from the folder once for each file, one at a time, so that memory does not grow with their texts.
 """
 
 from __future__ import annotations
