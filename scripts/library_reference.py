@@ -25,7 +25,7 @@ from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire import answers, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
-from pigeon.wire.commands import mcp, services
+from pigeon.wire.commands import changes, mcp, services
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "library.md"
 HEAD = """# Reference of the Python library
@@ -370,7 +370,7 @@ def records() -> str:
         _records("Dialogs", of(dialogs)),
         _records("Messages", of(messages)),
         _records("Content", of(content)),
-        _records("Answers to commands", of(answers, mcp, services)),
+        _records("Answers to commands", of(answers, changes, mcp, services)),
         _records("Other records", [*others, *of(model, steering), *of(entries)]),
     )
 

@@ -19,7 +19,7 @@ from msgspec.structs import FieldInfo, fields
 
 from pigeon.wire import answers, commands, content, dialogs, entries, errors, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
-from pigeon.wire.commands import Command, mcp, services
+from pigeon.wire.commands import Command, changes, mcp, services
 
 COMMANDS = "pigeon.wire.commands"
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "pigeon"
@@ -29,7 +29,7 @@ BY_HAND = (
     commands.ExtensionUiResponse,
 )  # fmt: skip
 HEADER = '"""{title} Made by `scripts/sdk_commands.py`; do not edit."""\n'
-_RECORDS = (events, dialogs, messages, content, answers, model, steering, entries, mcp, services)
+_RECORDS = (events, dialogs, messages, content, answers, model, steering, entries, changes, mcp, services)
 # Of the wire's modules what is no record, or a record that only dialects make.
 _LEFT_OUT = {"Command", "Response", "Record", "Event"}
 

@@ -106,6 +106,8 @@ if TYPE_CHECKING:
     from pigeon.wire.answers import TrustChange as TrustChange
     from pigeon.wire.answers import TrustState as TrustState
     from pigeon.wire.answers import Welcome as Welcome
+    from pigeon.wire.commands.changes import ChangedFile as ChangedFile
+    from pigeon.wire.commands.changes import Changes as Changes
     from pigeon.wire.commands.mcp import McpCompletion as McpCompletion
     from pigeon.wire.commands.mcp import McpCompletions as McpCompletions
     from pigeon.wire.commands.mcp import McpResource as McpResource
@@ -266,6 +268,7 @@ _HOMES = {
         "SubagentSubscription Subagents TodoPhases TokenTotals ToolNames Tree TreeNode TrustChange TrustState "
         "Welcome "
     ),
+    "pigeon.wire.commands.changes": "ChangedFile Changes",
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
     "pigeon.wire.commands.services": "HostServicesState",
     "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",

@@ -24,7 +24,7 @@ EDGES: dict[str, set[str]] = {
     "rpc": {"session", "dialects", "transport", "wire"},
     "mcp": {"session", "agent", "config", "wire", "system"},
     "extensions": {"session", "agent", "wire", "system"},
-    "export": {"wire", "system"},
+    "export": {"tools.editing.changed_lines", "tools.editing.diff", "wire", "system"},
     "serve": {"app", "export.style", "rpc", "session", "dialects", "guard", "transport", "wire", "system"},
     "batches": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "guard.secrets"),

@@ -114,6 +114,33 @@ def test_texts_and_branches_are_found(start: Start, server: ModelServer) -> None
     assert agent.ask("get_html")["leafId"] == left
 
 
+@proves("get_changes.files", "command.get_changes")
+def test_what_tools_have_changed_is_put_together_file_by_file(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    (agent.folders.work / "a.py").write_text("one\ntwo\nthree\n")
+    secret = "ghp_" + "a1B2" * 9
+    for old, new in (("two", "2"), ("three", secret)):
+        server.answers(Call("edit", {"path": "a.py", "edits": [{"oldText": old, "newText": new}]}))
+    server.answers(Call("write", {"path": str(agent.folders.work / "new" / "b.py"), "content": "x = 1\n"}))
+    before = agent.ask("get_html")["leafId"]
+    talk(agent, server, "go")
+    files = agent.ask("get_changes")["files"]
+    assert [(file["path"], file["added"], file["removed"], file["whole"]) for file in files] == [
+        ("a.py", 2, 2, False),
+        ("new/b.py", 1, 0, True),
+    ]
+    assert files[0]["entryId"] in [piece["entryId"] for piece in agent.ask("get_html")["pieces"]]
+    (file,) = agent.ask("get_changes", path="./a.py")["files"]
+    (patch,) = file["diffs"]
+    assert "@@ -1,3 +1,3 @@\n one\n-two\n-three\n+2\n+" in patch
+    assert secret not in patch
+    (shown,) = agent.ask("get_changes", path="a.py", format="html")["files"][0]["diffs"]
+    assert '<del data-n="2">' in shown
+    assert "No tool has changed c.py" in agent.refused("get_changes", path="c.py")
+    agent.ask("navigate_tree", entryId=before)
+    assert agent.ask("get_changes")["files"] == []
+
+
 @proves("command.find_files", "find_files.match")
 def test_files_are_found_by_letters_of_their_names(start: Start, server: ModelServer) -> None:
     agent = start()

@@ -40,8 +40,8 @@ def test_every_member_of_a_command_that_names_a_file_is_checked() -> None:
         if any(word in field for word in words)
     }
     checked = {**SESSION_PATHS, **OUTPUT_PATHS}
-    # A name under which a diff is shown, and what a host offers to do: no file is opened by them.
-    shown = {("render_html", "path"), ("set_host_services", "read_files"), ("set_host_services", "write_files")}
+    # A name that a session has for what was changed, and what a host offers to do: no file is opened by them.
+    shown = {("get_changes", "path"), ("set_host_services", "read_files"), ("set_host_services", "write_files")}
     assert len(ALL) == len(BY_NAME)
     assert {(name, _camel(field)) for name, field in named - shown} == set(checked.items())
 

@@ -21,7 +21,7 @@ from pigeon.system.files import put_file
 from pigeon.system.paths import expand_home
 from pigeon.wire import codec
 from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
-from pigeon.wire.commands import RenderHtml
+from pigeon.wire.commands import ChangedFile, RenderHtml
 from pigeon.wire.errors import Refusal, StartupError
 
 if TYPE_CHECKING:
@@ -122,6 +122,16 @@ class PageWriter:
         from pigeon.export.live import listed_branches
 
         return listed_branches(self._lines(every), branch)
+
+    def changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
+        """What the tools of a branch have changed in files; runs in a thread."""
+        from pigeon.export.session_changes import FileNames, changed_files, entries_on_files
+
+        lines = [line for line in map(line_from_bytes, branch) if line is not None]
+        names = FileNames(cwd, self._environment.home)
+        needed = entries_on_files(lines, names)
+        masked = self._masked([line for line in lines if line.id in needed])
+        return changed_files(masked, names, path, self._formatter() if as_html else None)
 
     def _lines(self, raw: list[bytes]) -> list[EntryLine]:
         return list(self._masked([line for line in map(line_from_bytes, raw) if line is not None]))

@@ -114,6 +114,18 @@ def blocks_html(blocks: str | list[UserBlock], kind: str = "") -> str:
     return "".join(parts)
 
 
+def path_in(arguments: dict[str, Any]) -> str:
+    """The file that a call is about, under any of its usual names; empty if there is none."""
+    return _first(arguments, _PATHS)
+
+
+def text_read(arguments: dict[str, Any], result: ToolResultMessage) -> str | None:
+    """What a call of `read` has shown, if that is the whole file."""
+    text = _text(result)
+    part = result.is_error or arguments.get("offset") or arguments.get("limit") or _READ_NOTE.search(text)
+    return None if part or len(result.content) != 1 else text
+
+
 def json_text(value: Any) -> str:
     """A value as JSON, indented; whatever cannot be printed as JSON is printed as Python has it."""
     import msgspec
@@ -172,7 +184,7 @@ def _write(arguments: dict[str, Any], result: ToolResultMessage | None, formatte
 
 def _edit(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
     path = _first(arguments, _PATHS)
-    lines = _change_made(result) or _change_asked(arguments)
+    lines = change_made(result) or change_asked(arguments)
     if not path or not lines:
         return None
     added, removed = counted(lines)
@@ -204,7 +216,7 @@ def _todo(arguments: dict[str, Any], result: ToolResultMessage | None, formatter
 def _general(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card:
     gist = _gist(arguments)
     shown = {key for key in _TELLING if arguments.get(key) == gist}
-    lines = _change_made(result)
+    lines = change_made(result)
     body = _plain(result, formatter) + (diff_html(lines, formatter.may_spend) if lines else "")
     return Card(gist, body, lines=_lines_in(_text(result)), shown=shown)
 
@@ -238,7 +250,8 @@ def _numbered(text: str, first: int, language: str, formatter: TextFormatter) ->
     return f'<div class="code"><pre class="numbers" aria-hidden="true">{numbers}</pre>{code}</div>'
 
 
-def _change_made(result: ToolResultMessage | None) -> list[DiffLine]:
+def change_made(result: ToolResultMessage | None) -> list[DiffLine]:
+    """The lines that a tool says it has changed, none if it says nothing of the kind."""
     details = result.details if result is not None and isinstance(result.details, dict) else {}
     patch, listing = details.get("patch"), details.get("diff")
     lines = lines_of_patch(patch) if isinstance(patch, str) else []
@@ -247,7 +260,8 @@ def _change_made(result: ToolResultMessage | None) -> list[DiffLine]:
     return lines
 
 
-def _change_asked(arguments: dict[str, Any]) -> list[DiffLine]:
+def change_asked(arguments: dict[str, Any]) -> list[DiffLine]:
+    """The lines that a call of an edit wants to be replaced, without their numbers."""
     edits = arguments.get("edits")
     listed = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
     lines: list[DiffLine] = []

@@ -54,6 +54,7 @@ from pigeon.wire.answers import (
 )
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import (
+    Changes,
     HostServicesState,
     HostTool,
     McpCompletions,
@@ -360,6 +361,14 @@ class CommandMethods(ABC):
     async def get_branches(self) -> Branches:
         """The branches of the session, the active one first; `navigate_tree` goes to their `leafId`."""
         return cast("Branches", await self.send(commands.GetBranches()))
+
+    async def get_changes(self, *, path: str | None = None, format: Literal["patch", "html"] = "patch") -> Changes:
+        """The files that tools have changed on the active branch, each with all changes put together.
+
+        With `path`, only this file, and with its diffs: as unified diffs, or as HTML. What commands have
+        changed is not among them.
+        """
+        return cast("Changes", await self.send(commands.GetChanges(path=_given(path), format=format)))
 
     async def hello(
         self,

@@ -47,6 +47,7 @@ _READ = (
     "render_html",
     "find_text",
     "get_branches",
+    "get_changes",
     "get_subagents",
     "get_subagent_messages",
     "get_login_providers",

@@ -38,7 +38,7 @@ from pigeon.wire.answers import (
     TrustState,
 )
 from pigeon.wire.base import Absent, Json
-from pigeon.wire.commands import RenderHtml
+from pigeon.wire.commands import ChangedFile, RenderHtml
 from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, McpServerState
 from pigeon.wire.content import UserBlock
 from pigeon.wire.messages import ToolResultMessage
@@ -194,6 +194,10 @@ class SessionPages(Protocol):
 
     def branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
         """The branches of a session."""
+        ...
+
+    def changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
+        """What tools have changed in files, by their names; the file at `path` alone with its diffs."""
         ...
 
 

@@ -272,6 +272,36 @@ def test_the_files_that_a_run_has_changed_are_listed_and_lead_to_their_changes(t
     tab.lacks("#changes")
 
 
+def test_all_changes_of_a_session_are_reviewed_file_by_file_with_the_keyboard(
+    tab: Tab, served: ServedPigeon, models: ModelServer
+) -> None:
+    again = Call(
+        "edit", {"path": "./parser.py", "edits": [{"oldText": "sorted(parts)", "newText": "sorted(set(parts))"}]}
+    )
+    for call, said in ((EDIT, "Sorted."), (again, "Now once each.")):
+        models.answers(call)
+        models.answers(said)
+        tab.say("sort")
+        tab.shows("Allow once", ".permission")
+        tab.answer("1")
+        tab.shows(said, "#entries")
+        tab.settled()
+        tab.until("document.getElementById('review').textContent === 'Changes 1 file'")
+    tab.press("c", ALT)
+    tab.shows("return sorted(set(parts))", ".review ins")
+    assert tab.ask("document.querySelectorAll('.review ins').length") == 1
+    tab.shows("return parts", ".review del")
+    tab.shows("+1 \u22121", ".review summary")
+    tab.until("document.activeElement.matches('.review summary')")
+    tab.press("Enter")
+    tab.lacks(".review .diff")
+    tab.press("Enter")
+    tab.until("document.querySelector('.review .diff').checkVisibility()")
+    tab.click(".review footer button")
+    tab.lacks("dialog")
+    tab.shows("sorted(set(parts))", ".found")
+
+
 def test_a_block_of_code_names_its_language_and_is_wrapped_or_not(tab: Tab, models: ModelServer) -> None:
     models.answers("```python title=x\nx = 1\n```\n\n```<b>\ny\n```")
     tab.say("code")

@@ -9,7 +9,7 @@ from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.session import Session
 from pigeon.wire.answers import Branches, Exported, FoundTexts, HtmlPage, RenderedHtml
 from pigeon.wire.base import Absent, or_else
-from pigeon.wire.commands import ExportHtml, FindText, GetBranches, GetHtml, RenderHtml
+from pigeon.wire.commands import Changes, ExportHtml, FindText, GetBranches, GetChanges, GetHtml, RenderHtml
 from pigeon.wire.errors import ENTRY_MISSING, Refusal
 
 # How far we look for the answer that results belong to.
@@ -111,3 +111,14 @@ async def get_branches(cmd: GetBranches, s: Session) -> Branches:
     """Those that say nothing are left out."""
     every, active = [line.raw for line in s.journal.lines], [line.id for line in s.journal.branch]
     return Branches(branches=await asyncio.to_thread(s.pages.branches, every, active))
+
+
+@handles(GetChanges)
+async def get_changes(cmd: GetChanges, s: Session) -> Changes:
+    """As the branch is now: of a call that is running nothing is known yet."""
+    branch = [line.raw for line in s.journal.branch if line.type == "message"]
+    path = None if isinstance(cmd.path, Absent) else cmd.path
+    files = await asyncio.to_thread(s.pages.changes, branch, s.journal.cwd, path, cmd.format == "html")
+    if path is not None and not files:
+        raise Refusal(f"No tool has changed {path} on this branch")
+    return Changes(files=files)

@@ -10,6 +10,7 @@ import { goTo, Search, showBranches, showHelp } from "./panels.js";
 
 let conversation = null;
 let asked = 0;  // how many questions are open
+let reviewed = null;  // the window with the changes
 
 const commands = {
   new: { about: "a new session", run: () => sessions.chooseFolder() },
@@ -17,6 +18,7 @@ const commands = {
   compact: { about: "make room in the context", run: (rest) => compact(rest) },
   search: { about: "search this conversation", run: () => search.open(conversation) },
   branches: { about: "go to another branch", run: () => branches() },
+  changes: { about: "what this session has changed in files", run: () => review() },
   export: { about: "this conversation as a page", run: () => byId("export").click() },
   help: { about: "keyboard shortcuts", run: showHelp },
 };
@@ -41,6 +43,7 @@ async function show(id, push = true) {
   conversation = null;
   byId("notices").replaceChildren();
   byId("search").hidden = true;
+  showChanges();
   sessions.select(id, sessions.about);
   if (!id) return showStart();
   byId("start").hidden = true;
@@ -95,6 +98,7 @@ function refused(error) {
 function changed(what) {
   composer.changed(what);
   if (what === "state" || what === "running") showTitle();
+  if (what === "changes") showChanges();
   if (what === "entries" || what === "running") showEmpty();
   if (what === "running") sessions.load().then(showTitle).catch(() => {});
 }
@@ -103,6 +107,13 @@ function showEmpty() {
   const empty = conversation.atEnd && !conversation.running && !conversation.page?.moreBefore && !byId("entries").querySelector("article") && !byId("live").children.length;
   byId("start").hidden = !empty;
   if (empty) byId("start").replaceChildren(element("h2", {}, "A new session"), element("p", {}, `The agent works in ${named(conversation.folder ?? "its folder")}. Tell it what to do.`));
+}
+
+function showChanges() {
+  const count = conversation?.changes.files.length ?? 0;
+  byId("review").hidden = count === 0;
+  byId("review").replaceChildren(element("span", { class: "word" }, "Changes"), " ", element("span", { class: "count" }, String(count)), element("span", { class: "unseen" }, count === 1 ? " file" : " files"));
+  if (reviewed?.isOpen) reviewed.changed();
 }
 
 function showTitle() {
@@ -181,6 +192,14 @@ async function branches() {
   try { await showBranches(conversation, (entry) => goTo(conversation, composer, entry)); } catch (error) { notice(error.message, { kind: "error" }); }
 }
 
+async function review() {
+  const shown = conversation;
+  try {
+    const [{ Review }] = await Promise.all([import("./review.js"), shown.refreshChanges()]);
+    if (conversation === shown && !document.querySelector("dialog[open]")) reviewed = new Review(shown, (entry) => shown.show(entry));
+  } catch (error) { notice(error.message, { kind: "error" }); }
+}
+
 // --- the list on narrow screens ---
 
 function openSide() {
@@ -204,6 +223,8 @@ byId("close-side").addEventListener("click", closeSide);
 byId("main").addEventListener("pointerdown", (event) => { if (!event.target.closest("#open-side")) closeSide(); });
 byId("find").addEventListener("click", () => search.open(conversation));
 byId("branches").addEventListener("click", branches);
+byId("review").addEventListener("click", review);
+byId("changes").addEventListener("click", (event) => { if (event.target.closest(".review-all")) review(); });
 byId("menu-find").addEventListener("click", inMenu(() => search.open(conversation)));
 byId("menu-branches").addEventListener("click", inMenu(branches));
 byId("rename").addEventListener("click", inMenu(askName));
@@ -233,7 +254,7 @@ document.addEventListener("click", (event) => { if (!event.target.closest("#menu
 
 const withAlt = {
   KeyK: () => { openSide(); byId("filter").select(); }, KeyN: () => sessions.chooseFolder(), KeyF: () => conversation && search.open(conversation),
-  KeyB: () => conversation && branches(), KeyM: () => composer.chooseModel(), KeyT: () => byId("thinking").focus(),
+  KeyB: () => conversation && branches(), KeyC: () => conversation && review(), KeyM: () => composer.chooseModel(), KeyT: () => byId("thinking").focus(),
   KeyJ: () => conversation?.toNewest(), KeyI: () => composer.focus(),
 };
 document.addEventListener("keydown", (event) => {

@@ -25,7 +25,7 @@ function wrap(button) {
 }
 
 export class Conversation {
-  // `on` has changed(what) when something of `state`, `stats`, `queue` or `running` has, question(record),
+  // `on` has changed(what) when something of `state`, `stats`, `queue`, `changes` or `running` has, question(record),
   // answered(id), refused(error), editor(text).
   constructor(id, on) {
     this.id = id;
@@ -33,9 +33,11 @@ export class Conversation {
     this.state = {};
     this.stats = null;
     this.queue = [];
+    this.changes = { files: [] };
     this.running = false;
     this.doing = { text: "", since: 0 };
     this.waits = false;       // for an answer of the reader
+    this.toolsRan = false;    // in this run
     this.failure = "";        // what the last answer has ended with
     this.page = null;         // the last answer of get_html that reaches the end, and where the window begins
     this.atEnd = true;
@@ -75,6 +77,7 @@ export class Conversation {
     const awake = info.state === "awake";
     this.connection.open(info.openSeq ?? (awake ? info.seq : null));
     await Promise.all([this._load(), this.refreshState(), this.refreshStats()]);
+    this.refreshChanges().catch(() => {});
     if (!awake && this.state.isStreaming) await this._seeOpenWork();
   }
 
@@ -131,6 +134,12 @@ export class Conversation {
     this.on.changed("stats");
   }
 
+  // The files that tools have changed; the agent looks through all of the session for them.
+  async refreshChanges() {
+    this.changes = await this.ask("get_changes");
+    this.on.changed("changes");
+  }
+
   // Put on the page what has come on record, in the place of what was drawn live. One request at a time.
   refresh() {
     if (this.refreshing) { this.again = true; return this.refreshing; }
@@ -174,6 +183,7 @@ export class Conversation {
     this._clearLive(true);
     await this._load();
     await this.refreshState();
+    this.refreshChanges().catch(() => {});
   }
 
   _pieces(page) {
@@ -239,7 +249,8 @@ export class Conversation {
         element("code", {}, path), " ", written ? element("span", { class: "note" }, "written") : null,
         added ? element("span", { class: "added" }, ` +${added}`) : null, removed ? element("span", { class: "removed" }, ` -${removed}`) : null)));
     const more = files.size > rows.length ? element("li", { class: "hint" }, `and ${files.size - rows.length} more`) : null;
-    place.replaceChildren(element("h2", {}, files.size === 1 ? "1 file changed" : `${files.size} files changed`), element("ul", {}, ...rows, more));
+    place.replaceChildren(element("h2", {}, files.size === 1 ? "1 file changed" : `${files.size} files changed`), element("ul", {}, ...rows, more),
+      element("button", { type: "button", class: "quiet link review-all" }, "Review all changes of this session"));
     this.follow();
   }
 
@@ -456,6 +467,7 @@ export class Conversation {
   }
 
   _toolStart(record) {
+    this.toolsRan = true;
     const found = this.calls.start(record.toolCallId, record.toolName);
     if (!found && this.atEnd) this.refresh();
     this._say(`Running ${named(record.toolName)}`);
@@ -479,6 +491,8 @@ export class Conversation {
     this.refresh();
     this.refreshState().catch(() => {});
     this.refreshStats().catch(() => {});
+    if (this.toolsRan) this.refreshChanges().catch(() => {});
+    this.toolsRan = false;
   }
 
   // This page or another client has chosen a model, or gone to another branch.

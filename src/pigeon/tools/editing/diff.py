@@ -85,12 +85,21 @@ def _listing(old: list[str], new: list[str], changes: list[Change]) -> Iterator[
 
 def _patch(old: list[str], new: list[str], changes: list[Change], path: str) -> Iterator[str]:
     yield f"--- {path}\n+++ {path}\n"
+    yield from hunks_of(old, new, changes)
+
+
+def hunks_of(
+    old: list[str], new: list[str], changes: list[Change], old_first: int = 0, new_first: int = 0
+) -> Iterator[str]:
+    """The hunks of a unified diff, in pieces. The lists are lines with their ends, which may be a part of a file from
+    the places `old_first` and `new_first` on, counted from 0."""
     for group in _hunks(changes):
         begin = max(0, group[0].old_start - CONTEXT)
         end = min(len(old), group[-1].old_end + CONTEXT)
         new_begin = group[0].new_start - (group[0].old_start - begin)
         new_end = group[-1].new_end + (end - group[-1].old_end)
-        yield f"@@ -{_range(begin, end)} +{_range(new_begin, new_end)} @@\n"
+        before = _range(begin + old_first, end + old_first)
+        yield f"@@ -{before} +{_range(new_begin + new_first, new_end + new_first)} @@\n"
         at = begin
         for change in group:
             yield from (_patch_line(" ", old[n]) for n in range(at, change.old_start))

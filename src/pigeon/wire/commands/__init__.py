@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from pigeon.wire.commands.base import *
 from pigeon.wire.commands.base import Command
+from pigeon.wire.commands.changes import *
+from pigeon.wire.commands.changes import CHANGES
 from pigeon.wire.commands.conversation import *
 from pigeon.wire.commands.conversation import CONVERSATION
 from pigeon.wire.commands.host import *
@@ -27,7 +29,7 @@ from pigeon.wire.commands.services import SERVICES
 from pigeon.wire.commands.sessions import *
 from pigeon.wire.commands.sessions import SESSIONS
 
-ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *HOST, *SERVICES, *MCP, *OH_MY_PI)
+ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SERVICES, *MCP, *OH_MY_PI)
 OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
 SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)

@@ -1,0 +1,298 @@
+"""What a session has changed in files: the changes that its tools made, put together file by file.
+
+Each result of an edit shows some lines before and after it, and a write is a whole file. Put together, they say what a
+file was before the first change and what it is after the last one, as far as lines are known of it: a `_Stretch` is a
+run of such lines, and what lies between stretches is unchanged. Reading a whole file makes all of it known. Where a
+change does not fit what came before, something else has changed the file meanwhile, and a new diff begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct, field
+
+from pigeon.export.diff_html import DiffLine, counted, diff_html, lines_of_patch
+from pigeon.export.markdown import TextFormatter
+from pigeon.export.tool_html import change_asked, change_made, path_in, text_read
+from pigeon.export.tree import Line
+from pigeon.system.paths import absolute
+from pigeon.tools.editing.changed_lines import changed_runs
+from pigeon.tools.editing.diff import hunks_of
+from pigeon.wire.commands.changes import ChangedFile
+from pigeon.wire.content import ToolCall
+from pigeon.wire.entries import MessageEntry
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage
+
+_READING = ("read",)
+_WRITING = ("write",)
+_EDITING = ("edit", "multiedit", "str_replace")
+
+
+class FileNames(Struct, frozen=True):
+    """How files are named: those in the folder `cwd` by the path from there, all others by their whole path."""
+
+    cwd: str
+    home: str
+
+    def of(self, path: str) -> str:
+        """The name of a file as a call has it, whatever way it was written."""
+        place = absolute(path, self.cwd, self.home)
+        inside = self.cwd.rstrip("/") + "/"
+        return place.removeprefix(inside) if place.startswith(inside) else place
+
+
+class _Step(Struct):
+    """A call that was carried out, with the entries of the answer that made it and of its result."""
+
+    entry_id: str
+    call: ToolCall
+    result_id: str
+    result: ToolResultMessage
+
+
+class _Stretch(Struct, frozen=True):
+    """Lines of a file as they were and as they are, and where these begin, counted from 0."""
+
+    old_start: int
+    old: list[str]
+    new_start: int
+    new: list[str]
+
+    @property
+    def end(self) -> int:
+        """The place behind it in the file as it is."""
+        return self.new_start + len(self.new)
+
+    def moved(self, by: int) -> _Stretch:
+        """The same further down in the file as it is."""
+        return _Stretch(self.old_start, self.old, self.new_start + by, self.new)
+
+
+class _Comparison(Struct):
+    """Changes in a row of which each fits the one before; `whole` if the only stretch is the whole file.
+
+    `loose` are lines of a change that does not say where it was made: nothing can be put to it.
+    """
+
+    stretches: list[_Stretch] = field(default_factory=list)
+    whole: bool = False
+    loose: str = ""
+
+    def see(self, lines: list[str]) -> None:
+        """The whole file is known as it is; kept if it fits."""
+        old: list[str] = []
+        place = 0
+        for one in self.stretches:
+            if lines[one.new_start : one.end] != one.new:
+                return
+            old += lines[place : one.new_start] + one.old
+            place = one.end
+        self.stretches = [_Stretch(0, old + lines[place:], 0, lines)]
+        self.whole = True
+
+    def write(self, lines: list[str]) -> bool:
+        """The whole file is replaced; false if it is not known what stood there."""
+        if not self.whole:
+            return False
+        self.stretches = [_Stretch(0, self.stretches[0].old, 0, lines)]
+        return True
+
+    def edit(self, lines: list[DiffLine]) -> bool:
+        """Lines are replaced; false, and nothing is changed, if they are not what is known to stand there."""
+        stretches = self.stretches
+        shift = 0
+        for group in _groups(lines):
+            gone = [line.text for line in group if line.sign != "+"]
+            come = [line.text for line in group if line.sign != "-"]
+            first = group[0]
+            # Places are those in the file with the groups before this one in place.
+            at = (int(first.new) if first.new else int(first.old) + shift) - 1
+            shift += len(come) - len(gone)
+            made = None if self.whole and at + len(gone) > stretches[0].end else _replaced(stretches, at, gone, come)
+            if made is None:
+                return False
+            stretches = made
+        self.stretches = stretches
+        return True
+
+    def patch(self) -> str:
+        """All of it as the hunks of a unified diff."""
+        parts = [self.loose]
+        for one in self.stretches:
+            old, new = [f"{line}\n" for line in one.old], [f"{line}\n" for line in one.new]
+            parts += hunks_of(old, new, changed_runs(old, new), one.old_start, one.new_start)
+        return "".join(parts)
+
+
+class _FileHistory(Struct):
+    """One file: what was changed in it, and its text where it was read as a whole since the last change."""
+
+    name: str
+    comparisons: list[_Comparison] = field(default_factory=list)
+    seen: list[str] | None = None
+    entry_id: str = ""
+    unknown: bool = False
+
+    def take(self, step: _Step) -> None:
+        """One call more."""
+        name, arguments = step.call.name.lower(), step.call.arguments
+        if name in _READING:
+            text = text_read(arguments, step.result)
+            self.seen = self.seen if text is None else _lines(text)
+            return
+        content = arguments.get("content")
+        lines = change_made(step.result)
+        if lines and all(line.sign == "@" or line.old or line.new for line in lines):
+            self._edit(lines)
+        elif name in _WRITING and isinstance(content, str):
+            self._write(_lines(content))
+        elif loose := lines or (change_asked(arguments) if name in _EDITING else []):
+            self.comparisons.append(_Comparison(loose=_loose_patch(loose)))
+        else:
+            return
+        self.entry_id, self.seen = step.entry_id, None
+
+    def diffs(self) -> list[str]:
+        """What was changed, oldest first; without what was changed back."""
+        head = f"--- {self.name}\n+++ {self.name}\n"
+        return [head + patch for patch in (one.patch() for one in self.comparisons) if patch]
+
+    def _last(self, another: bool = False) -> _Comparison:
+        if another or not self.comparisons or self.comparisons[-1].loose:
+            self.comparisons.append(_Comparison())
+        last = self.comparisons[-1]
+        if self.seen is not None:
+            last.see(self.seen)
+        return last
+
+    def _edit(self, lines: list[DiffLine]) -> None:
+        if self._last().edit(lines) or self._last(another=True).edit(lines):
+            return
+        self.seen = None
+        self.comparisons.pop()
+        self._last(another=True).edit(lines)
+
+    def _write(self, lines: list[str]) -> None:
+        if self._last().write(lines):
+            return
+        last = self._last(another=bool(self._last().stretches))
+        if not last.write(lines):
+            self.unknown = True
+            last.stretches, last.whole = [_Stretch(0, [], 0, lines)], True
+
+
+def entries_on_files(lines: Iterable[Line], names: FileNames) -> set[str]:
+    """The ids of the answers and results in which files are changed, or read that are changed elsewhere."""
+    places: dict[str, set[str]] = {}
+    changed: set[str] = set()
+    for step, name in _named_steps(lines, names):
+        places.setdefault(name, set()).update((step.entry_id, step.result_id))
+        called = step.call.name.lower()
+        if called in (*_WRITING, *_EDITING) or change_made(step.result):
+            changed.add(name)
+    return {id for name in changed for id in places[name]}
+
+
+def changed_files(
+    lines: Iterable[Line], names: FileNames, wanted: str | None, formatter: TextFormatter | None
+) -> list[ChangedFile]:
+    """The files that a branch has changed, by name, those outside of the folder last.
+
+    One that is `wanted` comes alone and with its diffs, which are HTML if there is a `formatter`.
+    """
+    made = []
+    only = None if wanted is None else names.of(wanted)
+    for history in _histories(lines, names):
+        if not history.entry_id or only not in (None, history.name):
+            continue
+        diffs = history.diffs()
+        counts = [counted(lines_of_patch(diff)) for diff in diffs]
+        row = ChangedFile(
+            path=history.name,
+            added=sum(added for added, _ in counts),
+            removed=sum(removed for _, removed in counts),
+            entry_id=history.entry_id,
+            whole=history.unknown,
+        )
+        if only is not None:
+            row.diffs = diffs if formatter is None else [_html(diff, formatter) for diff in diffs]
+        made.append(row)
+    return sorted(made, key=lambda row: (row.path.startswith("/"), row.path))
+
+
+def _html(diff: str, formatter: TextFormatter) -> str:
+    return diff_html(lines_of_patch(diff), formatter.may_spend)
+
+
+def _histories(lines: Iterable[Line], names: FileNames) -> Iterable[_FileHistory]:
+    found: dict[str, _FileHistory] = {}
+    for step, name in _named_steps(lines, names):
+        found.setdefault(name, _FileHistory(name)).take(step)
+    return found.values()
+
+
+def _named_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[_Step, str]]:
+    """The calls about files that have succeeded, in the order of their results; ids of calls may come again."""
+    waiting: dict[str, tuple[str, ToolCall]] = {}
+    for line in lines:
+        entry = line.read() if line.role in ("assistant", "toolResult") else None
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if isinstance(message, AssistantMessage):
+            waiting = {block.id: (line.id, block) for block in message.content if isinstance(block, ToolCall)}
+        elif isinstance(message, ToolResultMessage):
+            entry_id, call = waiting.pop(message.tool_call_id, ("", None))
+            path = "" if call is None or message.is_error else path_in(call.arguments)
+            if call is not None and path:
+                yield _Step(entry_id, call, line.id, message), names.of(path)
+
+
+def _replaced(stretches: list[_Stretch], at: int, gone: list[str], come: list[str]) -> list[_Stretch] | None:
+    """The stretches with lines replaced from the place `at`; none if other lines are known to stand there."""
+    end = at + len(gone)
+    before = [one for one in stretches if one.end < at]
+    touched = [one for one in stretches if one.end >= at and one.new_start <= end]
+    start = place = min([at, *(one.new_start for one in touched)])
+    old: list[str] = []
+    now: list[str] = []
+    for one in touched:
+        # Between two stretches the lines that are replaced say what stands there, and so stood there.
+        between = gone[max(0, place - at) : max(0, one.new_start - at)]
+        old += between + one.old
+        now += between + one.new
+        place = one.end
+    rest = gone[place - at :]
+    old += rest
+    now += rest
+    if now[at - start : end - start] != gone:
+        return None
+    shift = sum(len(one.new) - len(one.old) for one in before)
+    made = _Stretch(start - shift, old, start, now[: at - start] + come + now[end - start :])
+    after = [one.moved(len(come) - len(gone)) for one in stretches if one.new_start > end]
+    return [*before, made, *after]
+
+
+def _groups(lines: list[DiffLine]) -> Iterator[list[DiffLine]]:
+    """Lines in a row, without the marks between them."""
+    group: list[DiffLine] = []
+    for line in lines:
+        if line.sign != "@":
+            group.append(line)
+        elif group:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _loose_patch(lines: list[DiffLine]) -> str:
+    """A change without places as hunks that begin with the first line."""
+    parts = []
+    for group in _groups(lines):
+        old, new = sum(line.sign != "+" for line in group), sum(line.sign != "-" for line in group)
+        parts.append(f"@@ -1,{old} +1,{new} @@\n" + "".join(f"{line.sign}{line.text}\n" for line in group))
+    return "".join(parts)
+
+
+def _lines(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
