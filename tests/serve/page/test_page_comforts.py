@@ -193,6 +193,7 @@ def test_keys_of_a_composition_neither_send_nor_stop(tab: Tab, models: ModelServ
     models.answers(Text("Still ", closes=False), gate)
     tab.say("go")
     gate.wait_reached()
+    tab.until("!document.getElementById('stop').hidden")
     tab.type("ni hao")
     pressed = "new KeyboardEvent('keydown', {{ key: '{}', isComposing: true, bubbles: true, cancelable: true }})"
     for key in ("Enter", "Escape"):
