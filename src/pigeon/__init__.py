@@ -167,6 +167,8 @@ if TYPE_CHECKING:
     from pigeon.wire.events import Event as Event
     from pigeon.wire.events import ExtensionError as ExtensionError
     from pigeon.wire.events import FileChanged as FileChanged
+    from pigeon.wire.events import Gap as Gap
+    from pigeon.wire.events import GapSnapshot as GapSnapshot
     from pigeon.wire.events import HostCommandRun as HostCommandRun
     from pigeon.wire.events import HostFileRead as HostFileRead
     from pigeon.wire.events import HostFileWrite as HostFileWrite
@@ -284,14 +286,14 @@ _HOMES = {
     "pigeon.wire.events": (
         "AgentEnd AgentRestarted AgentSettled AgentStart AutoCompactionEnd AutoCompactionStart AutoRetryEnd "
         "AutoRetryStart AvailableCommand AvailableCommandsUpdate BashExecutionUpdate CompactionEnd "
-        "CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged HostCommandRun "
-        "HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel McpServerChanged MessageEnd "
-        "MessageStart MessageUpdate PermissionResolved PromptError PromptResult QueueUpdate Ready "
-        "SelectionChanged SessionInfoChanged SessionSettled StreamEvent SummarizationRetryAttemptStart "
-        "SummarizationRetryFinished SummarizationRetryScheduled TextDelta TextEnd TextStart ThinkingDelta "
-        "ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear TodoReminder ToolExecutionEnd "
-        "ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta ToolcallEnd ToolcallStart "
-        "ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
+        "CompactionStart EntryAppended ErrorEvent Event ExtensionError FileChanged Gap GapSnapshot "
+        "HostCommandRun HostFileRead HostFileWrite HostServiceCancel HostToolCall HostToolCancel "
+        "McpServerChanged MessageEnd MessageStart MessageUpdate PermissionResolved PromptError PromptResult "
+        "QueueUpdate Ready SelectionChanged SessionInfoChanged SessionSettled StreamEvent "
+        "SummarizationRetryAttemptStart SummarizationRetryFinished SummarizationRetryScheduled TextDelta "
+        "TextEnd TextStart ThinkingDelta ThinkingEnd ThinkingLevelChanged ThinkingStart TodoAutoClear "
+        "TodoReminder ToolExecutionEnd ToolExecutionStart ToolExecutionUpdate ToolOutcome ToolcallDelta "
+        "ToolcallEnd ToolcallStart ToolsDeclared TrustRequired TtsrTriggered TurnEnd TurnStart "
     ),
     "pigeon.wire.messages": (
         "Acceptance AssistantMessage BashExecutionMessage BranchSummaryMessage CompactionSummaryMessage "

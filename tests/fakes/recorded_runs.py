@@ -17,7 +17,7 @@ Lines = dict[str, list[bytes]]
 Talk = Callable[[InProcessAgent], Awaitable[None]]
 
 
-class _Sink:
+class ListSink:
     """Takes lines, as a host that is always quick."""
 
     full = overfull = False
@@ -66,7 +66,7 @@ class RecordedRun:
 
     async def _told(self, agent: InProcessAgent, options: dict[str, Any]) -> Lines:
         built = await agent.start(**options)
-        sinks = {name: _Sink() for name in DIALECTS}
+        sinks = {name: ListSink() for name in DIALECTS}
         for name, sink in sinks.items():
             built.session.bus.announce(Outbox(sink, dialect_named(name, "0", {})).event, lambda: None)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,13 +40,14 @@ class ServedHouse:
     def made(self, **limits: Any) -> Conversations:
         """A supervisor that is not open yet."""
         options = AgentOptions(agent_dir=str(self.agent_dir), model="demo")
+        self.counts = ServeCounts()
         return Conversations(
             str(self.agent_dir),
             options,
             self._variables,
             [str(self.root)],
             ServeLimits(**limits),
-            ServeCounts(),
+            self.counts,
             self.workers,
         )
 
@@ -54,11 +55,13 @@ class ServedHouse:
         """Do this on the loop, within reasonable time."""
         return self._runner.run(asyncio.wait_for(work, 2 * PATIENCE))
 
-    def restart(self, leave: bool = True, **limits: Any) -> None:
-        """Another supervisor; workers are left to it, as after a kill, or stopped."""
+    def restart(self, leave: bool = True, between: Callable[[], Awaitable[None]] | None = None, **limits: Any) -> None:
+        """Another supervisor; workers are left to it, as after a kill, or stopped. `between` is done without one."""
 
         async def replace() -> None:
             await self.all.close(stop=not leave)
+            if between is not None:
+                await between()
             self.all = self.made(**limits)
             await self.all.open()
 

@@ -89,7 +89,7 @@ def run(test: Callable[[Worker], Awaitable[None]], folder: Path) -> None:
 def test_an_answer_comes_behind_the_notice_of_the_events_before_it(tmp_path: Path) -> None:
     async def test(worker: Worker) -> None:
         reader, writer = await worker.connect()
-        assert await line_of(reader) == {"type": "logged", "segment": 1, "offset": 0, "pid": os.getpid()}
+        assert await line_of(reader) == {"type": "logged", "segment": 1, "offset": 0, "pid": os.getpid(), "heard": 0}
         assert await reader.readline() == worker_link.ALIVE + b"\n"
         worker.link.events.put([b'{"seq":1}', b"\n"])
         worker.link.events.put([b'{"seq":2}\n'])

@@ -6,12 +6,12 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fakes.processes import is_alive
+from fakes.schema_check import is_valid
 from fakes.served_talk import ServedHouse, Talk, becomes
 from pigeon.serve import conversation as conversation_module
 from pigeon.serve.conversation import ServedConversation
@@ -26,21 +26,6 @@ from pigeon.wire.open_work import open_work
 ASK = {"ask": ["bash"]}
 RUN = b'{"type":"agent_start","runId":"r1"}'
 SETTLED = b'{"type":"agent_settled","reason":"error","runId":"r1"}'
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHouse]:
-    made = ServedHouse(tmp_path_factory.mktemp("house"))
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def one(house: ServedHouse) -> Iterator[ServedConversation]:
-    made = house.all.new(str(house.work))
-    yield made
-    if made.record.id in {known.record.id for known in house.all.known}:
-        house.run(house.all.remove(made.record.id))
 
 
 def kill(one: ServedConversation) -> int:
@@ -79,7 +64,9 @@ def test_a_worker_killed_in_a_run_is_replaced_and_the_run_ends_once(
             assert not state["isStreaming"]
             assert [event["seq"] for event in talk.events] == list(range(1, len(talk.events) + 1))
             assert (await talk.run("list the files"))["reason"] == "done"
+            assert house.counts.totals["runs"] == runs + 3
 
+    runs = house.counts.totals["runs"]
     house.run(test())
 
 
@@ -108,7 +95,7 @@ def test_a_worker_that_hangs_in_a_run_is_ended_and_the_conversation_goes_on(
 
 
 def test_a_worker_that_an_older_release_has_left_may_be_silent() -> None:
-    connection = WorkerConnection(lambda end, pid: None, lambda line: None, lambda: None, lambda: None)
+    connection = WorkerConnection(lambda notice: None, lambda line: None, lambda: None, lambda: None)
     assert [connection.looks_silent() for _ in range(3)] == [0, 0, 0]
     connection.data_received(b'{"type":"alive"}\n')
     assert [connection.looks_silent() for _ in range(3)] == [0, 1, 2]
@@ -281,84 +268,6 @@ def test_a_worker_that_was_lost_sight_of_is_ended_before_another_starts(
 
 
 # Supervisors
-
-
-def test_the_next_supervisor_finds_workers_questions_and_every_event(
-    house: ServedHouse, one: ServedConversation
-) -> None:
-    seen: list[dict[str, object]] = []
-
-    async def begin() -> int | None:
-        async with Talk(house, one) as talk:
-            await talk.data("set_permissions", permissions=ASK)
-            await talk.ask("prompt", message="run echo hi")
-            await talk.event("select")
-            seen.extend(talk.events)
-            return one.pid
-
-    async def go_on() -> None:
-        again = house.all.conversation(one.record.id)
-        assert (again.state, again.pid) == ("awake", pid)
-        assert not await again.sleep()
-        async with Talk(house, again, after=len(seen)) as talk, Talk(house, again) as fresh:
-            question = await fresh.event("select")
-            assert question["id"] == next(event["id"] for event in seen if event.get("method") == "select")
-            await talk.send("extension_ui_response", id=question["id"], value=question["options"][0])
-            await fresh.send("extension_ui_response", id=question["id"], value=question["options"][-1])
-            for client in (talk, fresh):
-                assert (await client.event("cancel"))["targetId"] == question["id"]
-                assert (await client.event("agent_settled"))["reason"] == "done"
-                # The first answer has counted.
-                assert client.of("permission_resolved")[0]["outcome"] == "once"
-            numbers = [event["seq"] for event in (*seen, *talk.events)]
-            assert numbers == list(range(1, len(numbers) + 1))
-
-    pid = house.run(begin())
-    house.restart()
-    house.run(go_on())
-
-
-def test_a_second_supervisor_of_the_same_folder_is_refused(house: ServedHouse) -> None:
-    import subprocess
-    import sys
-
-    place = str(house.agent_dir / "serve")
-    script = "import sys\nfrom pigeon.transport.event_log import lock_log\nlock_log(sys.argv[1])"
-    tried = subprocess.run([sys.executable, "-c", script, place], capture_output=True, text=True, check=False)
-    assert "unavailable" in tried.stderr
-
-
-def test_a_run_gets_time_to_end_and_is_aborted_after_that(house: ServedHouse, one: ServedConversation) -> None:
-    async def test() -> None:
-        async with Talk(house, one) as talk:
-            await talk.ask("prompt", message="run sleep 100")
-            await talk.event("tool_execution_start")
-            draining = asyncio.ensure_future(house.all.drain(0.01))
-            await asyncio.sleep(0)
-            refused = await talk.ask("prompt", message="list the files", streamingBehavior="followUp")
-            assert "shutting down" in refused["error"]
-            with pytest.raises(TooMany, match="shutting down"):
-                house.all.new(str(house.work))
-            assert (await talk.event("agent_settled"))["aborted"]
-            await draining
-
-    house.run(test())
-    house.restart(leave=False)
-
-
-def test_workers_that_a_second_signal_kills_are_not_started_again(house: ServedHouse, one: ServedConversation) -> None:
-    async def test() -> None:
-        async with Talk(house, one) as talk:
-            await talk.ask("prompt", message="run sleep 100")
-            await talk.event("tool_execution_start")
-            house.all.kill()
-            await becomes(lambda: one.state == "asleep")
-            assert "shutting down" in (await talk.ask("get_state"))["error"]
-            await house.all.close()
-            assert log_owner(one.log_folder) is None
-
-    house.run(test())
-    house.restart(leave=False)
 
 
 # Host tools
@@ -590,6 +499,7 @@ def test_a_gap_brings_what_is_needed_to_go_on(house: ServedHouse, one: ServedCon
             async with Talk(house, one, after=10**9) as late:
                 gap = await late.event("gap")
                 assert gap["after"] == 10**9
+                assert is_valid(gap, "Gap", is_closed=True)
                 snapshot = gap["snapshot"]
                 assert [entry["id"] for entry in snapshot["questions"]] == [question["id"]]
                 assert len(snapshot["messages"]) >= 4

@@ -48,6 +48,8 @@ from pigeon.wire.events import (
     AgentStart,
     AvailableCommand,
     AvailableCommandsUpdate,
+    Gap,
+    McpServerChanged,
     MessageEnd,
     MessageStart,
     MessageUpdate,
@@ -216,7 +218,9 @@ class Relay:
             return [event] if "trust" in self._features else []
         if isinstance(event, SelectionChanged):
             return [event] if "selection" in self._features else []
-        if isinstance(event, AgentRestarted):
+        if isinstance(event, McpServerChanged):
+            return [event] if "mcp" in self._features else []
+        if isinstance(event, (AgentRestarted, Gap)):
             return [event] if self._newest else []
         if isinstance(event, QueueUpdate):
             self._prompts.queue_is([*event.steering, *event.follow_up])
@@ -293,6 +297,7 @@ class Relay:
             ("trust", "trust" in self._features),
             ("permissions", "permissions" in self._features),
             ("attribution", form.attributes),
+            ("mcp", "mcp" in self._features),
             ("selection", "selection" in self._features),
         ]
         return [feature for feature, on in known if on]

@@ -6,7 +6,9 @@ Over the socket goes, besides answers, how far the log reaches:
 
     {"type":"logged","segment":1,"offset":2304,"pid":815}
 
-An answer comes behind the notice of all events that were before it, so the supervisor can keep the order.
+An answer comes behind the notice of all events that were before it, so the supervisor can keep the order. The first
+notice has `heard` besides: the number of the last event before the supervisor before this one left, or before the
+worker began.
 
 A supervisor that wants to put a worker to sleep asks it with the line `{"sleep":true}` and sends no command until the
 worker has ended, or has said that it is needed, with `{"type":"needed"}`: only the worker knows all that is under way.
@@ -160,7 +162,7 @@ class WorkerLink:
         self._log = log
         self._busy = busy
         self._record_cap = record_cap
-        self.numbered = log.next_number - 1
+        self.numbered = self._heard = log.next_number - 1
         self.events = LogWriter(log, self._announce, note)
         self.answers = AnswerWriter(self.events)
         self._connection: SupervisorConnection | None = None
@@ -198,13 +200,14 @@ class WorkerLink:
             before.abort()
         self.answers.connect(transport)
         self.events.flush()
-        self._announce(self._log.end)
+        self.answers.send(_notice(self._log.end, b',"heard":%d' % self._heard))
         self._say_alive()
 
     def disconnected(self, connection: SupervisorConnection) -> None:
         """It has gone."""
         if connection is self._connection:
             self._connection = None
+            self._heard = self._log.next_number - 1
             self.answers.connect(None)
             self._alone_since = asyncio.get_running_loop().time()
 
@@ -224,7 +227,7 @@ class WorkerLink:
         return self._busy() or not self.events.empty
 
     def _announce(self, end: LogEnd) -> None:
-        self.answers.send(b'{"type":"logged","segment":%d,"offset":%d,"pid":%d}\n' % (*end, os.getpid()))
+        self.answers.send(_notice(end))
 
     def _say_alive(self) -> None:
         if self._saying is not None:
@@ -241,6 +244,10 @@ class WorkerLink:
             self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
         else:
             loop.call_later(LINGER_SECONDS, self._look_after)
+
+
+def _notice(end: LogEnd, more: bytes = b"") -> bytes:
+    return b'{"type":"logged","segment":%d,"offset":%d,"pid":%d%b}\n' % (*end, os.getpid(), more)
 
 
 class SupervisorConnection(asyncio.Protocol):

@@ -35,6 +35,7 @@ from pigeon.serve.watching import FollowedLog, UnservedCalls, Watcher
 from pigeon.serve.worker import WorkerRequest
 from pigeon.serve.worker_process import (
     RESTART_PAUSE,
+    Logged,
     WorkerConnection,
     Workers,
     WorkerStarts,
@@ -46,7 +47,6 @@ from pigeon.serve.worker_process import (
 )
 from pigeon.serve.worker_state import WorkerState, options_for, read_state
 from pigeon.system.process.forking import ForkedProcess
-from pigeon.transport.event_log import LogEnd
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -457,13 +457,13 @@ class ServedConversation:
         self._connection = connection
         await self._ready
 
-    def _logged(self, end: LogEnd, pid: int) -> None:
+    def _logged(self, notice: Logged) -> None:
         """The log has grown."""
         self.used = self._now()
         try:
             if self._ready is not None and not self._ready.done():
-                self._attached(end, pid)
-            if self.log.follow(end):
+                self._attached(notice)
+            if self.log.follow(notice.end):
                 self._accepted_at = None
         except OSError as error:
             if self._ready is not None and not self._ready.done():
@@ -475,13 +475,13 @@ class ServedConversation:
 
     def _follow_again(self) -> None:
         if self._connection is not None and self._process is not None:
-            self._logged(self.log.end, self._process.pid)
+            self._logged(Logged(*self.log.end, self._process.pid))
 
-    def _attached(self, end: LogEnd, pid: int) -> None:
-        """The first message of a worker: events up to this end were in the log before it started."""
+    def _attached(self, notice: Logged) -> None:
+        """The first message of a worker: events up to this end were in the log before."""
         if self._process is None:
-            self._process = ForkedProcess(pid)
-        self.log.begin(end)
+            self._process = ForkedProcess(notice.pid)
+        self.log.begin(notice.end, notice.heard)
         self.state = "awake"
         assert self._ready is not None
         self._ready.set_result(None)

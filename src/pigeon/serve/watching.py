@@ -55,13 +55,13 @@ class FollowedLog:
         # When open questions were asked; unknown for those from before this supervisor.
         self._asked: dict[str, float | None] = {}
         self._reader: LogReader | None = None
-        self._last = 0
+        self._last: int | None = None
         self._runs: deque[str] = deque(maxlen=MOST_RUNS)
 
     @property
     def number(self) -> int:
         """The number of the last event."""
-        return self._last if self._reader is None else self._reader.number
+        return (self._last or 0) if self._reader is None else self._reader.number
 
     @property
     def asked_ago(self) -> dict[str, float]:
@@ -72,9 +72,13 @@ class FollowedLog:
         """Whether a run has been announced; only recent runs are known."""
         return run_id in self._runs
 
-    def begin(self, end: LogEnd) -> None:
-        """Start after what is already in the log up to `end`; raises `OSError`."""
+    def begin(self, end: LogEnd, heard: int | None) -> None:
+        """Start after what is already in the log up to `end`; raises `OSError`.
+
+        Events after the number `heard`, or after the last one that was read here, are counted.
+        """
         self.close()
+        self._count_missed(heard if self._last is None else self._last, end)
         self.end = end
         known = lines_since(self.folder, SETTLED, end)
         self.work = open_work(known)
@@ -89,7 +93,7 @@ class FollowedLog:
         changed = False
         while lines := self._reader.read(end):
             if self._reader.lost:
-                self.begin(end)
+                self.begin(end, None)
                 return True
             self._counts.count("events", len(lines))
             for number, line in enumerate(lines, self._reader.number - len(lines) + 1):
@@ -98,8 +102,21 @@ class FollowedLog:
 
     def close(self) -> None:
         """Close the log file; what was read of it stays known."""
-        reader, self._last, self._reader = self._reader, self.number, None
+        reader, self._reader = self._reader, None
         if reader is not None:
+            self._last = reader.number
+            reader.close()
+
+    def _count_missed(self, before: int | None, end: LogEnd) -> None:
+        """Count the events after this number, and the runs that ended in them."""
+        if before is None:
+            return
+        reader = LogReader(self.folder, before, end)
+        try:
+            while lines := reader.read(end):
+                self._counts.count("events", len(lines))
+                self._counts.count("runs", sum(line.startswith(SETTLED) for line in lines))
+        finally:
             reader.close()
 
     def _take(self, line: bytes, number: int) -> bool:

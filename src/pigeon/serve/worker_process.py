@@ -37,11 +37,17 @@ _LOGGED = b'{"type":"logged"'
 
 
 class Logged(Struct, frozen=True):
-    """A worker's notice of how far its log reaches."""
+    """A worker's notice of how far its log reaches; the first has `heard`, the last event that was noticed before."""
 
     segment: int
     offset: int
     pid: int
+    heard: int | None = None
+
+    @property
+    def end(self) -> LogEnd:
+        """The end of the log."""
+        return LogEnd(self.segment, self.offset)
 
 
 class Workers:
@@ -134,7 +140,7 @@ class WorkerConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        logged: Callable[[LogEnd, int], None],
+        logged: Callable[[Logged], None],
         answer: Callable[[bytes], None],
         needed: Callable[[], None],
         lost: Callable[[], None],
@@ -197,8 +203,7 @@ class WorkerConnection(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         assert isinstance(frame, bytes)
         if frame.startswith(_LOGGED):
-            notice = codec.convert(codec.decode(frame), Logged)
-            self._logged(LogEnd(notice.segment, notice.offset), notice.pid)
+            self._logged(codec.convert(codec.decode(frame), Logged))
         elif frame == NEEDED:
             self._needed()
         elif frame == ALIVE:

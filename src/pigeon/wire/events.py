@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pigeon.wire.answers import Compacted, QueueItem
+from pigeon.wire.answers import Compacted, QueueItem, State
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands.mcp import McpServerState
 from pigeon.wire.content import ToolCall, UserBlock
@@ -464,6 +464,30 @@ class AgentRestarted(Event, tag="agent_restarted", kw_only=True):
     reason: str
 
 
+class GapSnapshot(Record, kw_only=True):
+    """A conversation after event number `seq`; `runId` is the active run, and `questions` are the dialogs and calls of
+    host tools that wait for an answer.
+
+    A message that is not finished is not part of it: its events follow.
+    """
+
+    seq: int
+    run_id: str | None
+    state: State
+    messages: list[Message]
+    questions: list[Json]
+
+
+class Gap(Event, tag="gap", kw_only=True):
+    """The events that follow number `after` are no longer kept: here is the conversation as it is now instead.
+
+    Only from `pigeon serve`, to a client that was away for too long.
+    """
+
+    after: int
+    snapshot: GapSnapshot
+
+
 class ToolsDeclared(Event, tag="tools_declared", kw_only=True):
     """The model has other tools from here on; dialects that show system messages make a start and an end of it."""
 
@@ -548,7 +572,7 @@ ALL: tuple[type[Record], ...] = (
     SummarizationRetryScheduled, SummarizationRetryAttemptStart, SummarizationRetryFinished,
     SessionInfoChanged, ThinkingLevelChanged, EntryAppended, BashExecutionUpdate,
     TtsrTriggered, TodoReminder, TodoAutoClear, ExtensionError, TrustRequired, SelectionChanged,
-    McpServerChanged, AgentRestarted, ErrorEvent, Ready,
+    McpServerChanged, AgentRestarted, Gap, ErrorEvent, Ready,
     HostToolCall, HostToolCancel, HostFileRead, HostFileWrite, HostCommandRun, HostServiceCancel, FileChanged,
     PermissionResolved,
 )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Supervisors of `pigeon serve`: one finds what another has left, counts what happened meanwhile, and stops."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.fifo import Fifo
+from fakes.served_talk import ServedHouse, Talk, becomes
+from pigeon.serve.conversation import ServedConversation
+from pigeon.serve.conversations import TooMany
+from pigeon.transport.event_log import log_owner
+
+ASK = {"ask": ["bash"]}
+
+
+def test_the_next_supervisor_finds_workers_questions_and_every_event(
+    house: ServedHouse, one: ServedConversation
+) -> None:
+    seen: list[dict[str, object]] = []
+
+    async def begin() -> int | None:
+        async with Talk(house, one) as talk:
+            await talk.data("set_permissions", permissions=ASK)
+            await talk.ask("prompt", message="run echo hi")
+            await talk.event("select")
+            seen.extend(talk.events)
+            return one.pid
+
+    async def go_on() -> None:
+        again = house.all.conversation(one.record.id)
+        assert (again.state, again.pid) == ("awake", pid)
+        assert not await again.sleep()
+        async with Talk(house, again, after=len(seen)) as talk, Talk(house, again) as fresh:
+            question = await fresh.event("select")
+            assert question["id"] == next(event["id"] for event in seen if event.get("method") == "select")
+            await talk.send("extension_ui_response", id=question["id"], value=question["options"][0])
+            await fresh.send("extension_ui_response", id=question["id"], value=question["options"][-1])
+            for client in (talk, fresh):
+                assert (await client.event("cancel"))["targetId"] == question["id"]
+                assert (await client.event("agent_settled"))["reason"] == "done"
+                # The first answer has counted.
+                assert client.of("permission_resolved")[0]["outcome"] == "once"
+            numbers = [event["seq"] for event in (*seen, *talk.events)]
+            assert numbers == list(range(1, len(numbers) + 1))
+
+    pid = house.run(begin())
+    house.restart()
+    house.run(go_on())
+
+
+def test_a_run_that_ended_while_there_was_no_supervisor_is_counted(house: ServedHouse, one: ServedConversation) -> None:
+    async def begin() -> None:
+        async with Talk(house, one) as talk:
+            await talk.ask("prompt", message=f"run {go.waits}")
+            await talk.event("tool_execution_start")
+
+    async def end() -> None:
+        go.release()
+        await becomes(lambda: b'{"type":"agent_settled"' in log.read_bytes())
+
+    go = Fifo(house.work)
+    house.run(begin())
+    log = next(Path(one.log_folder).glob("*.jsonl"))
+    house.restart(between=end)
+    assert house.counts.totals["runs"] == 1
+
+
+def test_a_second_supervisor_of_the_same_private_folder_is_refused(house: ServedHouse) -> None:
+
+    place = str(house.agent_dir / "serve")
+    assert Path(place).stat().st_mode & 0o777 == 0o700
+    script = "import sys\nfrom pigeon.transport.event_log import lock_log\nlock_log(sys.argv[1])"
+    tried = subprocess.run([sys.executable, "-c", script, place], capture_output=True, text=True, check=False)
+    assert "unavailable" in tried.stderr
+
+
+def test_a_run_gets_time_to_end_and_is_aborted_after_that(house: ServedHouse, one: ServedConversation) -> None:
+    async def test() -> None:
+        async with Talk(house, one) as talk:
+            await talk.ask("prompt", message="run sleep 100")
+            await talk.event("tool_execution_start")
+            draining = asyncio.ensure_future(house.all.drain(0.01))
+            await asyncio.sleep(0)
+            refused = await talk.ask("prompt", message="list the files", streamingBehavior="followUp")
+            assert "shutting down" in refused["error"]
+            with pytest.raises(TooMany, match="shutting down"):
+                house.all.new(str(house.work))
+            assert (await talk.event("agent_settled"))["aborted"]
+            await draining
+
+    house.run(test())
+    house.restart(leave=False)
+
+
+def test_workers_that_a_second_signal_kills_are_not_started_again(house: ServedHouse, one: ServedConversation) -> None:
+    async def test() -> None:
+        async with Talk(house, one) as talk:
+            await talk.ask("prompt", message="run sleep 100")
+            await talk.event("tool_execution_start")
+            house.all.kill()
+            await becomes(lambda: one.state == "asleep")
+            assert "shutting down" in (await talk.ask("get_state"))["error"]
+            await house.all.close()
+            assert log_owner(one.log_folder) is None
+
+    house.run(test())
+    house.restart(leave=False)
