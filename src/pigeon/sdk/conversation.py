@@ -63,6 +63,8 @@ class Conversation(CommandMethods):
         if why is not None:
             raise StartupError(why)
         self._readers: WeakSet[ReaderQueue] = WeakSet()
+        # What came before the first reader, where that may have been something.
+        self._unread: ReaderQueue | None = None
         self._host_calls = HostCalls(tools, on_permission, on_dialog, self._tell)
         self._recent = RecentRuns()
         self._runs = PromptRuns(self._call, self._subscribed, self._recent)
@@ -112,9 +114,11 @@ class Conversation(CommandMethods):
         """Everything that the agent sends from this call on, for as long as the conversation is open.
 
         A `message_update` comes as what it carries: a `TextDelta`, a `ToolcallEnd` and so on. Several readers are
-        independent of each other.
+        independent of each other. A program that a `Client` has started may speak before it is asked anything: if this
+        is the first call after opening, the events begin with its first.
         """
-        return _EventReader(self._subscribed())
+        unread, self._unread = self._unread, None
+        return _EventReader(self._subscribed() if unread is None else unread)
 
     def prompt(
         self,

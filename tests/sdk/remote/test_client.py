@@ -55,6 +55,18 @@ def kill(client: pigeon.Client) -> None:
     os.kill(client.pid, signal.SIGKILL)
 
 
+async def test_the_first_reader_gets_what_a_program_says_before_it_is_asked_anything(tmp_path: Path) -> None:
+    # Nothing is kept for a reader that comes after a command.
+    for before, first in ([], "AgentStart"), (["abort"], "TurnStart"):
+        body = 'if r["type"] != "hello": answer(r); say(type="turn_start") if r["type"] == "abort_bash" else None'
+        async with stand_in(tmp_path, body, 'say(type="agent_start")') as client:
+            for name in before:
+                await getattr(client, name)()
+            events = client.events()
+            await client.abort_bash()
+            assert type(await anext(events)).__name__ == first
+
+
 async def test_death_is_raised_in_every_call_and_iteration_that_waits(own: Conversations) -> None:
     own.script({"text": "On", "hang": True})
     client = own.start()

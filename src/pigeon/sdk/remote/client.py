@@ -25,7 +25,14 @@ from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.records import UnknownEvent, event_of, fitted
 from pigeon.sdk.remote.original_peer import OriginalPeer
 from pigeon.sdk.remote.served_transport import LOST_CODE, PATIENCE_SECONDS, ServedTransport, served_at
-from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, Transport, key_line, transport_of
+from pigeon.sdk.remote.transports import (
+    READ_KEY,
+    ProgramChoices,
+    SubprocessTransport,
+    Transport,
+    key_line,
+    transport_of,
+)
 from pigeon.transport.reader import Framing, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import Accepted, State, Welcome
@@ -265,7 +272,9 @@ class Client(Conversation):
             raise ConversationClosed("The client is open already")
         transport = self._make_transport(going_on)
         self._death = None
-        self._peer = self._welcome = self._state = None
+        self._peer = self._welcome = self._state = self._unread = None
+        # A conversation of a server may be busy for long before anything is read of it.
+        unread = self._subscribed() if isinstance(transport, SubprocessTransport) else None
         await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
         self._transport = transport
         if isinstance(transport, ServedTransport):
@@ -275,6 +284,7 @@ class Client(Conversation):
             await self._tell_choices()
             if tools := self._host_calls.definitions():
                 await self._call(SetHostTools(tools=tools))
+            self._unread = unread
         except BaseException:
             await self.close()
             raise
@@ -335,6 +345,8 @@ class Client(Conversation):
     # Commands
 
     async def _call(self, command: Command, answered: Callable[[Any], None] | None = None) -> Any:
+        # Nothing is kept for a reader that may never come.
+        self._unread = None
         if self._peer is not None:
             _must_be_known(command)
         return await self._within(None if isinstance(command, _UNBOUNDED) else self._timeout, command, answered)
