@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -22,7 +21,7 @@ from pigeon.batches.places.workspaces import remove_folder, take_away
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import HostEnd, LimitsAccess
 from pigeon.batches.task_run import WORDS_FILE, TaskPlace, read_result
-from pigeon.system.process.forking import ForkedProcess, ForkParent
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended, last_words
 from pigeon.wire import codec
 
 PART = ".part-"
@@ -30,7 +29,6 @@ STOP_SECONDS = 8.0
 END_SECONDS = 5.0
 # How long a process may take to end after the last message of its task.
 LEAVE_SECONDS = 10.0
-LAST_WORDS = 4000
 KEPT_VARIABLES = (
     "PATH",
     "LD_LIBRARY_PATH",
@@ -62,11 +60,9 @@ class TaskProcesses:
     """Starts the processes of tasks on this machine and waits for their results."""
 
     def __init__(self, variables: Mapping[str, str], limits: LimitsAccess) -> None:
-        self._variables = {name: variables[name] for name in KEPT_VARIABLES if name in variables}
+        variables = {name: variables[name] for name in KEPT_VARIABLES if name in variables}
+        self._family = ForkFamily("pigeon.cli.parents.batch_parent", variables)
         self._limits = limits
-        self._parent: ForkParent | None = None
-        self._starting = asyncio.Lock()
-        self._codes: dict[int, asyncio.Future[int | None]] = {}
         self._running: dict[int, tuple[ForkedProcess, HostEnd]] = {}
         self._stop_reason: str | None = None
 
@@ -110,7 +106,7 @@ class TaskProcesses:
         finally:
             self._running.pop(process.pid, None)
             process.send(signal.SIGKILL)
-            self._codes.pop(process.pid, None)
+            self._family.forget(process.pid)
             process.release()
         if result is not None or code == 0:
             return result
@@ -118,45 +114,23 @@ class TaskProcesses:
         there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
         if there is not None:
             return there
-        raise WorkerDied(f"{_how(code)}{_last_words(words)}", code is None)
+        raise WorkerDied(_reason(code, last_words(words)), code is None)
 
     async def _left(self, process: ForkedProcess) -> int | None:
         """Wait for the end of a process whose link has closed; its exit code, none if its parent is gone, too."""
-        ended = self._codes[process.pid]
-        try:
-            return await asyncio.wait_for(asyncio.shield(ended), LEAVE_SECONDS)
-        except TimeoutError:
+        code = await self._family.code_of(process.pid, LEAVE_SECONDS)
+        if code is None:
             process.send(signal.SIGKILL)
-            with suppress(TimeoutError):
-                return await asyncio.wait_for(asyncio.shield(ended), END_SECONDS)
-            return None
+            code = await self._family.code_of(process.pid, END_SECONDS)
+        return code
 
     async def _forked(self, request: bytes, descriptors: list[int]) -> ForkedProcess:
-        for last in (False, True):
-            parent = await self._open()
-            try:
-                pid = await parent.fork(request, descriptors)
-            except ProcessLookupError:
-                if last:
-                    raise
-                continue
-            self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
-            try:
-                return ForkedProcess(pid)
-            except ProcessLookupError:
-                self._codes.pop(pid, None)
-                raise WorkerDied("The task's process was killed before it began", False) from None
-        raise AssertionError
-
-    async def _open(self) -> ForkParent:
-        async with self._starting:
-            if self._parent is None:
-                # Without the folder on the path: it may have a package of our name.
-                argv = [sys.executable, "-P", "-m", "pigeon.cli.parents.batch_parent"]
-                parent = ForkParent(argv, self._ended, self._lost)
-                await parent.start(self._variables)
-                self._parent = parent
-            return self._parent
+        pid = await self._family.fork(request, descriptors)
+        try:
+            return ForkedProcess(pid)
+        except ProcessLookupError:
+            self._family.forget(pid)
+            raise WorkerDied("The task's process was killed before it began", False) from None
 
     async def stop(self, reason: str) -> None:
         """Tell all tasks to end, including those that are just starting, and kill those that do not."""
@@ -173,21 +147,7 @@ class TaskProcesses:
         """End everything at once."""
         for process, _ in self._running.values():
             process.send(signal.SIGKILL)
-        parent, self._parent = self._parent, None
-        if parent is not None:
-            parent.close()
-
-    def _ended(self, pid: int, code: int) -> None:
-        ended = self._codes.setdefault(pid, asyncio.get_running_loop().create_future())
-        if not ended.done():
-            ended.set_result(code)
-
-    def _lost(self) -> None:
-        """The parent is gone, and its processes with it; their exit codes are unknown."""
-        self._parent = None
-        for ended in self._codes.values():
-            if not ended.done():
-                ended.set_result(None)
+        self._family.close()
 
 
 def _removed(part: str) -> None:
@@ -195,22 +155,9 @@ def _removed(part: str) -> None:
         remove_folder(take_away(part))
 
 
-def _how(code: int | None) -> str:
-    if code is None:
-        return "The task's process was lost with its parent"
-    if code < 0:
-        with suppress(ValueError):
-            return f"The task's process was killed by {signal.Signals(-code).name}"
-    return f"The task's process ended with exit code {code}"
-
-
-def _last_words(path: str) -> str:
-    with suppress(OSError), open(path, "rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_WORDS))
-        lines = file.read().decode("utf-8", "replace").strip().splitlines()
-        if lines:
-            return f": {lines[-1].removeprefix('Error: ')}"
-    return ""
+def _reason(code: int | None, words: str) -> str:
+    how = "was lost with its parent" if code is None else how_it_ended(code)
+    return f"The task's process {how}{f': {words}' if words else ''}"
 
 
 def unpacked_request(data: bytes) -> TaskRequest:

@@ -40,13 +40,11 @@ from pigeon.serve.worker_process import (
     Workers,
     WorkerStarts,
     end_log_owner,
-    how_it_ended,
-    last_words,
     open_stderr,
     stop_worker,
 )
 from pigeon.serve.worker_state import WorkerState, options_for, read_state
-from pigeon.system.process.forking import ForkedProcess
+from pigeon.system.process.forking import ForkedProcess, how_it_ended, last_words
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -419,7 +417,7 @@ class ServedConversation:
         else:
             code = await self._workers.code_of(process)
             said = last_words(stderr_path) if code is not None and code > 0 else ""
-            words = said or how_it_ended(code)
+            words = said or _ending(code)
         if process is not None:
             process.send(signal.SIGKILL)
         await self._let_go()
@@ -504,7 +502,7 @@ class ServedConversation:
         async with self._changing:
             process, self._connection = self._process, None
             code = None if process is None else await self._workers.code_of(process)
-            self._died, self._ended_for = self._ended_for or how_it_ended(code), ""
+            self._died, self._ended_for = self._ended_for or _ending(code), ""
             if process is not None and code is None and not await process.ended(0.0):
                 process.send(signal.SIGKILL)
             await self._let_go()
@@ -586,3 +584,7 @@ class ServedConversation:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _ending(code: int | None) -> str:
+    return "it ended without a message" if code is None else f"it {how_it_ended(code)}"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pigeon.rpc.worker_link import ALIVE, NEEDED
 from pigeon.serve.worker import WorkerRequest, packed
 from pigeon.system.append_file import make_private_folder
-from pigeon.system.process.forking import ForkedProcess, ForkParent
+from pigeon.system.process.forking import ForkedProcess, ForkFamily
 from pigeon.transport.event_log import LogEnd, log_owner
 from pigeon.transport.reader import Frame, Framing
 from pigeon.wire import codec
@@ -27,7 +27,6 @@ WARM_UP = "PIGEON_SERVE_WARM_UP"
 # How long the exit code of a worker whose connection is gone may take to arrive.
 CODE_SECONDS = 1.0
 LONGEST_LINE = sys.maxsize
-STDERR_BYTES = 4_000
 FORK_SECONDS = 10.0
 # Crashes within this time count; after too many of them, no worker is started for a while.
 RESTART_SECONDS = 60.0
@@ -57,82 +56,35 @@ class Workers:
         """`variables` are those of the parent itself; no worker inherits them. The `folder` is for sockets."""
         self.sockets = SocketFolder(folder)
         kept = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "TMPDIR", WARM_UP)
-        self._variables = {name: variables[name] for name in kept if name in variables}
-        self._parent: ForkParent | None = None
-        self._codes: dict[int, asyncio.Future[int | None]] = {}
-        self._starting = asyncio.Lock()
+        variables = {name: variables[name] for name in kept if name in variables}
+        self._family = ForkFamily("pigeon.cli.parents.warm_parent", variables)
 
     async def open(self) -> None:
         """Start the parent unless it runs; raises `OSError`."""
-        async with self._starting:
-            if self._parent is None:
-                # Without the folder on the path: it may have a package of our name.
-                argv = [sys.executable, "-P", "-m", "pigeon.cli.parents.warm_parent"]
-                parent = ForkParent(argv, self._ended, self._lost)
-                await parent.start(self._variables)
-                self._parent = parent
+        await self._family.open()
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
         """Start a worker, from a new parent if the old one no longer works; raises `OSError`."""
-        data, descriptors = packed(request), [listener.fileno(), stderr]
-        try:
-            pid = await self._forked(data, descriptors)
-        except ProcessLookupError:
-            pid = await self._forked(data, descriptors)
-        self._codes[pid] = asyncio.get_running_loop().create_future()
-        return ForkedProcess(pid)
-
-    async def _forked(self, data: bytes, descriptors: list[int]) -> int:
-        await self.open()
-        parent = self._parent
-        assert parent is not None
-        try:
-            async with asyncio.timeout(FORK_SECONDS):
-                return await parent.fork(data, descriptors)
-        except (TimeoutError, ConnectionError):
-            parent.close()
-            if self._parent is parent:
-                self._lost()
-            raise ProcessLookupError("the parent of the workers does not answer") from None
+        return ForkedProcess(await self._family.fork(packed(request), [listener.fileno(), stderr], FORK_SECONDS))
 
     async def code_of(self, process: ForkedProcess) -> int | None:
         """The exit code of a worker that has ended; none if it is unknown, as for workers of an earlier parent."""
-        ended = self._codes.get(process.pid)
-        if ended is None:
-            return None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CODE_SECONDS):
-                return await asyncio.shield(ended)
-        return None
+        return await self._family.code_of(process.pid, CODE_SECONDS)
 
     def forget(self, process: ForkedProcess) -> None:
         """Drop what is known of a worker that has ended."""
-        self._codes.pop(process.pid, None)
+        self._family.forget(process.pid)
         process.release()
 
     @property
     def parent_pid(self) -> int:
         """The process that workers are forked from; 0 if there is none."""
-        return 0 if self._parent is None else self._parent.pid
+        return self._family.pid
 
     def close(self) -> None:
         """End the parent; workers stay."""
-        parent, self._parent = self._parent, None
-        if parent is not None:
-            parent.close()
+        self._family.close()
         self.sockets.close()
-
-    def _ended(self, pid: int, code: int) -> None:
-        ended = self._codes.get(pid)
-        if ended is not None and not ended.done():
-            ended.set_result(code)
-
-    def _lost(self) -> None:
-        """The parent has ended, so the exit codes of its workers will never come."""
-        self._parent = None
-        for ended in self._codes.values():
-            if not ended.done():
-                ended.set_result(None)
 
 
 class WorkerConnection(asyncio.Protocol):
@@ -327,25 +279,3 @@ async def stop_worker(process: ForkedProcess) -> None:
 def open_stderr(path: str) -> int:
     """Open the stderr file of a worker, emptied."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-
-def last_words(path: str) -> str:
-    """The last line in the stderr file of a worker."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - STDERR_BYTES))
-            lines = file.read().decode("utf-8", "replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1].removeprefix("Error: ") if lines else ""
-
-
-def how_it_ended(code: int | None) -> str:
-    """An exit code in words."""
-    if code is None:
-        return "it ended without a message"
-    if code < 0:
-        with suppress(ValueError):
-            return f"it was killed by {signal.Signals(-code).name}"
-        return f"it was killed by signal {-code}"
-    return f"it ended with exit code {code}"

@@ -24,7 +24,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -34,6 +34,7 @@ MOST_DESCRIPTORS = 8
 READY_SECONDS = 30.0
 SEND_PAUSE = 0.005
 _PACKET = 4096
+_LAST_BYTES = 4_000
 _PR_SET_PDEATHSIG = 1
 
 
@@ -304,3 +305,108 @@ class ForkedProcess:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+
+class ForkFamily:
+    """A fork parent, which is started with the first process and again if it has ended, and how its processes end.
+
+    `module` is the program of the parent; `variables` are those of the parent itself.
+    """
+
+    def __init__(self, module: str, variables: Mapping[str, str]) -> None:
+        # Without the folder on the path: it may have a package of our name.
+        self._argv = [sys.executable, "-P", "-m", module]
+        self._variables = dict(variables)
+        self._parent: ForkParent | None = None
+        self._starting = asyncio.Lock()
+        self._codes: dict[int, asyncio.Future[int | None]] = {}
+
+    @property
+    def pid(self) -> int:
+        """The process of the parent; 0 if there is none."""
+        return 0 if self._parent is None else self._parent.pid
+
+    async def open(self) -> ForkParent:
+        """The parent, started unless it runs; raises `OSError`."""
+        async with self._starting:
+            if self._parent is None:
+                parent = ForkParent(self._argv, self._ended, self._lost)
+                await parent.start(self._variables)
+                self._parent = parent
+            return self._parent
+
+    async def fork(self, request: bytes, descriptors: Sequence[int], seconds: float | None = None) -> int:
+        """The id of a new process, from a new parent if the old one has ended or does not answer for so long.
+
+        Raises `OSError` if there is none to be had. `forget` it when it has ended.
+        """
+        try:
+            return await self._forked(request, descriptors, seconds)
+        except ProcessLookupError:
+            return await self._forked(request, descriptors, seconds)
+
+    async def _forked(self, request: bytes, descriptors: Sequence[int], seconds: float | None) -> int:
+        parent = await self.open()
+        try:
+            async with asyncio.timeout(seconds):
+                pid = await parent.fork(request, descriptors)
+        except (TimeoutError, ConnectionError):
+            parent.close()
+            if self._parent is parent:
+                self._lost()
+            raise ProcessLookupError("the parent of the workers does not answer") from None
+        self._codes[pid] = asyncio.get_running_loop().create_future()
+        return pid
+
+    async def code_of(self, pid: int, seconds: float) -> int | None:
+        """The exit code of a process, as soon as it has ended; none after so long, or if its parent has ended, too."""
+        ended = self._codes.get(pid)
+        if ended is None:
+            return None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(ended)
+        return None
+
+    def forget(self, pid: int) -> None:
+        """Drop what is known of a process."""
+        self._codes.pop(pid, None)
+
+    def close(self) -> None:
+        """End the parent; its processes stay, unless they die with it."""
+        parent, self._parent = self._parent, None
+        if parent is not None:
+            parent.close()
+
+    def _ended(self, pid: int, code: int) -> None:
+        # `_forked` has noted the process: the answer to it came first. One that was forgotten meanwhile is not kept.
+        ended = self._codes.get(pid)
+        if ended is not None and not ended.done():
+            ended.set_result(code)
+
+    def _lost(self) -> None:
+        """The parent has ended, so the exit codes of its processes will never come."""
+        self._parent = None
+        for ended in self._codes.values():
+            if not ended.done():
+                ended.set_result(None)
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words: `was killed by SIGKILL`, `ended with exit code 1`."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    with suppress(ValueError):
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"was killed by signal {-code}"
+
+
+def last_words(path: str) -> str:
+    """The last line in the stderr file of a process."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].removeprefix("Error: ") if lines else ""
