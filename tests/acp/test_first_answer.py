@@ -13,7 +13,7 @@ HEAVY = (
 PROGRAM = """
 import io, json, sys
 from pigeon.cli.commands import acp
-from pigeon.acp.door import AcpDoor
+from pigeon.acp.acp_server import AcpServer
 
 class Sink:
     full = overfull = False
@@ -21,7 +21,7 @@ class Sink:
         assert json.loads(b"".join(buffers))["result"]["protocolVersion"] == 1
 
 line = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
-AcpDoor(Sink(), None, "0", "/", "/").peer.take([json.dumps(line).encode()])
+AcpServer(Sink(), None, "0", "/", "/").peer.take([json.dumps(line).encode()])
 print(json.dumps(sorted(sys.modules)))
 """
 

@@ -46,7 +46,7 @@ UNLESS_GIVEN = {"shutil.which": "path", "tempfile.mkdtemp": "dir", "tempfile.mks
 ALLOWED = {
     ("pigeon.testing", "tempfile.TemporaryDirectory"): "tests of programs call it, and no agent does",
     ("pigeon.__main__", "os.getcwd"): "takes it off the path on which modules are looked for",
-    ("pigeon.app.environment", "os.environ"): "the one place that looks at the process, for doors that want that",
+    ("pigeon.app.environment", "os.environ"): "the one place that looks at the process, for callers that want it",
     ("pigeon.app.environment", "os.getcwd"): "the same",
     ("pigeon.app.environment", "os.path.expanduser"): "the same",
     ("pigeon.system.process.helper_main", "os.environ"): "a program of its own, which gets its orders this way",

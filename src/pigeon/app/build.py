@@ -68,7 +68,7 @@ PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
 class BuiltAgent(Struct, frozen=True, kw_only=True):
     """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
 
-    `known_flags` are the options that extensions take, and whether with a value; the door knows which were given.
+    `known_flags` are the options that extensions take, and whether with a value; the caller knows which were given.
     `processes` starts programs as the agent does: behind its wall, if there is one.
     """
 
@@ -88,7 +88,7 @@ async def build(
 ) -> BuiltAgent:
     """The agent that the options describe; raises `StartupError` where they cannot be followed.
 
-    A door that masks its own output gives the redactor that is to learn the keys of the agent. The recorder is shown
+    A caller that masks its own output passes the redactor, which then learns the keys of the agent. The recorder sees
     what model servers are sent and answer, keys included.
     """
     return await _Builder(options, environment, redactor or Redactor(), recorder).build()

@@ -1,7 +1,7 @@
-"""What an agent is asked for. `pigeon.app.build` reads it; the command line and other doors make it.
+"""What an agent is asked for. `pigeon.app.build` reads it; the command line, the library and the servers make it.
 
-Every field has a default, so that a door names only what it cares about. Paths may be relative or begin with `~`: they
-are meant from the `Environment` that is given to `build` with the options.
+Every field has a default, so that a caller names only what it cares about. Paths may be relative or begin with `~`:
+they are meant from the `Environment` that is given to `build` with the options.
 """
 
 from __future__ import annotations

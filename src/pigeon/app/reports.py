@@ -1,6 +1,6 @@
 """What is wrong with options, files and extensions: the one collector of an agent, given to its parts as `report`.
 
-There are two ways to the host. What `build` finds in options and settings is listed in `startup`, and the door prints
+There are two ways to the host. What `build` finds in options and settings is listed in `startup`, and the caller prints
 it (on stderr) before it serves. Everything else is a record on the wire: a notice, or an `extension_error`. What makes
 the guard stricter than the user may expect goes both ways. Records wait until `connect` says where they go.
 """

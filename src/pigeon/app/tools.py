@@ -74,7 +74,7 @@ class ToolSetup:
         self._sandbox = sandbox
         sandbox.keep_artifacts(self._artifacts)
         self.workplace = self._workplace(transcript.journal.cwd)
-        # A wall has no door: the terminals of a host stand outside of it.
+        # Terminals of a host would be outside the sandbox.
         self.host_services = HostServices(
             post,
             environment.ids.request_id,

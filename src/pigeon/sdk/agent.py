@@ -140,7 +140,7 @@ class Agent(Conversation):
     def over(
         cls, built: BuiltAgent, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
     ) -> Agent:
-        """The conversation of an agent that was put together already, with `SPOKEN` in mind; for doors of this program.
+        """The conversation of an agent that was already built, with `SPOKEN` in mind; for other rooms of Pigeon.
 
         What it asks gets a no where there is nothing to ask.
         """

@@ -12,7 +12,7 @@ from pigeon.serve.counts import ServeCounts
 from pigeon.serve.http.server import HttpServer, ServeOptions, forget_address, keep_address
 from pigeon.serve.http.tokens import Tokens
 from pigeon.serve.service_log import ServiceLog
-from pigeon.serve.unix_door import UnixDoor
+from pigeon.serve.unix_server import UnixServer
 from pigeon.transport import exit_codes
 
 
@@ -55,10 +55,10 @@ class NetworkService:
         await self._conversations.open()
         serving = asyncio.ensure_future(server.serve())
         path = self._options.socket
-        door = None if path is None else UnixDoor(path, self._conversations)
+        unix = None if path is None else UnixServer(path, self._conversations)
         try:
-            if door is not None:
-                await door.open()
+            if unix is not None:
+                await unix.open()
             address = server.address
             keep_address(self._folder, address)
             self._log.info("listening", address=address.url, pid=address.pid)
@@ -74,8 +74,8 @@ class NetworkService:
             self._log.info("stopping")
             forget_address(self._folder)
             server.should_exit = True
-            if door is not None:
-                await door.close()
+            if unix is not None:
+                await unix.close()
             await serving
             await self._conversations.close()
             self._conversations.workers.close()

@@ -36,7 +36,7 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.open_work import SETTLED
 
-# Rooms whose modules are imported: all that an agent may need, and nothing of other doors.
+# Rooms whose modules are imported: all that an agent may need, and nothing of the other modes.
 ROOMS = (
     "agent", "app", "config", "dialects", "export", "extensions", "guard", "providers", "resources", "rpc", "session",
     "system", "tools", "transport", "wire",

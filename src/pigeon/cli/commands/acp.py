@@ -11,7 +11,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pigeon import __version__
-from pigeon.acp.door import AcpDoor
+from pigeon.acp.acp_server import AcpServer
 from pigeon.acp.editions.auth_methods import SETUP_ARGUMENTS
 from pigeon.app.environment import Environment
 from pigeon.cli.args import HELP_WIDTH, CommandLine
@@ -57,18 +57,18 @@ async def _serve(line: CommandLine, environment: Environment, descriptors: tuple
     shutdown.watch_signals()
     writer = Writer(descriptors[1], lambda: shutdown.request(exit_codes.FAILED))
     beginner = _Beginner(line, environment)
-    door = AcpDoor(writer, beginner.begin, __version__, environment.home, environment.cwd or "/")
+    server = AcpServer(writer, beginner.begin, __version__, environment.home, environment.cwd or "/")
 
     def input_ended() -> None:
-        door.peer.input_ended()
+        server.peer.input_ended()
         shutdown.request(exit_codes.OK)
 
-    Reader(descriptors[0], Framing(), door.peer.take, input_ended).start()
+    Reader(descriptors[0], Framing(), server.peer.take, input_ended).start()
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
     code = await shutdown.reason()
-    await shutdown.within(asyncio.ensure_future(door.close()), STOP_SECONDS)
+    await shutdown.within(asyncio.ensure_future(server.close()), STOP_SECONDS)
     writer.close(FLUSH_SECONDS)
     return code
 

@@ -43,7 +43,7 @@ class AttachRequest(Record, kw_only=True):
     model: str | Absent = ABSENT
 
 
-class UnixDoor:
+class UnixServer:
     """Listens at a path, which only our user may open."""
 
     def __init__(self, path: str, conversations: Conversations) -> None:

@@ -48,7 +48,7 @@ EDITIONS: dict[int, type[Edition]] = {1: EditionOne, 2: EditionTwo}
 Method = tuple[type[Any], Callable[[Any], Any]]
 
 
-class AcpDoor:
+class AcpServer:
     """One connection. `begin` makes conversations; requests without a folder look for sessions and keys in `cwd`."""
 
     def __init__(self, sink: LineSink, begin: Begin, version: str, home: str, cwd: str) -> None:
