@@ -1,7 +1,7 @@
 """The HTTP API as data: every operation with its scope, parameters, body and answers.
 
-`serve/http/application.py` makes routes of them and checks requests by them, and `/api/openapi.json` is the same list
-in the form of OpenAPI 3.1, so that the two cannot differ.
+`serve/http/application.py` creates the routes and checks requests from this list, and `/api/openapi.json` shows the
+same list as OpenAPI 3.1, so that the two cannot differ.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Text = Annotated[str, Meta(min_length=1, max_length=2048)]
 
 
 class ServedNow(Record, kw_only=True):
-    """What is known of every conversation."""
+    """What is known about every conversation."""
 
     id: str
     cwd: str
@@ -38,7 +38,7 @@ class ServedNow(Record, kw_only=True):
 
 
 class ServedSession(ServedNow, kw_only=True):
-    """A session in a list. What is known from its file is absent while it has none."""
+    """A session in a list. Members that come from its file are absent while it has none."""
 
     path: str | Absent = ABSENT
     created: str | Absent = ABSENT
@@ -49,7 +49,7 @@ class ServedSession(ServedNow, kw_only=True):
 
 
 class ServedSessions(Record, kw_only=True):
-    """A page of sessions, newest first; `nextCursor` is absent on the last. `scope` is that of the token that asked."""
+    """A page of sessions, newest first; `nextCursor` is absent on the last. `scope` is that of the request's token."""
 
     sessions: list[ServedSession]
     scope: Scope
@@ -57,10 +57,10 @@ class ServedSessions(Record, kw_only=True):
 
 
 class SessionDetails(ServedNow, kw_only=True):
-    """One conversation: `seq` is the number of its last event, `openSeq` the one behind which what is open begins.
+    """One conversation: `seq` is the number of its last event; everything that is open began after event `openSeq`.
 
-    `askedAgo` has for how many seconds questions have been open, by their ids, as far as that is known. `queue` has the
-    messages that wait, as the last `queue_update` listed them.
+    `askedAgo` says how many seconds each open question has been waiting, by its id, where that is known. `queue` has
+    the queued messages of the last `queue_update`.
     """
 
     seq: int
@@ -71,7 +71,7 @@ class SessionDetails(ServedNow, kw_only=True):
 
 
 class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):
-    """A conversation that is wanted: a new one in a folder, or the one with this id."""
+    """A request for a conversation: a new one in a folder, or the one with this id."""
 
     cwd: Text | None = None
     model: Text | None = None
@@ -79,7 +79,7 @@ class SessionRequest(Record, kw_only=True, forbid_unknown_fields=True):
 
 
 class FolderAnswer(Record, kw_only=True):
-    """A folder that may be opened, and the folders in it; `roots` are those at the top."""
+    """A folder below the roots, and the folders in it."""
 
     path: str
     parent: str | None
@@ -88,13 +88,13 @@ class FolderAnswer(Record, kw_only=True):
 
 
 class LinkRequest(Record, kw_only=True, forbid_unknown_fields=True):
-    """A link that is wanted, by the scope of the token that it stands for."""
+    """A request for a link that grants this scope."""
 
     scope: Scope = "admin"
 
 
 class LinkAnswer(Record, kw_only=True):
-    """A link that lets a browser in once: its path, and how long it holds."""
+    """A link that lets a browser in once: its path, and how long it is valid."""
 
     path: str
     seconds: int
@@ -117,7 +117,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One thing that can be asked for. Without `needed` no token is."""
+    """One operation. If `needed` is none, it needs no token."""
 
     id: str
     method: str
@@ -129,7 +129,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     media: str = JSON_TYPE
     parameters: tuple[Parameter, ...] = ()
     body: Any = None
-    # Further answers that are no failure, and failures of its own.
+    # Further successful answers, and failures that only this operation has.
     also: tuple[int, ...] = ()
 
 
@@ -185,7 +185,7 @@ OPERATIONS = (
 
 
 def asked(operation: Operation, given: list[tuple[str, str]]) -> dict[str, str | int]:
-    """The parameters of a request; raises `HttpRefusal`. Others than those of the operation are ignored."""
+    """The parameters of a request, without unknown ones; raises `HttpRefusal`."""
     found: dict[str, str | int] = {}
     known = {one.name: one for one in operation.parameters}
     for name, text in given:
@@ -215,7 +215,7 @@ def openapi() -> dict[str, Json]:
     """All operations as a document of OpenAPI 3.1."""
     types = [one for operation in OPERATIONS for one in (operation.answer, operation.body) if _is_record(one)]
     _, schemas = msgspec.json.schema_components([*types, ErrorAnswer], ref_template=REF)
-    # One of the two must be there, which types cannot say.
+    # One of the two is required, which types cannot express.
     schemas["SessionRequest"]["anyOf"] = [
         {"required": [name], "properties": {name: {"type": "string"}}} for name in ("cwd", "sessionId")
     ]

@@ -1,4 +1,4 @@
-"""The application that answers HTTP: routes from `serve/http/api.py`, each behind the entrance."""
+"""The application that answers HTTP: routes from `serve/http/api.py`; `serve/http/entrance.py` checks each request."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError
 
 MOST_BODY = 64 * 1024
-# In the answer to a WebSocket: the number behind which its events begin, which a client needs to come back.
+# Header of the answer to a WebSocket: its events begin after this number, which a client needs to reconnect.
 SEQ_HEADER = b"pigeon-seq"
 PIECE = 256 * 1024
 LOOK_SECONDS = 2.0
 RPC = "/api/sessions/{id}/rpc"
 NO_TEXT, OVERLOADED, BAD_REQUEST, NOT_ADMITTED, NOT_FOUND, TOO_SLOW = 1003, 1013, 4000, 4001, 4004, 4008
-# How a WebSocket ends, by why its client's session did.
+# How a WebSocket is closed, by the reason why its client's session ended.
 ENDS = {
     "too slow": (TOO_SLOW, "The client does not read its answers"),
     "revoked": (NOT_ADMITTED, "The token was revoked"),
     "deleted": (NOT_FOUND, "The session was deleted"),
 }
-# How failures are answered that know nothing of HTTP; all others are a bad request.
+# The HTTP status of failures; all others are a bad request.
 STATUSES: dict[type[Exception], int] = {
     UnknownConversation: 404,
     FolderMissing: 404,
@@ -53,7 +53,7 @@ STATUSES: dict[type[Exception], int] = {
     StartupError: 409,
     TooMany: 503,
 }
-# A page of a session shows what models and tools have written: it runs nothing, and is of no origin.
+# A page of a session shows what models and tools have written: it may run nothing and has no origin.
 PAGE_POLICY = (
     "sandbox allow-popups; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 )
@@ -61,7 +61,7 @@ Handler = Callable[[Request, dict[str, str | int]], Awaitable[Response]]
 
 
 class ServeApplication:
-    """Conversations over HTTP. `connections` are those it is asked by."""
+    """Conversations over HTTP. `connections` are those of the server."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class ServeApplication:
         self.asgi.router.redirect_slashes = False
 
     async def look_after(self) -> None:
-        """End the clients whose tokens were taken back."""
+        """Disconnect the clients whose tokens were revoked."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             for client, token in list(self._clients.items()):
@@ -101,7 +101,7 @@ class ServeApplication:
                     client.end("revoked")
 
     def _routes(self) -> Iterator[BaseRoute]:
-        """One route for each path, so that a wrong method is answered with all that are right."""
+        """One route for each path, so that the answer to a wrong method lists the right ones."""
         handlers: dict[str, Handler] = {
             "listSessions": self._list,
             "openSession": self._open,
@@ -132,7 +132,7 @@ class ServeApplication:
         async def answer(request: Request) -> Response:
             request.scope["pattern"] = path
             if request.method == "OPTIONS":
-                # What another site would have to read before it asks: that it may not.
+                # The preflight answer for other sites: no permission.
                 return Response(status_code=204, headers={"allow": allowed})
             operation, handler = operations["GET" if request.method == "HEAD" else request.method]
             if operation.needed is not None:
@@ -142,7 +142,7 @@ class ServeApplication:
         return answer
 
     async def _failed(self, request: Request, error: Exception) -> Response:
-        """The machine does not let us: there is no room on the disk, or there are too many open files."""
+        """Answer a failure of the system: a full disk, or too many open files."""
         assert isinstance(error, OSError)
         self._log.error("fault", failure=type(error).__name__, number=error.errno)
         why = error.strerror or type(error).__name__
@@ -152,7 +152,7 @@ class ServeApplication:
     # The page and the operations
 
     async def _enter(self, request: Request) -> Response:
-        """The page; a browser without a token is told how to get a link."""
+        """Serve the page; a browser without a token is shown how to get a link."""
         try:
             return self._entered(request)
         except HttpRefusal as refusal:
@@ -161,13 +161,13 @@ class ServeApplication:
             return self._page.sign_in(request)
 
     def _entered(self, request: Request) -> Response:
-        """The link that was printed at the start becomes a cookie, once."""
+        """Exchange a one-time link for a cookie."""
         if "token" in request.query_params and request.method == "GET":
             value = self._entrance.redeemed(request)
             self._log.info("link_used", peer=self._entrance.peer(request))
             response: Response = RedirectResponse("/", 303)
             if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-                # A browser that comes from another site does not send the cookie along a redirect.
+                # A browser that comes from another site would not send the cookie with a redirect.
                 response = Response(status_code=200, headers={"refresh": "0; url=/"}, media_type=api.HTML_TYPE)
             secure = self._entrance.scheme(request) == "https"
             response.set_cookie(COOKIE, value, max_age=COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
@@ -296,7 +296,7 @@ class ServeApplication:
             await client.open()
         except (PigeonError, OSError) as error:
             code = NOT_FOUND if isinstance(error, UnknownConversation) else BAD_REQUEST
-            # A page gets to know the reason only from a socket that was open.
+            # A page only learns the reason if the socket was open before it is closed.
             with suppress(OSError, WebSocketDisconnect):
                 await socket.accept()
                 await socket.close(OVERLOADED if isinstance(error, TooMany) else code, _reason(str(error)))
@@ -318,7 +318,7 @@ class ServeApplication:
             self._log.info("client_left", session=session, why=client.ended)
 
     async def _serve(self, socket: WebSocket, client: ClientSession) -> None:
-        """Both ways, until the client has gone or is sent away: from then on nothing is taken from it."""
+        """Relay both ways until the client has gone or is disconnected; then nothing more from it is accepted."""
         ways = [asyncio.ensure_future(self._take(socket, client)), asyncio.ensure_future(self._send(socket, client))]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -346,7 +346,7 @@ class ServeApplication:
                     self._counts.count("sent_bytes", len(line))
                     await socket.send_text(line.decode("utf-8", "replace"))
         except (PigeonError, OSError) as error:
-            # What it missed cannot be had now; it comes back for it.
+            # The missed events cannot be read now; the client will reconnect.
             await socket.close(OVERLOADED, _reason(str(error)))
             return
         await socket.close(*ENDS[client.ended or "too slow"])
@@ -384,7 +384,7 @@ def _state(one: ServedConversation | None) -> dict[str, Json]:
 
 
 def _has_no_file(one: ServedConversation) -> bool:
-    """Whether nothing was said in it yet."""
+    """Whether the conversation has no session file yet."""
     return one.session_file is None or not os.path.exists(one.session_file)
 
 
@@ -405,7 +405,7 @@ def _pieces(descriptor: int) -> Iterator[bytes]:
 
 
 def _reason(text: str) -> str:
-    """As much of a sentence as a close frame has room for."""
+    """A text cut to the length that a close frame allows."""
     return text.encode("utf-8", "replace")[:120].decode("utf-8", "ignore")
 
 
@@ -434,5 +434,5 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 
 async def _left(request: Request, error: Exception) -> Response:
-    """Not read by any client: it has gone before its request was whole."""
+    """Answer a client that disconnected in the middle of its request; it will not read this."""
     return Response(status_code=400)

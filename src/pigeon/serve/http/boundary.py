@@ -1,4 +1,4 @@
-"""What every answer of HTTP has, whatever answered: headers that keep browsers strict, a line in the log, a count."""
+"""What all HTTP answers have in common: security headers, a line in the log, a count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pigeon.serve.http.connections import HEADER_BYTES, LONG_HEADERS, PeerConnec
 from pigeon.serve.service_log import ServiceLog
 from pigeon.wire import codec
 
-# An answer must be made and read within this time. (A WebSocket has its own rules.)
+# An answer must be produced and read within this time. (WebSockets have their own rules.)
 ANSWER_SECONDS = 120.0
 HEADERS: dict[bytes, bytes] = {
     b"content-security-policy": b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -30,7 +30,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
 
 
 class HttpBoundary:
-    """Stands around an application."""
+    """ASGI middleware around the application."""
 
     def __init__(self, application: ASGIApp, counts: ServeCounts, log: ServiceLog) -> None:
         self._application = application
@@ -88,7 +88,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _what_is_wrong(scope: Scope) -> tuple[int, str] | None:
-    """The status and the reason with which a request is refused before it is looked at."""
+    """Why a request is refused before the application sees it: a status and a reason."""
     if scope["http_version"] not in ("1.0", "1.1"):
         return 505, "This server speaks HTTP/1.1"
     length = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
@@ -96,7 +96,7 @@ def _what_is_wrong(scope: Scope) -> tuple[int, str] | None:
         return 431, LONG_HEADERS
     names = [name for name, _ in scope["headers"]]
     if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
-        # A proxy could see another end of this request than we do.
+        # A proxy might see a different end of this request (request smuggling).
         return 400, "The length of the body is given in two ways"
     return None
 
@@ -108,7 +108,7 @@ async def _refuse(send: Send, status: int, text: str) -> None:
 
 
 def _route(scope: Scope) -> str:
-    """The pattern of an address, never the address itself: that may hold anything, also a token."""
+    """The route pattern of a request, never its address, which may contain anything, even a token."""
     return str(scope.get("pattern", "-"))
 
 

@@ -1,9 +1,9 @@
-"""Connections of HTTP and WebSocket: how many there may be, and how long one may take to say what it wants.
+"""Limits on HTTP and WebSocket connections: how many there may be, and how long a request may take to arrive.
 
-A connection is unknown until a request on it had a right token. Unknown ones are few and short: a request must be
-whole within some seconds, and where a new one finds no room the oldest unknown one gives way, so that connections
-which say nothing lock no client out. Known ones have a limit of their own. What uvicorn does not do is done here, in
-subclasses of its protocols.
+A connection is unknown until a request on it had a valid token. Unknown ones are few and short-lived: a request must be
+complete within some seconds, and if there is no room for a new connection, the oldest unknown one is closed, so that
+silent connections lock no client out. Known ones have a separate limit. All this is done in subclasses of uvicorn's
+protocols, because uvicorn itself does not do it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _PHRASES = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
     """How many connections there may be, and how long they may be silent.
 
-    More than `ACCEPTED_AT_ONCE` unknown ones must have room, or one would give way before it was read from.
-    `request_seconds` is from the first byte of a request, or the beginning of the connection, to the end of its body;
-    `unread_seconds` how long a peer may not read what it is sent.
+    There must be room for more than `ACCEPTED_AT_ONCE` unknown ones, or one could be closed before it was read.
+    `request_seconds` run from the first byte of a request, or the start of the connection, to the end of its body;
+    `unread_seconds` is how long a peer may leave data unread.
     """
 
     known: int = 2_000
@@ -58,7 +58,7 @@ class PeerConnection:
         self.known = False
 
     def admit(self) -> None:
-        """It had a right token; raises `HttpRefusal` if there are too many of that kind."""
+        """Count it as known, after a valid token; raises `HttpRefusal` if there are too many known ones."""
         if not self.known:
             self._connections.make_known(self)
 
@@ -67,13 +67,13 @@ class PeerConnection:
         self._connections.remove(self)
 
     def refuse(self, status: int, text: str) -> None:
-        """Answer what cannot become a request, and close."""
+        """Answer input that is not a valid request, and close."""
         if not self.transport.is_closing():
             self.transport.write(_answer(status, text))
         self.end()
 
     def end(self) -> None:
-        """Close, by force if the peer does not read the rest."""
+        """Close it, by force if the peer does not read what is left."""
         if not self.transport.is_closing():
             self.transport.close()
             asyncio.get_running_loop().call_later(ABORT_SECONDS, self.transport.abort)
@@ -83,7 +83,7 @@ class Connections:
     """All connections of one server."""
 
     def __init__(self, limits: ConnectionLimits, counts: ServeCounts, by_peer: bool = True) -> None:
-        """`by_peer` is false behind a proxy, which is the peer of all."""
+        """`by_peer` is false behind a proxy, which is then the peer of every connection."""
         self.limits = limits
         self._counts = counts
         self._by_peer = by_peer
@@ -93,16 +93,16 @@ class Connections:
 
     @property
     def known(self) -> int:
-        """How many have had a right token."""
+        """How many connections have had a valid token."""
         return len(self._known)
 
     @property
     def unknown(self) -> int:
-        """How many have not."""
+        """How many connections have not."""
         return len(self._unknown)
 
     def add(self, transport: asyncio.Transport) -> PeerConnection:
-        """A new one; another gives way where there is no room."""
+        """Add a connection; if there is no room, the oldest unknown one is closed."""
         name = transport.get_extra_info("peername")
         connection = PeerConnection(self, transport, str(name[0]) if name else "")
         _end_if_unread(transport, self.limits.unread_seconds)
@@ -130,11 +130,11 @@ class Connections:
         self._known.discard(connection)
 
     def count_slow(self) -> None:
-        """One more that did not say in time what it wants."""
+        """Count a connection whose request was not complete in time."""
         self._counts.refuse("slow")
 
     def count_bad(self) -> None:
-        """One more whose request cannot be read."""
+        """Count a request that cannot be parsed."""
         self._counts.refuse("bad_request")
 
     def _give_way(self, connection: PeerConnection) -> None:
@@ -167,7 +167,7 @@ class LimitedHttp(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A peer is there, and is to say what it wants."""
+        """Start the time limit for the first request."""
         super().connection_made(transport)
         self._connection = self._all.add(transport)
         self.app_state = {**self.app_state, "connection": self._connection}
@@ -180,7 +180,7 @@ class LimitedHttp(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request: the time for it runs from its first byte to its last."""
+        """Receive data; the time limit of a request runs from its first byte to its last."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -196,7 +196,7 @@ class LimitedHttp(H11Protocol):
             self._set_deadline()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no request, or one with too many headers."""
+        """Refuse an invalid request, or one with too many headers."""
         self._all.count_bad()
         if self.cycle is not None and not self.cycle.response_complete:
             self._connection.end()
@@ -229,15 +229,15 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
     _refused = False
 
     def data_received(self, data: bytes) -> None:
-        """More frames; what comes behind one that was refused is dropped."""
+        """Receive frames; everything after a refused one is dropped."""
         if not self._refused:
             super().data_received(data)
 
     def handle_parser_exception(self) -> None:
-        """Refuse what is no frame, or too long a one.
+        """Refuse an invalid frame, or one that is too long.
 
-        The peer may still be sending it, and a connection that is closed with bytes unread is reset, so that the peer
-        never learns why. They are read for a while, until the peer has closed its side.
+        The peer may still be sending it, and closing a connection with unread bytes resets it, so that the peer would
+        never learn why. So they are read for a while, until the peer has closed its side.
         """
         self._refused = True
         closed = self.conn.close_sent
@@ -267,7 +267,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
 
 def _end_if_unread(transport: asyncio.Transport, seconds: float) -> None:
-    """Have the system end the connection to a peer that does not take what it is sent."""
+    """Have the kernel close the connection if the peer does not read."""
     link = transport.get_extra_info("socket")
     if link is not None and link.family in (socket.AF_INET, socket.AF_INET6) and hasattr(socket, "TCP_USER_TIMEOUT"):
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))

@@ -1,16 +1,16 @@
-"""Who may come in by HTTP: the token of a request, and where the request comes from.
+"""Which HTTP requests are let in: by their token, and by where they come from.
 
-A page of another site must not get through, whatever the browser sends along. So what is asked for is checked before
-the token is:
+A page of another site must not get through, whatever the browser sends with its request. So these are checked before
+the token:
 
-    Host            one of our names; a name that the DNS of others lets point at us is none of them
-    Origin          ours, where there is one; a WebSocket with the cookie must have one
-    Sec-Fetch-Site  `same-origin`, or `none` for an address that was typed in; from elsewhere only `/` can be opened
+    Host            one of our names; a foreign name whose DNS entry points to us is refused
+    Origin          ours, if there is one; a WebSocket with the cookie must have one
+    Sec-Fetch-Site  `same-origin`, or `none` for a typed address; from elsewhere only `/` can be opened
     cookie + POST   also one of the three things that pages of other sites cannot send: our Origin, our Sec-Fetch-Site,
                     or a body that is called JSON
 
-Wrong tokens are counted for each peer, and beyond a number of them answered with 429; a right token is never refused
-for the wrong ones of others.
+Wrong tokens are counted per peer, and beyond a limit answered with 429; a valid token is never refused because of
+others' wrong ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pigeon.wire.errors import Refusal
 
 COOKIE = "pigeon_token"
 SAFE = ("GET", "HEAD", "OPTIONS")
-# So many wrong tokens of one peer within this time are looked at.
+# How many wrong tokens of one peer are checked within this time.
 MOST_WRONG = 20
 WRONG_SECONDS = 60.0
 MOST_PEERS = 10_000
@@ -40,7 +40,7 @@ OTHER_SITE = "A page of another site may not use this server"
 
 
 class HttpRefusal(Refusal):
-    """A request that is refused with a status; `reason` is the word under which it is counted."""
+    """A request is refused with this status; `reason` is the label under which it is counted."""
 
     def __init__(self, status: int, reason: str, text: str, retry_after: int | None = None) -> None:
         super().__init__(text)
@@ -50,14 +50,14 @@ class HttpRefusal(Refusal):
 
 
 class WrongTokens:
-    """Counts wrong tokens by peer; those of peers that have been quiet for long are forgotten."""
+    """Counts wrong tokens by peer; peers that have been quiet for long are forgotten."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._peers: dict[str, deque[float]] = {}
 
     def add(self, peer: str) -> int:
-        """One more; returns the seconds after which the next would be looked at, 0 if that is now."""
+        """Count one; returns the seconds until the next one will be checked, 0 if at once."""
         now = self._now()
         times = self._peers.pop(peer, None) or deque(maxlen=MOST_WRONG)
         while times and now - times[0] >= WRONG_SECONDS:
@@ -75,8 +75,8 @@ class WrongTokens:
 class Entrance:
     """Checks requests.
 
-    `names` are those by which this server is called, each with a port, or without one for any port. Behind a proxy
-    that is trusted, `X-Forwarded-Host`, `-Proto` and `-For` say what the proxy was asked for, and by whom.
+    `names` are the host names of this server, each with a port, or without one for any port. Behind a trusted proxy,
+    `X-Forwarded-Host`, `-Proto` and `-For` say what was requested from the proxy, and by whom.
     """
 
     def __init__(
@@ -107,11 +107,11 @@ class Entrance:
         return token
 
     def holds(self, token: Token) -> bool:
-        """Whether a token that was let in still may."""
+        """Whether a token that was accepted is still valid."""
         return self._tokens.holds(token)
 
     def redeemed(self, request: HTTPConnection) -> str:
-        """What goes into the cookie that a link of ours asks for; raises `HttpRefusal`."""
+        """The cookie value for a valid link; raises `HttpRefusal`."""
         try:
             self._check_source(request)
             token = self._tokens.redeemed(request.query_params["token"])
@@ -130,7 +130,7 @@ class Entrance:
         return forwarded if forwarded in ("http", "https") else scheme
 
     def peer(self, request: HTTPConnection) -> str:
-        """Whose request it is: an address, or the network of one for IPv6."""
+        """Who sent a request: an address, or for IPv6 its network."""
         asked = self._forwarded(request, "x-forwarded-for") or (request.client.host if request.client else "")
         try:
             address = ipaddress.ip_address(asked.strip("[]"))
@@ -181,7 +181,7 @@ class Entrance:
     def _is_ours(self, request: HTTPConnection, host: str) -> bool:
         if host in self._names or _without_port(host) in self._names:
             return bool(host)
-        # The address itself is no name that a DNS server could have lied about.
+        # A literal address cannot be the result of a manipulated DNS entry.
         server = request.scope.get("server")
         if not server or not server[1]:
             return False
@@ -189,7 +189,7 @@ class Entrance:
         return host == f"{name}:{server[1]}"
 
     def _check_cookie_use(self, request: HTTPConnection) -> None:
-        """A browser sends the cookie along without being told: see that a page of ours made it do so."""
+        """Make sure that a request with the cookie comes from our own page, since browsers send cookies unasked."""
         ours = bool(request.headers.getlist("origin")) or request.headers.get("sec-fetch-site") == "same-origin"
         if request.scope["type"] == "websocket":
             if not request.headers.getlist("origin"):
@@ -200,7 +200,7 @@ class Entrance:
                 raise HttpRefusal(403, "origin", "A POST with a cookie needs an Origin, or the JSON content type")
 
     def _forwarded(self, request: HTTPConnection, name: str) -> str:
-        """What our proxy has added: the last of the values, those before it may be anything."""
+        """The value that our proxy has added, which is the last one; earlier ones may be forged."""
         if not self._behind_proxy:
             return ""
         values = request.headers.getlist(name)
@@ -213,7 +213,7 @@ def _without_port(host: str) -> str:
 
 
 def _opens_page(request: HTTPConnection) -> bool:
-    """Whether a person has followed a link to our page, which shows it to them and not to the other site."""
+    """Whether a person follows a link to our page: then the page is shown to them, not to the other site."""
     headers = request.headers
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     return opened and request.scope["type"] == "http" and request.url.path == "/" and request.scope["method"] in SAFE

@@ -1,8 +1,8 @@
-"""The files of the page at `/`: read once, kept as they are sent.
+"""The files of the page at `/`, read once and kept ready to send.
 
-The page may load what stands here and talk to this server, and nothing else: its content security policy has no inline
-script, no inline style and no other origin. Its files say nothing about any session, so they need no token. A
-browser keeps them and asks whether they have changed, which costs one short answer each.
+The page may only load these files and talk to this server: its content security policy allows no inline scripts, no
+inline styles and no other origin. The files contain nothing about any session, so they need no token. Browsers cache
+them and ask whether they have changed, which takes one short answer each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POLICY = (
 
 
 class PageFile(Struct, frozen=True):
-    """One file: as it is, and compressed."""
+    """One file, plain and compressed."""
 
     media: str
     plain: bytes
@@ -52,7 +52,7 @@ class PageFiles:
                 self._files[name] = _file(name, file.read())
 
     def routes(self) -> Iterator[Route]:
-        """What can be asked for without a token."""
+        """The routes that need no token."""
         yield Route("/page/{name}", self._asset)
 
     def index(self, request: Request) -> Response:
@@ -60,7 +60,7 @@ class PageFiles:
         return self._answer(request, self._files[INDEX], 200)
 
     def sign_in(self, request: Request) -> Response:
-        """What a browser sees that has no token: how to get a link."""
+        """The page for browsers without a token, which says how to get a link."""
         return self._answer(request, self._files[SIGN_IN], 401)
 
     async def _asset(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The server of HTTP: where it listens, for whom, and with which limits."""
+"""The HTTP server: where it listens, for whom, and with which limits."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError
 
 FRAME_BYTES = 32 * 1024 * 1024
-# Those that are open without any client, and for a moment.
+# Files that are open without any client, and some to spare.
 OWN_FILES = 64
 HANDSHAKE_SECONDS = 10.0
 PING_SECONDS = 20.0
-# How long clients may take to close their connections at the end.
+# How long clients may take to close their connections at shutdown.
 CLOSE_SECONDS = 2
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 ADDRESS_FILE = "address.json"
@@ -51,7 +51,7 @@ NOT_SAFE = (
 
 
 class ServeOptions(Struct, frozen=True, kw_only=True):
-    """Where and for whom to serve. `allowed_hosts` are names of this server besides those of the machine itself."""
+    """Where and for whom to serve. `allowed_hosts` are names of this server besides those of the machine."""
 
     host: str = "127.0.0.1"
     port: int = 7463
@@ -67,7 +67,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
 
 
 class ServerAddress(Struct, frozen=True):
-    """Where a server that runs can be reached from this machine, and how it is called by others."""
+    """Where a running server can be reached from this machine, and its public address."""
 
     url: str
     public: str
@@ -130,12 +130,12 @@ class HttpServer(uvicorn.Server):
         return ServerAddress(url, public, os.getpid(), options.tls_cert)
 
     def take_no_more(self) -> None:
-        """Accept no further connection; those that there are go on."""
+        """Accept no further connections; existing ones continue."""
         for one in self.servers:
             one.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; a handshake of TLS may not take longer than a request."""
+        """Listen; a TLS handshake may take no longer than a request."""
         loop = asyncio.get_running_loop()
         limit = None if self._tls is None else HANDSHAKE_SECONDS
         protocol: Callable[[], asyncio.Protocol] = functools.partial(
@@ -156,7 +156,7 @@ class HttpServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take none: they are ours."""
+        """Leave signals alone: `NetworkService` handles them."""
         yield
 
     def _protocol(self, **given: Any) -> LimitedHttp:
@@ -164,19 +164,19 @@ class HttpServer(uvicorn.Server):
 
 
 def keep_address(folder: str, address: ServerAddress) -> None:
-    """Let `pigeon serve --link` find the server."""
+    """Store the address for `pigeon serve --link`."""
     make_private_folder(folder)
     replace_file(os.path.join(folder, ADDRESS_FILE), codec.encode(address), 0o600)
 
 
 def forget_address(folder: str) -> None:
-    """The server has gone."""
+    """Remove the stored address."""
     with suppress(OSError):
         os.unlink(os.path.join(folder, ADDRESS_FILE))
 
 
 def kept_address(folder: str) -> ServerAddress | None:
-    """Where the server runs that has kept its address there."""
+    """The stored address of the server."""
     try:
         with open(os.path.join(folder, ADDRESS_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), ServerAddress)
@@ -185,7 +185,7 @@ def kept_address(folder: str) -> ServerAddress | None:
 
 
 class FileShares(Struct, frozen=True):
-    """How many conversations and connections there can be before the files that may be open are used up."""
+    """How many conversations and connections the limit of open files allows."""
 
     awake: int
     known: int
@@ -193,16 +193,16 @@ class FileShares(Struct, frozen=True):
 
 
 def file_shares(files: int) -> FileShares:
-    """What fits into a number of open files.
+    """What a limit of open files allows.
 
-    A conversation has its worker's connection, its process and its log open; a client its connection and the log.
+    Each conversation has its worker's connection, process and log open; each client its connection and the log.
     """
     rest = max(0, files - OWN_FILES)
     return FileShares(max(1, rest * 45 // 300), max(1, rest * 45 // 200), max(1, rest // 10))
 
 
 def raise_file_limit() -> int:
-    """Allow this process as many open files as it may have: each client and each worker has some. Returns how many."""
+    """Raise this process's limit of open files as far as possible; returns the limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -246,7 +246,7 @@ def _tls(options: ServeOptions) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # A key with a password would be asked for at a terminal that may not be there.
+        # An encrypted key would make OpenSSL ask for its password at a terminal.
         context.load_cert_chain(options.tls_cert, options.tls_key, password=lambda: "")
     except (OSError, ssl.SSLError) as error:
         files = " and ".join(filter(None, (options.tls_cert, options.tls_key)))

@@ -1,7 +1,7 @@
-"""Tokens: who comes in, and with which scope.
+"""Tokens: who is let in, and with which scope.
 
-The file has a line for each token: `SCOPE TOKEN NAME...`, or a token alone, which has the scope `admin`. It is made
-with one token if it is not there, and readable by its owner alone. It is read again when it has changed, so tokens are
+The file has a line for each token: `SCOPE TOKEN NAME...`, or a token alone, which has the scope `admin`. If it is
+missing, it is created with one token, readable only by its owner. It is read again when it changes, so tokens can be
 added and removed while the server runs; as long as the file cannot be used, no client is let in.
 """
 
@@ -37,7 +37,7 @@ class Token(Struct, frozen=True):
 
 
 class Tokens:
-    """The tokens of a file, and links that stand for one of them once."""
+    """The tokens of a file, and one-time links that stand for them."""
 
     def __init__(
         self, path: str, now: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
@@ -62,7 +62,7 @@ class Tokens:
         return matching[0] if matching else None
 
     def in_cookie(self, value: str) -> Token | None:
-        """The token that a cookie stands for: one that `cookie` has made, or the token itself."""
+        """The token that a cookie stands for: a value made by `cookie`, or the token itself."""
         self._read_if_changed()
         until, _, proof = value.partition(".")
         if proof and until.isascii() and until.isdigit() and len(until) < 20:
@@ -73,12 +73,12 @@ class Tokens:
         return self.found(value)
 
     def cookie(self, token: Token) -> str:
-        """What a browser keeps in place of a token: it ends by itself, and the token cannot be told from it."""
+        """The value of a browser's cookie in place of a token: it expires, and does not reveal the token."""
         until = str(int(self._wall()) + COOKIE_SECONDS)
         return f"{until}.{_proof(token, until)}"
 
     def holds(self, token: Token) -> bool:
-        """Whether a token that was let in is still in the file."""
+        """Whether a token that was accepted is still in the file."""
         self._read_if_changed()
         return token in self._tokens
 
@@ -88,7 +88,7 @@ class Tokens:
         return next((one for one in self._tokens if one.scope == scope), None)
 
     def link(self, scope: Scope = "admin") -> str:
-        """A word that can be exchanged once, within a few minutes, for the first token with this scope.
+        """A secret that can be exchanged once, within a few minutes, for the first token with this scope.
 
         Raises a `Refusal` if there is no such token.
         """

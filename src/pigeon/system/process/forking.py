@@ -4,12 +4,12 @@ other end of its socket.
 The parent has one thread, no event loop and no file but the socket. A request is a packet with descriptors, of which
 the last is a file with its bytes (packets are short); answers are packets of JSON:
 
-    `{"ready":P}`           once, when requests are taken
+    `{"ready":P}`           once, when requests are accepted
     `{"forked":P}`          for each request, in their order
-    `{"failed":E}`          instead of it, with the number of the system's error, if no process is to be had
-    `{"ended":P,"code":C}`  when a process has ended; minus the number of the signal for one that was killed
+    `{"failed":E}`          instead of it, with the errno, if no process can be created
+    `{"ended":P,"code":C}`  when a process has ended; the negative signal number if it was killed
 
-The end of the socket ends the parent and leaves its processes alone: a later supervisor finds them by other means.
+When the socket closes, the parent ends but its processes stay: a later supervisor finds them by other means.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process, which `parent` has forked, when that ends; it may have ended already."""
+    """Have the kernel kill this process when its `parent` ends, which may have happened already."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
 def serve_forks(descriptor: int, work: Callable[[bytes, list[int]], int]) -> NoReturn:
-    """Fork a process for each request until the other end has gone; `work` is what it does, and its exit code.
+    """Fork a process for each request until the other end closes; it calls `work`, which returns its exit code.
 
     `work` gets the bytes and the descriptors of the request; all others but 0 to 2 are closed.
     """
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
-    # It is the terminal's, if there is one, and meant for the supervisor.
+    # A Ctrl-C at the terminal is meant for the supervisor.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
@@ -130,10 +130,10 @@ def _work(data: bytes, given: list[int], work: Callable[[bytes, list[int]], int]
 
 
 class ForkParent:
-    """Such a parent, from the other end. `ended` is called for each of its processes, with the exit code."""
+    """The other end of such a parent. `ended` is called for each of its processes, with the exit code."""
 
     def __init__(self, argv: Sequence[str], ended: Callable[[int, int], None], lost: Callable[[], None]) -> None:
-        """`lost` is called if the parent itself has ended, unasked."""
+        """`lost` is called if the parent ends on its own."""
         self._argv = list(argv)
         self._ended = ended
         self._lost = lost
@@ -144,7 +144,7 @@ class ForkParent:
         self._sending = asyncio.Lock()
 
     async def start(self, variables: dict[str, str]) -> None:
-        """Start the program, with these variables; raises `OSError`, also if it does not get ready."""
+        """Start the program with these variables; raises `OSError`, also if it does not become ready."""
         loop = asyncio.get_running_loop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -169,9 +169,9 @@ class ForkParent:
             raise
 
     async def fork(self, request: bytes, descriptors: Sequence[int]) -> int:
-        """The id of a new process; raises `OSError` if there is none to be had.
+        """The id of a new process; raises `OSError` if none can be created.
 
-        A process that comes after its caller has given up is killed.
+        A process that appears after its caller has given up is killed.
         """
         if self._control is None:
             raise ProcessLookupError("the parent of the workers has ended")
@@ -187,7 +187,7 @@ class ForkParent:
         try:
             return await forked
         except asyncio.CancelledError:
-            # It may be there by now, and its caller not.
+            # The process may exist by now, although its caller has gone.
             if not forked.cancelled() and forked.exception() is None:
                 _kill(forked.result())
             raise
@@ -208,7 +208,7 @@ class ForkParent:
         return 0 if self._program is None else self._program.pid
 
     def close(self) -> None:
-        """End it; its processes stay. It holds nothing that would be lost."""
+        """End the parent; its processes stay. It holds no data that could be lost."""
         self._hang_up()
         program, self._program = self._program, None
         if program is not None:
@@ -266,14 +266,14 @@ def _kill(pid: int) -> None:
 
 
 class ForkedProcess:
-    """One of its processes, or one that an earlier parent has left; held by a descriptor, so that no other is hit."""
+    """One of its processes, or one of an earlier parent; held by a descriptor, so that signals hit no other."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; none if it has ended."""
+        """Send a signal, unless it has ended."""
         if self._descriptor >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
@@ -338,7 +338,7 @@ class ForkFamily:
     async def fork(self, request: bytes, descriptors: Sequence[int], seconds: float | None = None) -> int:
         """The id of a new process, from a new parent if the old one has ended or does not answer for so long.
 
-        Raises `OSError` if there is none to be had. `forget` it when it has ended.
+        Raises `OSError` if none can be created. `forget` it when it has ended.
         """
         try:
             return await self._forked(request, descriptors, seconds)
