@@ -1,4 +1,4 @@
-"""A command behind a wall that the reaper builds itself: namespaces, mounts, rules of Landlock, a filter of calls.
+"""A command in a sandbox that the reaper builds itself: namespaces, mounts, Landlock rules, a system call filter.
 
 `helper_main` imports this with the first command that needs it; like it, this imports nothing of Pigeon. What is
 mounted where is decided by `system/sandbox/plan`, which describes the kinds. Everything is mounted by descriptors that
@@ -37,7 +37,7 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
 WRITE_FILE, TRUNCATE, IOCTL_DEV = 1 << 1, 1 << 14, 1 << 15
-# Every right of Landlock to change something, up to the one that its first version had; devices are never made.
+# All Landlock rights to change something, as of its first version; creating devices is never allowed.
 CHANGES = WRITE_FILE | (0x1FF << 4)
 DEVICES = (1 << 6) | (1 << 11)
 REFER = 1 << 13
@@ -54,7 +54,7 @@ Command = tuple[bytes, list[bytes], dict[bytes, bytes]]
 
 
 def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: Orders) -> int:
-    """Start a command behind the wall with these as input, output and errors; the id of its monitor."""
+    """Start a command in the sandbox with these as input, output and errors; returns the pid of its monitor."""
     pid = os.fork()
     if pid:
         return pid
@@ -69,9 +69,9 @@ def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: 
 
 
 def start_apart(command: Command, descriptors: tuple[int, int, int], files: list[int]) -> int:
-    """Start a program that builds a wall by itself, in a namespace where mounts that are made later do not appear.
+    """Start a program that builds a sandbox by itself (`bwrap`), in a namespace where later mounts do not appear.
 
-    It gets these files behind its input, output and errors, in their order, and is in the folder that we are in.
+    It gets these files as descriptors from 3 on, in their order, and starts in the current folder.
     """
     pid = os.fork()
     if pid:
@@ -91,7 +91,7 @@ def start_apart(command: Command, descriptors: tuple[int, int, int], files: list
 
 
 def _become_command(descriptors: tuple[int, int, int]) -> None:
-    """Have a session of one's own, these as input, output and errors, and signals as they are by default."""
+    """Start a new session, use these as input, output and errors, and reset all signals to their defaults."""
     os.setsid()
     for target, descriptor in enumerate(_out_of_the_way(descriptors)):
         os.dup2(descriptor, target)
@@ -126,9 +126,9 @@ def _monitor(command: Command, orders: Orders) -> None:
 
 
 def _unshare(wanted: int) -> None:
-    """Go into namespaces of one's own, as the same user and group."""
+    """Enter new namespaces, as the same user and group."""
     user, group = os.getuid(), os.getgid()
-    # The files that map ids belong to a process only while its memory may be looked at.
+    # A process may write its id maps only while it is dumpable.
     _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     _checked("unshare", _libc.unshare(wanted))
     _write("/proc/self/setgroups", "deny")
@@ -137,7 +137,7 @@ def _unshare(wanted: int) -> None:
 
 
 def _first_process(command: Command, orders: Orders, tells: int) -> None:
-    """What other systems call init: it mounts, starts the command, and stays until nothing is left."""
+    """The init process of the namespace: it mounts, starts the command, and stays until nothing is left."""
     try:
         os.setsid()
         mounts, empty, network, folder, calls = orders
@@ -186,7 +186,7 @@ def _run(command: Command, written: list[bytes], folder: bytes, calls: bytes) ->
 
 def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
     _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
-    # Copies are taken of all that will be mounted, as it is now, before everything becomes read-only.
+    # Everything that will be mounted is cloned first, before the whole tree becomes read-only.
     copies = [(kind, path, None if kind in HIDDEN else _copy(empty if kind == "hide file" else source or path))
               for kind, path, source in mounts]  # fmt: skip
     devices = [(name, _copy(b"/dev/" + name)) for name in DEVICE_FILES if os.path.exists(b"/dev/" + name)]
@@ -194,7 +194,7 @@ def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
     _set_attributes(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
     os.close(root)
     _mount_devices(devices)
-    # Root could write some of what is below without a capability.
+    # Root could write to some files in it without any capability.
     _mount(b"proc", b"/proc", b"proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for kind, path, taken in copies:
         if taken is None:
@@ -229,7 +229,7 @@ def _mount_devices(devices: list[tuple[bytes, int]]) -> None:
 
 
 def _copy(path: bytes) -> int:
-    """The tree of mounts at a path that no link leads to, detached from where it is."""
+    """A detached clone of the mount tree at a path, which must not contain links."""
     held = open_without_links(path)
     try:
         return _checked("open_tree", _libc.syscall(
@@ -248,7 +248,7 @@ def _put(copy: int, path: bytes) -> None:
 
 
 def _set_attributes(tree: int, attributes: int, alone: bool = False) -> None:
-    """Set them for a mount and for those in it, unless it is meant alone."""
+    """Set the attributes of a mount and, unless `alone`, of the mounts in it."""
     wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
     how = AT_EMPTY_PATH if alone else AT_EMPTY_PATH | AT_RECURSIVE
     done = _libc.syscall(MOUNT_SETATTR, tree, b"", how, wanted, len(wanted))
@@ -260,7 +260,7 @@ def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, options
 
 
 def open_without_links(path: bytes) -> int:
-    """A descriptor of what stands at an absolute path, each part of which is no link; raises `OSError`."""
+    """A descriptor of an absolute path; raises `OSError` if any part of it is a link."""
     held = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     parts = [part for part in path.split(b"/") if part]
     for index, part in enumerate(parts):
@@ -286,7 +286,7 @@ def _drop_capabilities() -> None:
 
 
 def _restrict_changes(written: list[bytes]) -> None:
-    """Rules of Landlock: changes only where they are wanted, and no signal to what is not of this command."""
+    """Apply Landlock rules: changes only in these folders, and no signals to other processes."""
     version = landlock_version()
     if version < 1:
         raise OSError(errno.ENOSYS, "the kernel has no Landlock")
@@ -302,7 +302,7 @@ def _restrict_changes(written: list[bytes]) -> None:
 
 
 def landlock_version() -> int:
-    """Which version of Landlock the kernel has; 0 if none."""
+    """The kernel's Landlock version; 0 if it has none."""
     return max(0, int(_libc.syscall(LANDLOCK_CREATE, None, 0, 1)))
 
 

@@ -1,10 +1,10 @@
-"""Memory that forked processes share with their parent: what a parent does so that they write to few of its pages.
+"""How a parent prepares its memory so that forked processes share most of it, by writing to few of its pages.
 
-Python writes into every object that it uses, for it counts references, and each page that is written to becomes a
-process's own. So the parent runs what its processes will run, notes which functions are called (`NotedCalls`), and puts
-copies of them side by side (`put_side_by_side`): what is written to then stands on few pages. Free places between old
-objects are used up (`fill_holes`), and where the interpreter has objects that it does not count, all that is there
-becomes such objects (`stop_counting`). Nothing but memory depends on any of this.
+Python counts references in every object that it uses, and each page that is written to is copied for the process. So
+the parent runs what its processes will run, notes which functions are called (`NotedCalls`), and puts copies of them
+side by side (`put_side_by_side`), so that the writes hit few pages. Free slots between old objects are used up
+(`fill_holes`), and if the interpreter has immortal objects, everything that exists becomes immortal (`stop_counting`).
+All this only saves memory.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 PAGE = 4096
-# Python manages places of up to so many bytes itself, in pools that begin with so many of its own.
+# Python allocates objects up to this size itself, in pools with a header of this size.
 SMALL = 512
 POOL_HEAD = 48
-# So many free places of each size are looked for.
+# How many free slots of each size are searched for.
 HOLES = 5000
 # What a `bytes` has besides its content.
 HEAD = sys.getsizeof(b"")
-# The versions of CPython that are known, and tested, to take this for the count of an object that is not counted.
+# The reference count that marks an immortal object, for the CPython versions with which this was tested.
 UNCOUNTED_IN = ((3, 12), (3, 13))
 UNCOUNTED = (1 << 32) - 1
 _filling: list[bytes] = []
 
 
 class NotedCalls:
-    """While it is entered, the code of each function that is called, in any thread, is put into the set."""
+    """A context in which the code of every function that is called, in any thread, is added to the set."""
 
     def __init__(self, called: set[CodeType]) -> None:
         self._called = called
@@ -52,7 +52,7 @@ class NotedCalls:
 
 
 class _Copies:
-    """Copies of functions, each made once; those that are made one after the other are neighbours."""
+    """Copies of functions, each made once; copies that are made in succession are neighbours in memory."""
 
     def __init__(self, called: set[CodeType]) -> None:
         self._called = called
@@ -61,7 +61,7 @@ class _Copies:
         self._functions: dict[FunctionType, FunctionType | None] = {}
 
     def take(self, function: FunctionType) -> None:
-        """Give a function that is called a copy of its code, and have it copied when it is met."""
+        """Give a called function a copy of its code, and have the function itself copied when it is met."""
         if function.__code__ in self._called:
             function.__code__ = self._code(function.__code__)
             function.__name__, function.__qualname__ = self._text(function.__name__), self._text(function.__qualname__)
@@ -101,14 +101,14 @@ class _Copies:
         return self._codes[id(code)]
 
     def _text(self, text: str) -> str:
-        """A copy, which is no name that other code uses too."""
+        """A copy that is not shared with other code, as interned names are."""
         return self._texts.setdefault(text, f"{text} "[:-1])
 
 
 def put_side_by_side(called: set[CodeType]) -> None:
     """Replace functions with this code by copies, in classes, modules and wherever else a dictionary or list has them.
 
-    What has a function by other means goes on with the old one, which does the same.
+    References from elsewhere keep the old function, which does the same.
     """
     gc.unfreeze()
     copies = _Copies(called)
@@ -116,9 +116,9 @@ def put_side_by_side(called: set[CodeType]) -> None:
     for one in every:
         if type(one) is FunctionType:
             copies.take(one)
-    # Its type is asked and not the object: a dead weak proxy answers `isinstance` with an error.
+    # `type()` instead of `isinstance`, which raises for a dead weak proxy.
     classes: list[Any] = [one for one in every if issubclass(type(one), type)]
-    # Those are changed by way of the class, which remembers what it has found in them.
+    # Class dictionaries are changed through the class, which caches lookups.
     of_classes = {id(one) for each in classes for one in gc.get_referents(each) if type(one) is dict}
     for each in classes:
         for name, value in list(vars(each).items()):
@@ -140,18 +140,18 @@ def _changed(items: Iterable[tuple[Any, object]], copies: _Copies) -> list[tuple
 
 
 def fill_holes() -> None:
-    """Use up the free places between objects: a process's own would be put there, each on a page of its own."""
+    """Use up the free slots between objects: a process would put its new objects there, all over the pages."""
     for size in range(SMALL - HEAD, 0, -16):
         blocks = [bytes(size) for _ in range(HOLES)]
         _filling.extend(beside_others(blocks, size))
         del blocks
-    # The C library gives back what is free.
+    # The C library returns free memory to the system.
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def beside_others(blocks: list[bytes], size: int) -> list[bytes]:
-    """Those that stand on a page with anything but others of them."""
+    """The blocks that share a page with something other than such blocks."""
     step = -(-(size + HEAD) // 16) * 16
     taken: dict[int, int] = {}
     for block in blocks:
@@ -167,10 +167,10 @@ def _pages(block: bytes, step: int) -> range:
 
 
 def can_stop_counting(interpreter: Any = sys) -> bool:
-    """Whether the interpreter is one whose objects are laid out as `stop_counting` needs them.
+    """Whether the interpreter lays out objects as `stop_counting` needs.
 
-    Not one for debugging or without the lock, not one of 32 bits, and no version that this was not tried with. And
-    `None`, which none of those that remain count, must look as expected.
+    It must not be a debug build, free-threaded, 32-bit or an untested version. As a check, `None`, which is immortal in
+    all of the others, must look as expected.
     """
     return (
         interpreter.implementation.name == "cpython"
@@ -183,12 +183,12 @@ def can_stop_counting(interpreter: Any = sys) -> bool:
 
 
 def stop_counting() -> bool:
-    """Have no references counted to what is there now; false if that cannot be, see `can_stop_counting`.
+    """Make everything that exists now immortal; false if that is not possible, see `can_stop_counting`.
 
-    An object that is not counted is never written to for being used, and lives as long as its process, without a
-    finalizer. Whatever a forked process has of its parent does that anyway: it ends without tidying up, and the parent
-    has no file, no socket and no loop when it forks. Collections can be changed as before, what is put into them is
-    counted, and the collector leaves objects that are not counted alone.
+    Using an immortal object does not write to it; it lives as long as its process, and its finalizer never runs. What a
+    forked process inherits would live that long anyway: the process ends without cleaning up, and the parent has no
+    file, socket or loop when it forks. Collections can be changed as before, objects that are put into them are
+    counted, and the garbage collector ignores immortal objects.
     """
     if not can_stop_counting():
         return False
@@ -205,7 +205,7 @@ def stop_counting() -> bool:
 
 
 def _parts(one: object) -> list[object]:
-    """What an object refers to; the collector does not know it of code and of names."""
+    """What an object refers to, including code and names, which the collector does not report."""
     if type(one) is CodeType:
         texts = (one.co_name, one.co_qualname, one.co_filename, one.co_linetable, one.co_exceptiontable)
         return [one.co_consts, one.co_names, *one.co_consts, *one.co_names, *one.co_varnames, *texts]

@@ -1,7 +1,7 @@
-"""What the model is told of the wall: what it lets through, and when a command failed, which rule may be why.
+"""What the model is told about the sandbox: what commands can do, and which rule may have made a command fail.
 
-A failure looks the same whether the wall refused something or not, so a hint says "may". It names one rule, the one
-that the text of the failure points to.
+A failure looks the same whether the sandbox caused it or not, so a hint says "may". It names the one rule that the text
+of the failure points to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HOW_TO_ASK = (
     "If a command needs more than that, call it again with unsandboxed: true and a reason: the user decides. "
     "Do not look for a way around the sandbox."
 )
-# What programs print when the wall refuses something, by the rule that refused it. The end of the output is looked at.
+# What programs print when the sandbox refuses something, by rule. Only the end of the output is searched.
 _LOOKED_AT = 4000
 _WRITES = r"(?i)read-only file ?system|\bEROFS\b|device or resource busy|\bEBUSY\b"
 _NETWORK = (
@@ -39,7 +39,7 @@ def told_of(policy: SandboxPolicy) -> str:
 
 
 def hint_of(policy: SandboxPolicy, output: str) -> str | None:
-    """Which rule may have made a command fail, and how to ask for more; none if nothing points to the wall."""
+    """Which rule may have made a command fail, and how to ask for more; none if nothing points to the sandbox."""
     end = output[-_LOOKED_AT:]
     if re.search(_WRITES, end):
         places = [path for path in policy.roots if path != policy.temporary]

@@ -1,7 +1,7 @@
-"""Files as the tools of Pigeon open them behind the wall: the policy is asked about the place that is held.
+"""How Pigeon's file tools open files when there is a sandbox: the policy is asked about the path that is held.
 
-Commands are held by the kernel, tools run in the agent: this is the same policy in code. `tools/catalog` gives this
-resolver to every tool that opens files, in place of the plain one.
+The kernel confines commands, but tools run in the agent: this applies the same policy in code. `tools/catalog` gives
+this resolver, instead of the plain one, to every tool that opens files.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pigeon.wire.errors import ToolFailed
 
 
 class WalledPaths(PathResolver, frozen=True):
-    """Resolves paths as the plain resolver does, and refuses what the policy of the moment does not allow."""
+    """Resolves paths like the plain resolver, and refuses what the current policy does not allow."""
 
     sandbox: Callable[[], SandboxPolicy | None]
 
     def held(self, path: str, for_reading: bool = True) -> HeldPath:
-        """What a path names; raises `ToolFailed` for what the sandbox keeps from the tool."""
+        """The file or folder that a path names; raises `ToolFailed` if the policy denies it to the tool."""
         held = PathResolver.held(self, path, for_reading)
         policy = self.sandbox()
         if policy is None:
@@ -39,7 +39,7 @@ class WalledPaths(PathResolver, frozen=True):
         return held
 
     def hides(self) -> Callable[[str], bool]:
-        """A test for real paths that are hidden by the policy of the moment, or are in what is."""
+        """A test for real paths: whether the current policy hides them or a folder above them."""
         policy = self.sandbox()
         secrets = frozenset() if policy is None else frozenset(map(plain, policy.secrets()))
 

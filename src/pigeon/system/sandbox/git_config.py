@@ -1,7 +1,7 @@
-"""The configuration of git as git reads it: every key with its value, also those of files that are included.
+"""Reads git's configuration as git does: every key with its value, including those of included files.
 
-Git takes programs, folders of hooks and further files from it, so the wall has to know what it names. All that git may
-read counts: conditions of `includeIf` are not asked, and a line that git would refuse is passed over.
+It names programs, folders of hooks and further files, which the sandbox has to protect. Everything that git might read
+counts: every `includeIf` condition is taken as true, and a line that git would refuse is skipped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 
 
 class GitSetting(Struct, frozen=True):
-    """One line of a configuration: its key in small letters, without the part that stands in quotes, and its value."""
+    """One line of a configuration: its key in lower case, without the quoted part, and its value."""
 
     key: str
     value: str
 
 
 class GitFile(Struct, frozen=True):
-    """A file of configuration: what is in it, and the files that it includes, by their absolute paths."""
+    """A configuration file: its settings, and the absolute paths of the files that it includes."""
 
     path: str
     settings: tuple[GitSetting, ...]
@@ -38,14 +38,14 @@ class GitFile(Struct, frozen=True):
 
 
 class GitConfigReader:
-    """Reads files of configuration, each again only when it has changed; `homes` are what `~` may mean."""
+    """Reads configuration files, and reads each again only if it has changed; `~` may mean any of `homes`."""
 
     def __init__(self, homes: Sequence[str] = ()) -> None:
         self._homes = tuple(homes)
         self._known: dict[str, tuple[tuple[int, int, int], GitFile]] = {}
 
     def files(self, paths: Sequence[str]) -> Iterator[GitFile]:
-        """These files and all that they include, also those that are not there; each once."""
+        """These files and all that they include, each once; missing files are listed, too."""
         waiting = [(path, 0) for path in reversed(paths)]
         seen: set[str] = set()
         while waiting:
@@ -84,12 +84,12 @@ class GitConfigReader:
         return read
 
     def places(self, value: str, folder: str) -> list[str]:
-        """Where a value leads that is a path, begun in a folder: as it is written, and behind links."""
+        """The places that a path in a value means, relative to a folder: as written, and with links resolved."""
         paths = self.written(value, folder)
         return list(dict.fromkeys([*map(os.path.normpath, paths), *map(os.path.realpath, paths)]))
 
     def written(self, value: str, folder: str) -> list[str]:
-        """The path that a value names, begun in a folder; more than one where `~` may mean several homes."""
+        """The path that a value names, relative to a folder; several if `~` may mean several homes."""
         if not value or "\0" in value:
             return []
         if value == "~" or value.startswith("~/"):
@@ -108,7 +108,7 @@ def parsed(text: str) -> Iterator[GitSetting]:
             at = _end_of_line(text, at)
         elif sign == "[":
             begun = _SECTION.match(text, at)
-            # A name with a dot is the old form of one with quotes.
+            # A section name with a dot is the old form of one with quotes.
             section = "" if begun is None else begun[1].partition(".")[0].lower()
             at = _end_of_line(text, at) if begun is None else begun.end()
         elif section and (key := _KEY.match(text, at)) is not None:
@@ -124,7 +124,7 @@ def _end_of_line(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """A value from where it begins, and where the next line begins: quotes, escapes, lines that go on, remarks."""
+    """The value that begins at `at`, without quotes, escapes and comments, and where the next line begins."""
     found: list[str] = []
     quoted, kept = False, 0
     while at < len(text):

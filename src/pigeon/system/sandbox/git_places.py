@@ -1,9 +1,9 @@
-"""Where git keeps what it knows about a repository, and what in there makes it run programs.
+"""Where git stores the data of a repository, and which files there can make git run programs.
 
-A command behind the wall may commit, so most of it is written; hooks and configuration are not, nor what they name in
-the folder. `.git` may be a folder, or a file that names one elsewhere (work trees, submodules). What such a file names
-is kept in any case, but opened to commands only if it points back: else a file that a command wrote could open any
-folder to the next one.
+A command in the sandbox may commit, so most of the data is writable; hooks, configuration and what these name in the
+folder are not. `.git` may be a folder, or a file that names one elsewhere (work trees, submodules). Instructions in
+that other folder are always protected, but the folder is writable only if it points back: otherwise a file that one
+command wrote could make any folder writable for the next.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pigeon.system.sandbox.survey import FolderSurvey
 _LONGEST_FILE = 64 * 1024
 _MOST_FOLDERS = 500
 _MOST_WORDS, _MOST_PARTS = 200, 8
-# Characters in a row that a shell does not take for its own signs.
+# A run of characters that are not special to a shell.
 _PATH_RUN = r"""[^\s;&|()<>"'`$={},]+"""
-# Files by which git would take its configuration from elsewhere, and what they hold where they change nothing.
+# Files that would redirect git's configuration, and the content with which they change nothing.
 HARMLESS = {"commondir": b".\n", "config.worktree": b""}
-# Keys whose values name no program and no file that git acts on, by section, or by section and key.
+# Sections and keys whose values never name a program or a file that git acts on.
 _NO_PROGRAMS = frozenset(
     {
         *("branch", "user", "author", "committer", "color", "column", "safe", "push", "pull", "advice", "extensions"),
@@ -41,9 +41,9 @@ _NO_PROGRAMS = frozenset(
 
 
 class GitPlaces(Struct, frozen=True):
-    """What of a repository is written by commits outside its folder, and what must stay as it is.
+    """What commits write outside the folder of a repository, and what must stay as it is.
 
-    `never_made` is what no command may make where it is missing, with what a stand-in file holds, or none for a folder.
+    `never_made` is what no command may create if it is missing: the content of its stand-in file, or none for a folder.
     """
 
     written: tuple[str, ...] = ()
@@ -52,9 +52,9 @@ class GitPlaces(Struct, frozen=True):
 
 
 def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
-    """Those of the repository whose top is this folder; nothing where there is none. Looks at the disk.
+    """The places of the repository at this folder, read from the disk; empty if there is none.
 
-    Raises `Unprotectable` where there is more than can be looked after.
+    Raises `Unprotectable` if there are too many places.
     """
     dot_git = os.path.join(folder, ".git")
     if os.path.islink(dot_git):
@@ -77,14 +77,14 @@ def git_places(folder: str, survey: FolderSurvey) -> GitPlaces:
     if shared is None:
         return GitPlaces(written=(data,), kept=kept, never_made=never_made)
     if os.path.dirname(data) != os.path.join(shared, "worktrees"):
-        # A work tree is known to its repository. A command could write one that names any other.
+        # A real work tree is listed in its repository. A command could write a `.git` file that names any repository.
         return GitPlaces(kept=kept, never_made=never_made)
     parts = (os.path.join(shared, name) for name in ("objects", "refs", "logs"))
     return GitPlaces(written=(data, *filter(os.path.isdir, parts)), kept=kept, never_made=never_made)
 
 
 def _bare_parts(folder: str) -> Iterator[str]:
-    """What a repository's folder must not get, lest git takes the folder itself for a repository, without a `.git`.
+    """Names that would make git take the folder itself for a repository, without a `.git`.
 
     A command can spoil `.git`, since commits write it; git then looks for `HEAD`, `objects` and `refs` beside it, the
     latter two also where `commondir` leads. `HEAD` itself cannot be kept from being made: with something of that name
@@ -95,16 +95,16 @@ def _bare_parts(folder: str) -> Iterator[str]:
 
 
 def _is_spare(path: str) -> bool:
-    """Whether nothing is there, or what stands in."""
+    """Whether there is nothing, or only a stand-in."""
     with suppress(OSError):
         return not os.listdir(path)
     return not os.path.lexists(path)
 
 
 def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
-    """Those of a folder of data, of the submodules and work trees in it, and what their configuration names.
+    """The places in a repository's data folder, in its submodules and work trees, and what their configuration names.
 
-    `folder` is where the repository's files are: relative names of hooks begin there.
+    `folder` is the work tree, which relative names of hooks start from.
     """
     never_made: dict[str, bytes | None] = {}
     kept: list[str] = []
@@ -128,9 +128,9 @@ def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
 
 
 def shared_places(survey: FolderSurvey) -> GitPlaces:
-    """The files of configuration that count for every repository, and what they name by its whole path.
+    """The configuration files that apply to every repository, and what they name by absolute path.
 
-    All of it matters only where it is in a folder that may be written, as with a repository of such files.
+    This only matters for files in a writable folder, such as a repository of dotfiles.
     """
     kept: list[str] = []
     never_made: dict[str, bytes | None] = {}
@@ -155,7 +155,7 @@ def linked_folder(dot_git: str) -> str | None:
 
 
 def shared_folder(data: str) -> str | None:
-    """The folder that a work tree shares with its repository; none for a repository of its own."""
+    """The data folder of the repository that a work tree belongs to; none if it is not a work tree."""
     named = text_of(os.path.join(data, "commondir")).strip()
     found = os.path.realpath(os.path.join(data, named)) if named and "\0" not in named else None
     return None if found == os.path.realpath(data) else found
@@ -170,7 +170,7 @@ def text_of(path: str) -> str:
 
 
 def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader) -> Iterator[str]:
-    """The folders of hooks that the configuration names; not the folder itself, which is written."""
+    """The hook folders that the configuration names; never the repository's folder itself, which must stay writable."""
     for file in files:
         for setting in file.settings:
             if setting.key == "core.hookspath":
@@ -180,9 +180,10 @@ def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader)
 def _programs_named(
     files: Iterable[GitFile], folder: str, reader: GitConfigReader, whole: bool = True
 ) -> Iterator[str]:
-    """Files in the repository's folder that the configuration names, such as filters: git runs them.
+    """Files in the repository's folder that the configuration names, such as filters, which git runs.
 
-    Not `whole` leaves out names without a slash: a file for all repositories means programs of the system by them.
+    Without `whole`, names that have no slash are left out: in a configuration for all repositories, they mean programs
+    on the `PATH`.
     """
     for file in files:
         for setting in file.settings:
@@ -191,7 +192,7 @@ def _programs_named(
                 words = [word for word in words_of(setting.value) if whole or "/" in word]
                 there = {path for word in words for path in reader.written(word, folder) if os.path.lexists(path)}
                 inside = [path for path in map(os.path.realpath, there) if path.startswith(f"{folder}/")]
-                # A program may be named from a folder that the command goes into first.
+                # The command may change into a folder before it runs the program.
                 inside += [f"{path}/{word}" for path in inside if os.path.isdir(path) for word in words]
                 found = (path for path in (*there, *inside) if os.path.lexists(path) and not os.path.isdir(path))
                 yield from map(os.path.normpath, found)
@@ -199,8 +200,8 @@ def _programs_named(
 
 @lru_cache(maxsize=1024)
 def words_of(value: str) -> tuple[str, ...]:
-    """What may be a path in a value that a shell runs: its words, the same without a shell's signs, and where something
-    is filled in, what may come after that."""
+    """Possible paths in a value that a shell runs: its words, the words without shell characters, and what follows an
+    expansion."""
     line = value.removeprefix("!")
     try:
         words = shlex.split(line, comments=False)

@@ -1,4 +1,4 @@
-"""What a command sees of the disk: the policy, put against what is there now, as mounts in the order they are made.
+"""What a command sees of the disk: the policy applied to the current state of the disk, as mounts in order.
 
     kind          what is mounted                                             on what
     -----------   ---------------------------------------------------------   -----------------------------------
@@ -9,10 +9,10 @@
     hide file     an empty file                                               secrets
     show          the folder itself, not to be written                        folders in a private one, which is hidden
 
-A pin is there because a mounted folder cannot be renamed: else a command could put a folder of its own in the place of
-one that holds something kept or hidden, or another root. What is kept and must not be made is made while commands run,
-for a mount needs something to stand on, as an empty folder or a file that changes nothing, and taken away after
-(`stand_ins`). A link can neither be pinned nor kept; `Unprotectable` says so.
+A pin keeps a folder from being renamed, which is impossible for a mount point: otherwise a command could replace a
+folder that contains something kept or hidden, or another root. What is kept but missing must not be created by
+commands; since a mount needs a mount point, an empty folder or a file that changes nothing stands in while commands
+run, and is removed afterwards (`stand_ins`). A link can neither be pinned nor kept; `Unprotectable` says so.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from pigeon.system.sandbox.policy import (
     is_inside,
 )
 
-# When something was changed that stands in for what is missing: by this every agent knows it.
+# The modification time of stand-ins, by which every agent recognizes them.
 STANDS_IN_SINCE = 1_000_000_000
 
 MountKind = Literal["write", "pin", "keep", "hide folder", "hide file", "show"]
 
 
 class Mount(Struct, frozen=True):
-    """One of the mounts; `root` is the writable folder that a pin or something kept is in.
+    """One mount; `root` is the writable folder that contains a pin or something kept.
 
-    What is shown is that of `source`, because a folder of an agent may be a link; all else is mounted on itself.
+    `show` mounts `source`, because an agent's folder may be a link; all other kinds mount the path on itself.
     """
 
     kind: MountKind
@@ -54,7 +54,7 @@ class Mount(Struct, frozen=True):
 
 
 class MountPlan(Struct, frozen=True):
-    """All mounts in order, and what has to be there for them: by its path what a file holds, or none for a folder."""
+    """All mounts in order, and the stand-ins they need: by path, the content of a file, or none for a folder."""
 
     mounts: tuple[Mount, ...]
     stand_ins: dict[str, bytes | None]
@@ -66,7 +66,7 @@ class MountPlan(Struct, frozen=True):
 
 
 def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
-    """What commands see now; looks at the disk. Raises `Unprotectable`."""
+    """The plan for the current state of the disk; raises `Unprotectable`."""
     repositories = _repositories(policy)
     written = [path for path in policy.roots if os.path.isdir(path)]
     written += [path for places in repositories for path in places.written if not _any_holds(written, path)]
@@ -86,11 +86,11 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
         _check_way(root, wanted)
         path = wanted
         at_top = os.path.dirname(wanted) == root and os.path.basename(wanted) in NEVER_MADE
-        # Nor is a command to make what Pigeon would run, or what a link in something kept leads to.
+        # Commands must not create what Pigeon would run, nor the target of a link in something kept.
         awaited = (wanted in policy.own or wanted in linked) and not _is_there(wanted)
         if wanted in never_made or at_top or awaited:
             path = _first_missing(wanted)
-            # What we cannot make, a command cannot make either.
+            # Where we cannot create a stand-in, a command cannot create anything either.
             if not os.path.lexists(path) and not os.access(os.path.dirname(path), os.W_OK):
                 continue
             stand_ins[path] = never_made.get(wanted) if path == wanted else None
@@ -111,7 +111,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
 
 
 def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = None) -> list[str]:
-    """What stays as it is inside the folders that may be written, whether it is there or not."""
+    """What stays as it is inside the writable folders, whether it exists or not."""
     found = [path for places in repositories or _repositories(policy) for path in places.kept]
     for root in policy.roots[:-1]:
         found += [os.path.join(root, name) for name in KEPT_AS_THEY_ARE]
@@ -122,7 +122,7 @@ def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = No
 
 
 def _linked_from(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
-    """Where links in what is kept lead to; what Pigeon itself runs from is not looked through, for it is large."""
+    """The targets of links in what is kept; the folders that Pigeon runs from are too large to be searched."""
     waiting = [path for path in kept if path not in policy.own]
     found: dict[str, None] = {}
     while waiting:
@@ -133,7 +133,7 @@ def _linked_from(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
 
 
 def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
-    """Those of the roots, those that were in them at first, and what counts for all; raises `Unprotectable`."""
+    """The repositories at the roots, those in them at startup, and git's shared files; raises `Unprotectable`."""
     roots, survey = policy.roots[:-1], policy.survey
     found = survey.found_in(roots)
     tops = dict.fromkeys((*roots, *(path for findings in found for path in findings.repositories)))
@@ -143,13 +143,13 @@ def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
 
 
 def _views(policy: SandboxPolicy) -> Iterator[Mount]:
-    """Private folders, hidden as a whole, and the folders in them that are shown in spite of that."""
+    """Private folders, which are hidden, and the folders in them that are shown nevertheless."""
     secrets = frozenset(policy.hidden)
     for folder in filter(os.path.isdir, policy.private):
         yield Mount("hide folder", folder)
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                # What a link leads to is shown at a second place, where nothing in it would be hidden.
+                # The target of a link would be shown in a second place, where nothing in it would be hidden.
                 real, apart = os.path.realpath(entry.path), () if not entry.is_symlink() else policy.secrets()
                 hidden = any(is_inside(real, secret) or is_inside(secret, real) for secret in apart)
                 if entry.is_dir() and entry.path not in secrets and not hidden:
@@ -157,7 +157,7 @@ def _views(policy: SandboxPolicy) -> Iterator[Mount]:
 
 
 def _is_open(path: str) -> bool:
-    """Whether the user may look into it, or may change that: what the system hides need not be hidden once more."""
+    """Whether the user can read the folder or make it readable: what the system denies need not be hidden."""
     try:
         owner = os.stat(path).st_uid
     except FileNotFoundError:
@@ -168,14 +168,14 @@ def _is_open(path: str) -> bool:
 
 
 def _first_missing(path: str) -> str:
-    """What is there, or the first part of the way to it that is missing, or where something stands in."""
+    """The path itself if it exists, else its first missing part; a stand-in counts as missing."""
     while not os.path.lexists(path) and not _is_there(os.path.dirname(path)):
         path = os.path.dirname(path)
     return path
 
 
 def _is_there(path: str) -> bool:
-    """Whether there is something, and not what stands in for it."""
+    """Whether something other than a stand-in exists there."""
     with suppress(OSError):
         return os.lstat(path).st_mtime != STANDS_IN_SINCE
     return False
@@ -193,7 +193,7 @@ def _check_way(root: str, path: str) -> None:
 
 
 def _pins(mounts: Iterable[Mount]) -> Iterator[Mount]:
-    """The folders above each of these that a command could rename: those in a root, and not in what is kept."""
+    """The folders above these mounts that a command could rename: those inside a root and not in what is kept."""
     others = {mount.path: mount.kind for mount in mounts}
     seen: set[str] = set()
     for path in others:
@@ -213,7 +213,7 @@ def _nearest(mounted: Mapping[str, MountKind], path: str) -> str:
 
 
 def _holder(written: list[str], path: str) -> str | None:
-    """The innermost of the written folders that this is in."""
+    """The innermost writable folder that contains the path."""
     return max((root for root in written if path != root and is_inside(path, root)), key=len, default=None)
 
 
@@ -222,9 +222,9 @@ def _any_holds(folders: list[str], path: str) -> bool:
 
 
 def _position(private: Sequence[str], mount: Mount) -> tuple[bool, int, int, str]:
-    """Secrets last, so that nothing uncovers them, but before what is in a private folder, of which some is shown.
+    """The sort key: secrets come last, so that nothing uncovers them, but before what is shown of a private folder.
 
-    What is above comes before what is in it.
+    Within these, a folder comes before what it contains.
     """
     inside = any(mount.path.startswith(f"{folder}/") for folder in private)
     rank = 0 if mount.kind == "show" else 2 if mount.kind.startswith("hide") else 1

@@ -1,7 +1,7 @@
-"""What commands and file tools may do behind the wall: one record, made in `app`, asked by all.
+"""What commands and file tools may do in the sandbox: one record, made in `app` and used by all.
 
-`plan` turns it into what a command sees of the disk; the file tools ask it about each file that they hold. Both follow
-the same lists, so that a tool of Pigeon cannot do what a command may not.
+`plan` turns it into what a command sees of the disk; the file tools ask it about each file that they hold. Both use the
+same lists, so that no tool can do what a command may not.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ SECRETS_OF_SYSTEM = """
     /var/lib/docker /var/lib/containers /var/lib/containerd /var/lib/kubelet /var/lib/rancher /var/lib/lxc
     /var/lib/systemd/credential.secret /var/lib/NetworkManager /var/lib/private
 """
-# Variables that say where secrets are that would else be in the home, and those that name a folder of which only some
-# files are secret.
+# Variables that move secrets out of the home, and those that name a folder in which only some files are secret.
 SECRETS_BY_VARIABLES = """
     AWS_SHARED_CREDENTIALS_FILE AWS_CONFIG_FILE AWS_WEB_IDENTITY_TOKEN_FILE GOOGLE_APPLICATION_CREDENTIALS
     CLOUDSDK_CONFIG AZURE_CONFIG_DIR KUBECONFIG DOCKER_CONFIG GNUPGHOME PASSWORD_STORE_DIR NETRC PGPASSFILE
@@ -61,12 +60,12 @@ FOLDERS_BY_VARIABLES = {
     "CLAUDE_CONFIG_DIR": (".credentials.json", ".claude.json"),
     "PI_CODING_AGENT_DIR": ("auth.json",),
 }
-# As the kernel has it: more of them on one way lead nowhere.
+# The kernel's limit: a path with more links than this leads nowhere.
 _MOST_LINKS = 40
 AGENT_FAMILY = (".pigeon", ".pi", ".omp", ".xcsh")
 # In the agent's folder.
 SECRETS_OF_AGENT = ("auth.json", "models.json", "mcp.json", "serve.token")
-# At the top of the working folder, what other programs take orders from. The first are kept from being made, too.
+# Files at the top of the working folder that other programs take instructions from. The first must not be created.
 NEVER_MADE = (".pigeon", ".pi", ".omp", ".agents", ".mcp.json")
 KEPT_AS_THEY_ARE = (
     *NEVER_MADE,
@@ -77,7 +76,7 @@ KEPT_AS_THEY_ARE = (
 def secret_places(
     homes: Sequence[str], agent_dir: str, variables: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[str, ...]:
-    """Where secrets are for these homes and this agent, whether there are any or not; variables may name others."""
+    """The places of secrets for these homes and this agent, existing or not, including those that variables name."""
     found = [os.path.join(agent_dir, name) for name in SECRETS_OF_AGENT]
     for home in homes:
         found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
@@ -87,13 +86,13 @@ def secret_places(
 
 
 def private_folders(homes: Sequence[str], agent_dir: str) -> tuple[str, ...]:
-    """The folders of agents, by their real paths: ours, and those that the family has in these homes."""
+    """The real paths of agents' folders: ours, and those of related agents in these homes."""
     named = [agent_dir, *(os.path.join(home, family, "agent") for home in homes for family in AGENT_FAMILY)]
     return tuple(dict.fromkeys(os.path.realpath(path) for path in named))
 
 
 def _named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
-    """Where variables say that secrets are; not what holds a home as a whole, and no device."""
+    """The places of secrets that variables name, except for folders that contain a home, and devices."""
     config = tuple(name.removeprefix(".config/") for name in SECRETS_IN_HOME.split() if name.startswith(".config/"))
     folders = {**dict.fromkeys(SECRETS_BY_VARIABLES.split(), ("",)), **FOLDERS_BY_VARIABLES, "XDG_CONFIG_HOME": config}
     for name, files in folders.items():
@@ -164,18 +163,18 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         return None if keeper is None else f"the sandbox keeps {keeper} as it is"
 
     def is_apart(self, place: str) -> bool:
-        """Whether a real path is in a place of the kernel of which commands see another one than Pigeon."""
+        """Whether a real path is in `/dev` or `/proc`, of which commands see their own instance."""
         return any(is_inside(place, top) for top in ("/dev", "/proc")) and not any(
             stands_in(place, root) for root in self.roots
         )
 
     def is_private(self, place: str) -> bool:
-        """Whether a real path is that of a file right in a private folder."""
+        """Whether a real path is a file directly in a private folder."""
         above = plain(os.path.dirname(place))
         return any(above == plain(folder) for folder in self.private) and not os.path.isdir(place)
 
     def secrets(self) -> Iterator[str]:
-        """Where secrets are, by their names and behind links."""
+        """The places of secrets, as named and with links resolved."""
         for secret in self.hidden:
             yield secret
             if os.path.lexists(secret):
@@ -187,21 +186,21 @@ class Unprotectable(OSError):
 
 
 def stands_in(path: str, folder: str) -> bool:
-    """Whether a real path is a folder or in it, to the letter: what allows something goes by this."""
+    """Whether a real path is a folder or inside it, compared exactly: used to allow."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def is_inside(path: str, folder: str) -> bool:
-    """Whether a path may be a folder or in it: what denies something goes by this.
+    """Whether a path may be a folder or inside it: used to deny.
 
-    Case does not count, as there are systems where it does not.
+    Case is ignored, because some file systems ignore it.
     """
     one, other = plain(path), plain(folder).rstrip("/")
     return one == other or one.startswith(f"{other}/")
 
 
 def ways_of(path: str) -> list[str]:
-    """The links on the way that a path leads, each by the real path of its folder, and where it leads at last."""
+    """The links that a path passes through, each with the real path of its folder, and the final target."""
     links: list[str] = []
     place, names = "/", path.split("/")[::-1]
     while names:
@@ -222,5 +221,5 @@ def ways_of(path: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def plain(path: str) -> str:
-    """A path in the form that is the same for all its spellings."""
+    """A path in a form that is the same for all its spellings."""
     return folded(path).casefold()

@@ -1,7 +1,7 @@
 """The wall of macOS: a profile for `sandbox-exec`, in the language that its kernel reads.
 
-Written by its documentation and by what others use; not tried on a Mac. There are no mounts there: what is kept or
-hidden is named, and the last rule that matches decides. There is no process namespace either, so signals are limited to
+Written from documentation and published profiles; not tested on a Mac. There are no mounts: kept and hidden places are
+named in rules, and the last rule that matches decides. There is no process namespace either, so signals are limited to
 what the command has started.
 """
 
@@ -32,7 +32,7 @@ _NO_SOCKETS_OF_OTHERS = "(deny network* (remote unix-socket))\n"
 
 
 def profile_of(policy: SandboxPolicy, plan: MountPlan) -> str:
-    """The profile for a policy, put against what is on the disk."""
+    """The profile for a policy and its plan."""
     lines = [_ALWAYS, "" if policy.network else _NO_NETWORK, _NO_SOCKETS_OF_OTHERS]
     lines += [f"(allow file-write* (subpath {_quoted(path)}))\n" for path in plan.written]
     for mount in plan.mounts:

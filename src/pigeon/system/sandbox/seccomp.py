@@ -1,8 +1,8 @@
-"""The filter of system calls for commands behind the wall, as a program of the kernel's packet filter.
+"""The system call filter for commands in the sandbox, as a BPF program.
 
-It is the part of the wall that names of files do not decide: which sockets there can be, and that no new namespaces,
-mounts, devices, keys, kernel programs or looks into other processes are to be had. `bubblewrap` gets it as a file,
-`process/namespaces` loads it itself. Made for the processors in `ARCHITECTURES`; on others there is no wall.
+It covers what file names cannot express: which sockets are allowed, and that commands can create no namespaces, mounts
+and devices, use no kernel keys and kernel programs, and inspect no other processes. `bubblewrap` gets it as a file,
+`process/namespaces` loads it itself. It exists for the processors in `ARCHITECTURES`; on others there is no sandbox.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOCKET_KIND, _STREAM, _PACKETS_IN_ORDER = 0xF, 1, 5
 _NEW_NAMESPACES = 0x7E020080
 _FILE_KIND, _CHARACTER, _BLOCK = 0xF000, 0x2000, 0x6000
 _SET_USER_ID = 0o4000
-# Text put into the input of a terminal, and the selection of a console.
+# Injecting input into a terminal, and reading the selection of a console.
 _TERMINAL_REQUESTS = (0x5412, 0x541C)
 
 # Calls by their numbers on x86_64 and aarch64; none where a processor does not have the call.
@@ -58,12 +58,12 @@ _LOOKED_INTO = frozenset(
         *("ioctl", "prlimit64", "socket", "socketpair", "clone", "unshare"),
     }
 )
-# Calls that programs try first and do without: they must look as if the kernel did not have them.
+# Calls that programs try first and can do without: they must look unsupported.
 _LOOK_ABSENT = frozenset(("openat2", "clone3", "io_uring_setup", "process_madvise", "statmount", "listmount"))
 
 
 class Architecture(Struct, frozen=True):
-    """How the kernel calls a processor, which column of the table is its own, and whether it has a second numbering."""
+    """The kernel's number for a processor, its column in the table, and whether it has a second numbering of calls."""
 
     code: int
     column: int
@@ -78,19 +78,19 @@ ARCHITECTURES = {
 
 @lru_cache(maxsize=4)
 def filter_for(machine: str) -> bytes | None:
-    """The program for this processor, as the kernel reads it; none if it has no table."""
+    """The program for this processor in the kernel's format; none for an unknown processor."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
     return b"".join(struct.pack("=HBBI", *step) for step in _steps(architecture))
 
 
-# One instruction: what it does, how many to skip if a test holds and if not, and its operand.
+# One instruction: its code, how many to skip if a test is true and if it is false, and its operand.
 Step = tuple[int, int, int, int]
 
 
 def _steps(architecture: Architecture) -> Iterator[Step]:
-    # A program of another architecture would be counted by other numbers: it is not run at all.
+    # Programs of another architecture use other call numbers: they are not run at all.
     yield from ((_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, architecture.code), _ends(KILL))
     yield (_LOAD, 0, 0, _NUMBER)
     if architecture.has_x32:
@@ -106,7 +106,7 @@ def _steps(architecture: Architecture) -> Iterator[Step]:
 
 
 def _body(name: str) -> Sequence[Step]:
-    """What is done about one call; every way through it ends the program."""
+    """The instructions for one call; every path through them ends the program."""
     refused = _ends(ERROR | (errno.ENOSYS if name in _LOOK_ABSENT else errno.EPERM))
     if name not in _LOOKED_INTO:
         return [refused]

@@ -1,7 +1,7 @@
-"""Folders that are mounted more than once: what is hidden in one place is looked for in the others.
+"""Folders that are mounted more than once: what is hidden in one place must be hidden in the others, too.
 
-The kernel's list of mounts says for each which part of which disk it shows. The same part shown twice (the disk of the
-host below `/run/host`) would leave a secret open under its second path.
+For each mount, the kernel lists which part of which disk it shows. If the same part is shown twice (such as the host's
+disk below `/run/host`), a secret would be readable under its second path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def mounted_parts(text: str) -> list[MountedPart]:
 
 
 def other_places(paths: Iterable[str], parts: list[MountedPart]) -> list[str]:
-    """Where else these real paths are shown; of a folder also the mounts that show something in it."""
+    """The other paths under which these real paths appear; for a folder, also mounts that show something in it."""
     repeated = {part.disk for part in parts if sum(other.disk == part.disk for other in parts) > 1}
     parts = [part for part in parts if part.disk in repeated]
     found = [place for path in paths if parts for place in _others(os.path.realpath(path), parts)]
@@ -41,7 +41,7 @@ def _others(path: str, parts: list[MountedPart]) -> Iterator[str]:
     holding = [part for part in parts if _below(path, part.place) is not None]
     if not holding:
         return
-    # Of several mounts at one place the last one is seen.
+    # Of several mounts in one place, only the last is visible.
     own = max(reversed(holding), key=lambda part: len(part.place))
     on_disk = _joined(own.shown, _below(path, own.place) or "")
     for part in parts:
@@ -67,5 +67,5 @@ def _joined(folder: str, rest: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Blanks and the like stand as octal numbers in that list."""
+    """The text with octal escapes, such as those of blanks, decoded."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

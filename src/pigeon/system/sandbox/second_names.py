@@ -1,7 +1,7 @@
-"""Files with more than one name: what is hidden or kept under one name must not be reached by another.
+"""Files with more than one name: what is hidden or kept under one name must not be reachable under another.
 
-A mount covers a name, not a file. A command cannot give what is hidden or kept another name, because a link does not
-lead from one mount to another; but one may be there already, so this is looked at before the first command.
+A mount covers a name, not a file. A command cannot give a hidden or kept file another name, because hard links do not
+cross mounts; but one may exist already, so this is checked before the first command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MOST_ENTRIES = 5000
 
 
 def checked_plan(policy: SandboxPolicy) -> MountPlan:
-    """The plan for a policy; raises `Unprotectable`, also for a file that is hidden or kept and has another name."""
+    """The plan for a policy; raises `Unprotectable`, also if a hidden or kept file has a second name."""
     plan = plan_of(policy)
     hidden = [mount.path for mount in plan.mounts if mount.kind.startswith("hide")]
     # Of a private folder only some files are secret.
@@ -36,7 +36,7 @@ def checked_plan(policy: SandboxPolicy) -> MountPlan:
 
 
 def _files(places: Iterable[str]) -> Iterator[str]:
-    """These files, and those right in these folders; links and other kinds do not count."""
+    """These files, and those directly in these folders; only regular files count."""
     for place in places:
         try:
             if stat.S_ISREG(os.lstat(place).st_mode):

@@ -1,8 +1,8 @@
-"""What lies in the folders that may be written and makes other programs act: repositories and agents' files, anywhere.
+"""Finds what in the writable folders makes other programs act: repositories and agents' files, at any depth.
 
-A folder is walked through once, when it is first asked about: what is there by then is the user's, and is kept for as
-long as the agent runs, whatever becomes of it meanwhile. What appears later was most likely made by a command, which
-could have put anything into it; only at the top of a folder is that kept, too (`plan`).
+A folder is walked once, when it is first asked about: what exists then is the user's, and stays protected for as long
+as the agent runs. What appears later was most likely created by a command, which could have put anything into it; it is
+protected only at the top of a folder (`plan`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pigeon.system.sandbox.policy import Unprotectable, is_inside, ways_of
 
 MOST_FOLDERS = 200_000
 MOST_FINDINGS = 200
-# Files of agents that take orders from the folder they are started in.
+# Files that agents take instructions from, in the folder they are started in.
 AGENT_NAMES = frozenset((".pigeon", ".pi", ".mcp.json", ".omp", ".xcsh"))
 _LOOKED_FOR = frozenset((".git", "HEAD", "commondir", "objects", "refs", *AGENT_NAMES))
-# In the folder of a repository's data: there are no repositories but submodules, which `git_places` looks for.
+# Not searched inside a repository's data: the only repositories there are submodules, which `git_places` finds.
 _OF_GIT = frozenset(("objects", "refs", "logs", "hooks", "info", "modules", "worktrees", "lfs", "annex"))
 
 
@@ -35,10 +35,10 @@ class Findings(Struct, frozen=True):
 
 
 class FolderSurvey:
-    """Remembers what was found, by folder; reads the configuration of git.
+    """Remembers what was found in each folder; reads git's configuration.
 
-    `homes` are what `~` may mean in it, `shared_files` the files that count for every repository of the user, and
-    `given` what variables say in the place of files.
+    `~` may mean any of `homes` there; `shared_files` apply to every repository of the user, and `given` are settings
+    from variables instead of files.
     """
 
     def __init__(
@@ -51,17 +51,17 @@ class FolderSurvey:
         self._linked: dict[str, tuple[int, tuple[str, ...]]] = {}
 
     def shared(self) -> list[GitFile]:
-        """The configuration that counts for every repository."""
+        """The configuration that applies to every repository."""
         return [self._given, *self.reader.files(self._shared_files)]
 
     def found_in(self, folders: Iterable[str]) -> list[Findings]:
-        """What was in these folders when each was first asked about; raises `Unprotectable` if it is too much."""
+        """What was in these folders when each was first asked about; raises `Unprotectable` if there is too much."""
         return [self._found.get(folder) or self._found.setdefault(folder, walked(folder)) for folder in folders]
 
     def linked_from(self, folder: str) -> tuple[str, ...]:
-        """Where links lead that lie in a folder, at any depth, with all links on the way; looked at when it changes.
+        """The targets of all links in a folder, at any depth, and links on the way; re-read when it changes.
 
-        What stays as it is may be no more than a link to a file that does not: hooks often are.
+        A kept file may just be a link to a file that is not kept: hooks often are.
         """
         with suppress(OSError):
             status = os.lstat(folder)
@@ -82,14 +82,14 @@ def _linked(top: str) -> Iterator[str]:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    # What holds the folder itself cannot be kept as it is.
+                    # A folder that contains the folder itself cannot be kept.
                     yield from (step for step in ways_of(entry.path)[1:] if not is_inside(top, step))
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 
 
 def shared_git_files(homes: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Where git looks for configuration that counts for every repository of the user."""
+    """The files in which git looks for configuration for every repository of the user."""
     found = [variables.get("GIT_CONFIG_SYSTEM", ""), "/etc/gitconfig", "/usr/local/etc/gitconfig"]
     found.append(variables.get("GIT_CONFIG_GLOBAL", ""))
     if folder := variables.get("XDG_CONFIG_HOME"):
@@ -100,7 +100,7 @@ def shared_git_files(homes: Sequence[str], variables: Mapping[str, str]) -> list
 
 
 def given_settings(variables: Mapping[str, str]) -> list[GitSetting]:
-    """What variables tell git in the place of files."""
+    """The git settings that variables contain."""
     found = []
     for name, key in variables.items():
         if name.startswith("GIT_CONFIG_KEY_"):
@@ -111,7 +111,7 @@ def given_settings(variables: Mapping[str, str]) -> list[GitSetting]:
 
 
 def walked(top: str) -> Findings:
-    """What is in a folder now; links are not followed. Raises `Unprotectable`."""
+    """What a folder contains now; links are not followed. Raises `Unprotectable`."""
     repositories: list[str] = []
     data_folders: list[str] = []
     agent_files: list[str] = []
@@ -139,7 +139,7 @@ _NOT_ENTERED = frozenset((".git", *AGENT_NAMES))
 
 
 def _looked_at(folder: str) -> tuple[set[str], list[str]]:
-    """Which of the names looked for are in a folder, and the folders in it."""
+    """Which of the relevant names a folder has, and its subfolders."""
     names: set[str] = set()
     below: list[str] = []
     try:
@@ -151,7 +151,7 @@ def _looked_at(folder: str) -> tuple[set[str], list[str]]:
                 if entry.is_dir(follow_symlinks=False):
                     below.append(name)
     except OSError:
-        # What we cannot look into, git cannot either.
+        # A folder that we cannot read, git cannot read either.
         return set(), []
     return names, below
 

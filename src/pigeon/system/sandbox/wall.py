@@ -1,4 +1,4 @@
-"""The wall as `process/start` meets it: a program to run becomes what this system runs in its place.
+"""The wall that `process/start` puts around programs: turns a program to run into what is run instead.
 
     builder       what encloses a command
     -----------   -------------------------------------------------------------------------------------------------
@@ -6,7 +6,7 @@
     landlock      the reaper does the same by itself (`process/namespaces`), and adds rules of Landlock to it
     seatbelt      the program `sandbox-exec` of macOS, by a profile
 
-`app` chooses the first that really works here; there is no command without the wall that was asked for.
+`app` chooses the first that really works here; if a sandbox was requested, no command runs without one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pigeon.system.sandbox.policy import SandboxPolicy, is_inside
 from pigeon.system.sandbox.seccomp import filter_for
 
 WallBuilder = Literal["bubblewrap", "landlock", "seatbelt"]
-# The reaper puts the arguments of `bwrap` and the filter here, and folders behind them.
+# The reaper passes the arguments of `bwrap` and the filter as these descriptors, and folders after them.
 _ARGUMENTS, _FILTER, _FOLDERS = 3, 4, 5
-# Variables that only lead to what is behind the wall.
+# Variables that lead to programs and sockets outside the sandbox.
 _LEADING_OUT = frozenset(
     {
         *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "GIT_ASKPASS", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "TMUX"),
@@ -41,12 +41,12 @@ _LEADING_OUT = frozenset(
 MARKER = "PIGEON_SANDBOX"
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
 
-# How the reaper is to enclose a command: a word for the kind, and what that needs.
+# How the reaper encloses a command: the kind of wall, and what that needs.
 Orders = tuple[str, Any]
 
 
 class EnclosedProgram(Struct, frozen=True):
-    """What is run in the place of a program; `orders` are for the reaper."""
+    """What is run instead of a program; `orders` are for the reaper."""
 
     program: str
     argv: list[str]
@@ -55,12 +55,12 @@ class EnclosedProgram(Struct, frozen=True):
 
 
 class Wall:
-    """Encloses the commands of one agent. `artifacts` says where the session's full outputs are, if anywhere.
+    """Encloses the commands of one agent. `artifacts` returns the folder of the session's full outputs, if any.
 
-    With `apart` bubblewrap runs where mounts that are made later do not appear: by itself it lets them in.
+    With `apart`, bubblewrap runs in a namespace where later mounts do not appear; on its own it would let them in.
 
-    `begin` and `end` are called around each command: while one runs, something empty stands where commands must make
-    nothing. It is locked, so that of several agents in a folder the last one takes it away.
+    `begin` and `end` are called around each command: while one runs, stand-ins are where commands must create nothing.
+    They are locked, so that of several agents in a folder the last one removes them.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Wall:
         return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
 
     def begin(self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> EnclosedProgram:
-        """What to run instead; raises `OSError` if that cannot be done. `end` must follow."""
+        """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
         _check(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
         self._running += 1
@@ -151,7 +151,7 @@ class Wall:
 
 
 def _held(path: str, content: bytes | None) -> int:
-    """A lock on what stands at a path, which is made if need be: an empty folder, or a file; raises `OSError`."""
+    """A lock on the stand-in at a path, created if necessary: an empty folder, or a file; raises `OSError`."""
     for _ in range(_LOCK_TRIES):
         with suppress(FileExistsError):
             _make(path, content)
@@ -160,12 +160,12 @@ def _held(path: str, content: bytes | None) -> int:
             try:
                 fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                # Another agent is about to take it away.
+                # Another agent is about to remove it.
                 os.close(held)
                 time.sleep(_LOCK_PAUSE)
                 continue
             except OSError:
-                # A disk without locks: then nothing is taken away.
+                # The file system has no locks: then nothing is removed.
                 return held
             if _is_at(held, path):
                 return held
@@ -184,7 +184,7 @@ def _make(path: str, content: bytes | None) -> None:
 
 
 def _let_go(path: str, held: int) -> None:
-    """Give up a lock, and take away what stood in for something if no other agent needs it."""
+    """Release a lock, and remove the stand-in if no other agent needs it."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(held).st_mtime == STANDS_IN_SINCE and _is_at(held, path):
@@ -230,7 +230,7 @@ def _binding(mount: Mount) -> str:
 
 
 def find_bubblewrap(search_path: str | None, written: Sequence[str]) -> str | None:
-    """The program, from entries of a PATH that are in none of the folders that commands write or have written."""
+    """The program `bwrap`, from entries of a PATH that are in no folder to which commands can or could write."""
     for folder in filter(None, absolute_entries(search_path).split(os.pathsep)):
         candidate = os.path.realpath(os.path.join(folder, "bwrap"))
         planted = any(is_inside(candidate, folder) for folder in written)
@@ -240,7 +240,7 @@ def find_bubblewrap(search_path: str | None, written: Sequence[str]) -> str | No
 
 
 def _check(program: str, cwd: str) -> None:
-    """Tell what cannot be started apart from a program that fails: behind the wall both would be an exit code."""
+    """Raise `OSError` if a program cannot be started: in the sandbox this would look like a failing program."""
     for path, wanted in ((cwd, os.path.isdir), (program, os.path.isfile)):
         if not wanted(path):
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
