@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,19 @@ def test_rows_of_a_table_from_stdin_with_a_template_and_options_of_agents(tmp_pa
     assert sorted(one["text"] for one in results_in(folders.work / "o").values()) == ["Upgrade a!", "Upgrade b!"]
     assert not list((folders.work / "o").glob("*/workspace"))
     assert isinstance(ended, Ended)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
+def test_tasks_have_a_sandbox_even_if_the_batch_is_started_where_none_could_be(tmp_path: Path) -> None:
+    """In the home folder commands may not write, but no task works there."""
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    model = write_script(folders.work / "try.json", shell("touch inside $HOME/outside"), "Tried.")
+    write_tasks(folders.work / "tasks.jsonl", [{"prompt": "x", "model": model, "check": "test -e inside"}])
+    arguments = ("batch", "tasks.jsonl", "--out", "o", "--no-report", "--", "--sandbox", "workspace")
+    ended = call(folders, *arguments, env={"HOME": str(folders.work)})
+    assert ended.code == 0, ended
+    assert not (folders.work / "outside").exists()
 
 
 def test_refusals_for_want_of_capacity_are_waited_out_by_all_tasks_and_cost_none_of_them_an_attempt(

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from tempfile import mkdtemp
 
 from msgspec import Struct, field, structs
 
 from pigeon.agent.output_schema import OutputSchema
 from pigeon.app.build import build
 from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
 from pigeon.batches.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
 from pigeon.batches.places.revisions import Revisions
-from pigeon.batches.places.workspaces import Git, Workspaces
+from pigeon.batches.places.workspaces import Git, Workspaces, remove_folder
 from pigeon.batches.records import TaskSpec
 from pigeon.batches.shared_limits import Rate
 from pigeon.batches.task_files import MOST_TASKS, BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
@@ -213,8 +215,16 @@ class PlaceCheck:
             from pigeon.providers.scripted.script import read_script
 
             read_script(path[2], self._environment.absolute)
-        options = options_of(spec, self._api_key)
-        built = await build(structs.replace(options, no_session=True, session_dir=None), self._environment)
+        # Tasks work in new folders: what is allowed in the folder that the batch was started in does not matter.
+        folder = mkdtemp(prefix="pigeon-batch-", dir=self._environment.temporary)
+        try:
+            options = structs.replace(options_of(spec, self._api_key), cwd=folder, no_session=True, session_dir=None)
+            return await self._problem_of(options)
+        finally:
+            remove_folder(folder)
+
+    async def _problem_of(self, options: AgentOptions) -> str | None:
+        built = await build(options, self._environment)
         try:
             model: Model | None = built.session.models.model
             if model is None:
