@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pigeon.acp.editions.tool_views import git_patch
 from pigeon.acp.rpc_errors import RpcError
 from pigeon.acp.rpc_peer import RpcPeer
-from pigeon.transport.reader import TooLong
+from pigeon.transport.reader import SkippedEnd, TooLong
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -140,23 +140,31 @@ def test_a_patch_makes_the_new_text_of_the_old_one(old: str, new: str, last: str
 
 
 @pytest.mark.parametrize(
-    ("beginning", "waiting", "failed", "told"),
+    ("beginning", "ending", "waiting", "failed", "told"),
     [
-        (b'{"jsonrpc":"2.0","id":1,"result":{"content":"xx', 2, [1], None),
-        (b' {"id": 2, "jsonrpc": "2.0", "result" : {', 2, [2], None),
-        (b'{"result":{"content":"xx', 1, [1], None),
-        (b'{"result":{"content":"xx', 2, [], (None, -32700)),
-        (b'{"jsonrpc":"2.0","id":7,"result":{', 2, [], (None, -32700)),
-        (b'{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{', 1, [], ("p", -32600)),
-        (b'{"jsonrpc":"2.0","method":"session/prompt","id":4,"params":{', 1, [], (4, -32600)),
-        (b'{"jsonrpc":"2.0","method":"session/prompt","params":{', 1, [], (None, -32600)),
-        (b"xxxxxxxxxxxxxxxxx", 1, [], (None, -32700)),
-        (b"", 1, [], (None, -32700)),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"content":"xx', None, 2, [1], None),
+        (b' {"id": 2, "jsonrpc": "2.0", "result" : {', None, 2, [2], None),
+        (b'{"result":{"content":"xx', None, 1, [1], None),
+        (b'{"error":{"message":"xx', None, 1, [1], None),
+        (b'{"result":{"content":"xx', b'xx","more":[1]}}', 2, [], (None, -32700)),
+        (b'{"result":{"content":"xx', b'xx"}, "id": 2, "jsonrpc":"2.0" } \r', 2, [2], None),
+        (b'{"result":{"content":"xx', b'xx","id":1}}', 2, [], (None, -32700)),
+        (b'{"result":{"content":"xx', b'xx,\\"id\\":1}"}}', 2, [], (None, -32700)),
+        (b'{"jsonrpc":"2.0","id":7,"result":{', b'},"id":1}', 2, [], (None, -32700)),
+        (b'{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{', None, 1, [], ("p", -32600)),
+        (b'{"jsonrpc":"2.0","method":"session/prompt","id":4,"params":{', b'},"id":1}', 1, [], (4, -32600)),
+        (b'{"jsonrpc":"2.0","method":"session/prompt","params":{', b"}}", 1, [], (None, -32600)),
+        (b'{"jsonrpc":"2.0","method":"session/prompt","params":{', b'},"id":"p"}', 1, [], ("p", -32600)),
+        (b'{"params":{', b'},"method":"session/prompt","id":9}', 1, [], (9, -32600)),
+        (b"xxxxxxxxxxxxxxxxx", b'x,"id":1}', 2, [], (None, -32700)),
+        (b"", b"", 1, [], (None, -32700)),
     ],
 )
-def test_what_a_line_that_is_too_long_asks_or_answers_fails_at_once_if_it_can_be_told(
-    beginning: bytes, waiting: int, failed: list[int], told: tuple[Any, int] | None
+def test_what_a_line_that_is_too_long_asks_or_answers_fails_as_soon_as_it_can_be_told(
+    beginning: bytes, ending: bytes | None, waiting: int, failed: list[int], told: tuple[Any, int] | None
 ) -> None:
+    """At its beginning, unless more is needed: `ending`."""
+
     async def run() -> tuple[list[int], list[Any]]:
         sink = Kept()
         peer = RpcPeer(sink, handled, ignored)
@@ -164,6 +172,8 @@ def test_what_a_line_that_is_too_long_asks_or_answers_fails_at_once_if_it_can_be
         await asyncio.sleep(0)
         sent = len(sink.lines)
         peer.take([TooLong(32, beginning)])
+        if ending is not None:
+            peer.take([SkippedEnd(32, beginning, ending)])
         await asyncio.sleep(0)
         ended = [number for number, one in enumerate(asked, 1) if one.done()]
         assert all("is longer than 32 bytes" in str(asked[number - 1].exception()) for number in ended)
@@ -177,11 +187,11 @@ def test_what_a_line_that_is_too_long_asks_or_answers_fails_at_once_if_it_can_be
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == ([] if told is None else [told])
 
 
-@given(st.binary(max_size=80) | MESSAGES.map(lambda value: json.dumps(value).encode()[:40]))
-def test_no_beginning_of_a_line_that_is_too_long_breaks_the_peer(beginning: bytes) -> None:
+@given(st.binary(max_size=80) | MESSAGES.map(lambda value: json.dumps(value).encode()))
+def test_no_part_of_a_line_that_is_too_long_breaks_the_peer(line: bytes) -> None:
     async def run() -> None:
         peer = RpcPeer(Kept(), handled, ignored)
-        peer.take([TooLong(32, beginning)])
+        peer.take([TooLong(32, line[:40]), SkippedEnd(32, line[:40], line[-40:])])
         await peer.close()
 
     asyncio.run(run())

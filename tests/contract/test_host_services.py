@@ -134,6 +134,22 @@ def test_changes_of_files_are_told_to_a_host_that_asked(start: Start, server: Mo
     ]
 
 
+@proves("host_services.giant")
+def test_an_answer_that_is_too_long_fails_its_own_call(start: Start, server: ModelServer) -> None:
+    host = start("--record-cap", "4096")
+    for name in ("a.txt", "b.txt"):
+        (host.folders.work / name).write_text("disk")
+    host.ask("set_host_services", readFiles=True)
+    begun = calls(host, server, Call("read", {"path": "a.txt"}), Call("read", {"path": "b.txt"}))
+    first = host.wait_event("host_file_read", begun, path=str(host.folders.work / "a.txt"))
+    second = host.wait_event("host_file_read", begun, path=str(host.folders.work / "b.txt"))
+    host.send({"type": "host_service_result", "content": "x" * 5000, "id": second["id"]})
+    answer(host, first, content="host")
+    (failed, text), (also_failed, why) = results(host, begun)
+    assert (failed, text, also_failed) == (False, "host", True)
+    assert "longer than 4096 bytes" in why
+
+
 @proves("host_services.gone")
 def test_a_host_that_goes_fails_what_waits_for_it(start: Start, server: ModelServer) -> None:
     host = start("--drain")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.lanes import MOST_IN_FLIGHT, TOO_MANY, CommandRunner
 from pigeon.rpc.server import Server
-from pigeon.transport.reader import TooLong
+from pigeon.transport.reader import Framing, TooLong
 from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT
-from pigeon.wire.commands import NAMES, GetState
+from pigeon.wire.commands import NAMES, GetState, HostServiceResult, HostToolResult
 from pigeon.wire.errors import UNEXPECTED, Refusal
 
 
@@ -127,6 +128,43 @@ async def test_a_line_that_is_too_long_is_told_with_the_limit() -> None:
     assert [one.error for one in answers.given] == [
         "Failed to parse command: the line is longer than 99 bytes and was skipped"
     ]
+
+
+GIANT = "x" * 100
+
+
+@pytest.mark.parametrize("shown", [1, 30, 1000], ids=["bytes", "pieces", "whole"])
+@pytest.mark.parametrize(
+    ("line", "failed"),
+    [
+        ({"type": "host_service_result", "id": "a", "content": GIANT}, "host_service_result"),
+        ({"type": "host_service_result", "content": GIANT, "id": "a"}, "host_service_result"),
+        ({"content": GIANT, "type": "host_service_result", "id": "a"}, "host_service_result"),
+        ({"type": "host_tool_result", "result": {"content": [{"type": "text", "text": GIANT}]}, "id": "a"},
+         "host_tool_result"),
+        ({"type": "host_service_result", "content": GIANT}, None),
+        ({"type": "get_state", "more": GIANT, "id": "a"}, None),
+    ],
+)  # fmt: skip
+async def test_a_call_whose_result_is_too_long_fails_at_once(
+    line: dict[str, Any], failed: str | None, shown: int
+) -> None:
+    answers, ended = Answers(), []
+    outbox: Any = answers
+    handlers: Any = {
+        **HANDLERS,
+        HostServiceResult: lambda command, _: ended.append(("host_service_result", command.id, command.error)),
+        HostToolResult: lambda command, _: ended.append(
+            ("host_tool_result", command.id, command.result.content[0]["text"])
+        ),
+    }
+    server = Server(CommandRunner({"session": None}, handlers), outbox)
+    framing, stream = Framing(64, tells_ends=True), json.dumps(line).encode() + b"\n"
+    for at in range(0, len(stream), shown):
+        server.take(framing.feed(stream[at : at + shown]))
+    assert [one.command for one in answers.given] == ["parse"]
+    why = "The host's result cannot be used: it is longer than 64 bytes"
+    assert ended == ([] if failed is None else [(failed, "a", why)])
 
 
 async def test_no_more_is_taken_than_the_host_reads() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.transport.reader import Frame, Framing, TooLong
+from pigeon.transport.reader import ENDING, Frame, Framing, SkippedEnd, TooLong
 
 STREAMS = st.lists(
     st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n", b"\xe2\x80\xa8", b"\xc2\x85", b"\x0b", b"x" * 9])
@@ -71,6 +71,20 @@ def test_a_giant_is_reported_the_moment_it_is_too_long_and_only_once() -> None:
     assert (frame.cap, frame.beginning) == (4, b"12345")
     assert framing.feed(b"6789" * 1000) == []
     assert framing.feed(b"0\nnext\n") == [b"next"]
+
+
+@given(st.integers(0, 3000), st.integers(1, 1500), st.booleans())
+def test_of_a_giant_the_end_is_told_where_it_is_wanted(size: int, chunk: int, has_line_feed: bool) -> None:
+    line = bytes(index % 10 + 48 for index in range(9 + size))
+    stream = line + b"\nnext\n" if has_line_feed else line
+    framing = Framing(8, tells_ends=True)
+    frames = [frame for at in range(0, len(stream), chunk) for frame in framing.feed(stream[at : at + chunk])]
+    first, last, *rest = [*frames, *framing.end()]
+    assert isinstance(first, TooLong)
+    assert isinstance(last, SkippedEnd)
+    assert last.beginning == first.beginning == line[: len(first.beginning)]
+    assert last.ending == line[-ENDING:]
+    assert rest == ([b"next"] if has_line_feed else [])
 
 
 def test_a_giant_at_the_end_of_the_input_leaves_nothing() -> None:

@@ -23,7 +23,7 @@ from pigeon.acp.rpc_errors import (
     PeerGone,
     RpcError,
 )
-from pigeon.transport.reader import Frame, TooLong
+from pigeon.transport.reader import Frame, SkippedEnd, TooLong
 from pigeon.transport.writer import LineSink
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -48,6 +48,8 @@ class RpcPeer:
         self._running: dict[RequestId, asyncio.Task[None]] = {}
         self._asked: dict[int, asyncio.Future[Json]] = {}
         self._next_id = 0
+        # Whether a line that is too long, and that does not tell at its beginning what it belongs to, has not ended.
+        self._giant_is_open = False
         self._closed = False
 
     # What comes in
@@ -55,23 +57,36 @@ class RpcPeer:
     def take(self, frames: list[Frame]) -> Awaitable[None] | None:
         """Handle some lines; if it returns an awaitable, that must be awaited before more are read."""
         for frame in frames:
-            if not isinstance(frame, bytes):
+            if isinstance(frame, TooLong):
                 self._take_giant(frame)
+            elif isinstance(frame, SkippedEnd):
+                self._take_giant_end(frame)
             elif frame.strip():
                 self._take_line(frame)
         return self._sink.room() if self._sink.overfull else None
 
     def _take_giant(self, line: TooLong) -> None:
         """Handle a line that is too long: its request fails at once, if the beginning shows which that is."""
-        text = f"is longer than {line.cap} bytes, the most that Pigeon accepts"
-        members = _first_members(line.beginning)
+        members = codec.outer_members(line.beginning)
+        if members.get("id") is None and members.keys() & {"result", "error"} and len(self._asked) == 1:
+            # Some clients write the id last. One answer only is waited for, so that is what this must be.
+            [members["id"]] = self._asked
+        self._giant_is_open = bool(members) and members.get("id") is None
+        if not self._giant_is_open:
+            self._refuse_giant(members, line.cap)
+
+    def _take_giant_end(self, line: SkippedEnd) -> None:
+        """Handle the end of such a line: it may show what the beginning did not."""
+        if self._giant_is_open:
+            self._giant_is_open = False
+            self._refuse_giant(codec.outer_members(line.beginning, line.ending), line.cap)
+
+    def _refuse_giant(self, members: dict[str, Json], cap: int) -> None:
+        text = f"is longer than {cap} bytes, the most that Pigeon accepts"
         id = _id_of(members)
         if "method" in members:
             self._fail(id, INVALID_REQUEST, f"The request {text}" if "id" in members else f"The line {text}")
             return
-        if "id" not in members and "result" in members and len(self._asked) == 1:
-            # Some clients write the id last. Only one answer is expected, so this must be it.
-            [id] = self._asked
         waiting = self._asked.pop(id, None) if isinstance(id, int) else None
         if waiting is None:
             self._fail(None, PARSE_ERROR, f"The line {text}")
@@ -249,23 +264,6 @@ class RpcPeer:
         if running:
             await asyncio.wait(running)
         self._closed = True
-
-
-def _first_members(beginning: bytes) -> dict[str, Json]:
-    """The members at the beginning of an object, up to the first value that is neither a text nor a whole number;
-    the value of that one is not looked at."""
-    import re
-
-    found: dict[str, Json] = {}
-    text = beginning.decode("utf-8", "ignore").lstrip()
-    place = 1 if text.startswith("{") else len(text)
-    member = re.compile(r'\s*"(\w+)"\s*:\s*(?:("(?:[^"\\]|\\.){0,200}"|-?\d{1,18})\s*,)?')
-    while (read := member.match(text, place)) is not None:
-        found[read[1]] = None if read[2] is None else codec.decode(read[2].encode())
-        if read[2] is None:
-            break
-        place = read.end()
-    return found
 
 
 def _id_of(message: dict[str, Json]) -> RequestId:

@@ -91,7 +91,7 @@ class PipeChannel:
         """Read."""
         if self._show is not None:
             take = partial(self._take_shown, self._show, take)
-        Reader(self._descriptors[0], Framing(self._record_cap), take, ended).start()
+        Reader(self._descriptors[0], Framing(self._record_cap, tells_ends=True), take, ended).start()
 
     def close(self, seconds: float) -> None:
         """Write what waits."""

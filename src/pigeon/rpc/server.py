@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 from pigeon.rpc.lanes import PROMPTS, Finish
 from pigeon.rpc.outbox import EncodedData, LongAnswer, Outbox
-from pigeon.transport.reader import Frame, TooLong
+from pigeon.transport.reader import Frame, SkippedEnd, TooLong
 from pigeon.wire import codec
 from pigeon.wire.answers import failed, succeeded
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import NAMES, Command, HostToolResult
+from pigeon.wire.commands import NAMES, Command, HostServiceResult, HostToolResult
 from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
 
 PARSE = "parse"
@@ -75,6 +75,12 @@ class Server:
     def _frame(self, frame: Frame) -> None:
         if isinstance(frame, TooLong):
             self._unreadable(f"the line is longer than {frame.cap} bytes and was skipped")
+            self._fail_waiting(codec.outer_members(frame.beginning), frame.cap)
+            return
+        if isinstance(frame, SkippedEnd):
+            begun = codec.outer_members(frame.beginning)
+            if begun.get("type") is None or begun.get("id") is None:
+                self._fail_waiting(codec.outer_members(frame.beginning, frame.ending), frame.cap)
             return
         try:
             value = codec.decode(frame)
@@ -84,13 +90,19 @@ class Server:
         problem = codec.shape_error(frame, values=len(frame))
         if problem is not None:
             self._unreadable(f"the JSON {problem}", _short(_id_of(value)))
-            value = _failed_call(value, problem)
+            value = _failed_call(value, f"its JSON {problem}")
             if value is None:
                 return
         try:
             self._value(value)
         except Exception as error:
             self._unreadable(_text(error))
+
+    def _fail_waiting(self, members: dict[str, Json], cap: int) -> None:
+        """If a line that was skipped is the result that a call waits for, let the call end."""
+        result = _failed_call(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
+        if result is not None:
+            self._value(result)
 
     def _value(self, value: Any) -> None:
         id = _id_of(value)
@@ -144,15 +156,16 @@ def _id_of(value: Any) -> Json | Absent:
 
 def _failed_call(value: Any, problem: str) -> Any:
     """What stands for a result that cannot be taken: its call waits and must end. None for any other line."""
-    if not isinstance(value, dict) or value.get("type") != NAMES[HostToolResult]:
+    name = value.get("type") if isinstance(value, dict) else None
+    text = f"The host's result cannot be used: {problem}"
+    if name == NAMES[HostToolResult]:
+        failed = {"result": {"content": [{"type": "text", "text": text}]}, "isError": True}
+    elif name == NAMES[HostServiceResult]:
+        # The host has the file, maybe with changes that the disk does not have.
+        failed = {"error": text, "final": True}
+    else:
         return None
-    text = f"The host's result cannot be used: its JSON {problem}"
-    return {
-        "type": value["type"],
-        "id": _short(_id_of(value)) or None,
-        "result": {"content": [{"type": "text", "text": text}]},
-        "isError": True,
-    }
+    return {"type": name, "id": _short(_id_of(value)) or None, **failed}
 
 
 def _short(id: Json | Absent) -> Json | Absent:

@@ -4,8 +4,9 @@ A pipe, socket or terminal is read by the loop when it polls ready, which never 
 host made it (the host may share it with others). A regular file cannot be polled, so there a thread reads.
 
 A frame is a line: split on LF and nothing else, within a size cap. CR before LF is dropped, a last line without LF
-counts. A line beyond the cap is reported once, at the moment it grows too long, and skipped up to the next LF: a host
-that sends a giant gets an answer, and the next line is read normally.
+counts. A line beyond the cap is reported at the moment it grows too long, and skipped up to the next LF: a host that
+sends a giant gets an answer, and the next line is read normally. Where it is wanted, the end of such a line is reported
+too: some write there what the line belongs to.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from itertools import chain
 
 DEFAULT_CAP = 32 * 1024 * 1024
 CHUNK = 64 * 1024
-# How much is kept of a line that is too long.
+# How much is kept of a line that is too long, at either end.
 BEGINNING = 1024
+ENDING = 1024
 LOOP_CHECK_SECONDS = 0.5
 
 
@@ -31,17 +33,32 @@ class TooLong:
         self.beginning = beginning
 
 
-Frame = bytes | TooLong
+class SkippedEnd:
+    """The end of a line that was reported as too long: a little of it at both ends."""
+
+    def __init__(self, cap: int, beginning: bytes, ending: bytes) -> None:
+        self.cap = cap
+        self.beginning = beginning
+        self.ending = ending
+
+    def go_on(self, piece: bytes) -> None:
+        """Take more of the line, of which the last bytes are kept."""
+        self.ending = (self.ending + piece[-ENDING:])[-ENDING:]
+
+
+Frame = bytes | TooLong | SkippedEnd
 
 
 class Framing:
-    """Collects chunks and gives back whole lines."""
+    """Collects chunks and gives back whole lines; with `tells_ends`, also the ends of those that are too long."""
 
-    def __init__(self, cap: int = DEFAULT_CAP) -> None:
+    def __init__(self, cap: int = DEFAULT_CAP, tells_ends: bool = False) -> None:
         self._cap = cap
+        self._tells_ends = tells_ends
         self._parts: list[bytes] = []
         self._size = 0
-        self._skipping = False
+        # What is kept of a line that is skipped.
+        self._skipped: SkippedEnd | None = None
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """The lines that this chunk completes."""
@@ -49,33 +66,45 @@ class Framing:
         *lines, rest = chunk.split(b"\n")
         for line in lines:
             self._take(line, frames)
-            if not self._skipping:
+            if self._skipped is None:
                 frames.append(self._joined())
+            else:
+                self._end_skipped(frames)
             self._parts.clear()
             self._size = 0
-            self._skipping = False
         if rest:
             self._take(rest, frames)
         return frames
 
     def end(self) -> list[Frame]:
         """What is left when the input ends."""
-        if self._skipping or not self._parts:
-            return []
-        line = self._joined()
-        self._parts.clear()
-        return [line] if line else []
+        frames: list[Frame] = []
+        if self._skipped is not None:
+            self._end_skipped(frames)
+        elif self._parts:
+            line = self._joined()
+            self._parts.clear()
+            frames += [line] if line else []
+        return frames
 
     def _take(self, piece: bytes, frames: list[Frame]) -> None:
-        if self._skipping:
+        skipped = self._skipped
+        if skipped is not None:
+            skipped.go_on(piece)
             return
         self._size += len(piece)
         if self._size > self._cap:
-            frames.append(TooLong(self._cap, self._beginning(piece)))
+            beginning = self._beginning(piece)
+            frames.append(TooLong(self._cap, beginning))
+            self._skipped = SkippedEnd(self._cap, beginning, self._ending(piece))
             self._parts.clear()
-            self._skipping = True
         else:
             self._parts.append(piece)
+
+    def _end_skipped(self, frames: list[Frame]) -> None:
+        if self._tells_ends and self._skipped is not None:
+            frames.append(self._skipped)
+        self._skipped = None
 
     def _beginning(self, piece: bytes) -> bytes:
         kept = b""
@@ -83,6 +112,14 @@ class Framing:
             kept += part[: BEGINNING - len(kept)]
             if len(kept) == BEGINNING:
                 break
+        return kept
+
+    def _ending(self, piece: bytes) -> bytes:
+        kept = piece[-ENDING:]
+        for part in reversed(self._parts):
+            if len(kept) == ENDING:
+                break
+            kept = (part + kept)[-ENDING:]
         return kept
 
     def _joined(self) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from pigeon.wire.base import Json
 from pigeon.wire.commands import BY_NAME, OLD_NAMES, Command
 from pigeon.wire.errors import BadRecord, UnknownCommand
 
@@ -27,6 +28,8 @@ MAX_FLOAT_AS_INT = 2**53
 MOST_LEVELS = 200
 MOST_VALUES = 100_000
 _INFINITE = (float("inf"), float("-inf"))
+# A text or a whole number that needs no second look to be read.
+_PLAIN = r'("[^"\\\x00-\x1f]{0,200}"|-?(?:0|[1-9]\d{0,17}))'
 _STRING = re.compile(rb'"[^"]*"?')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -66,6 +69,30 @@ def decode(data: bytes | str) -> Any:
         raise BadRecord("the JSON is nested too deeply") from None
     except (msgspec.DecodeError, ValueError) as error:
         return _decode_tolerantly(data, str(error))
+
+
+def outer_members(beginning: bytes, ending: bytes = b"") -> dict[str, Json]:
+    """What can be told of an object of which both ends are known: its members from the first one on, and from the last
+    one back, as far as their values are short texts or whole numbers; the first other value is told as null.
+
+    The last brace of an object closes it, so what stands right before it is its own and not of something inside.
+    """
+    first = re.compile(rf'\s*"(\w+)"\s*:\s*(?:{_PLAIN}\s*,)?')
+    last = re.compile(rf',\s*"(\w+)"\s*:\s*{_PLAIN}\s*$')
+    found: dict[str, Json] = {}
+    text = beginning.decode("utf-8", "ignore").lstrip()
+    place = 1 if text.startswith("{") else len(text)
+    while (read := first.match(text, place)) is not None:
+        found[read[1]] = None if read[2] is None else decode(read[2])
+        if read[2] is None:
+            break
+        place = read.end()
+    text = ending.decode("utf-8", "ignore").rstrip()
+    text = text[:-1] if text.endswith("}") and found else ""
+    while (read := last.search(text)) is not None:
+        found[read[1]] = decode(read[2])
+        text = text[: read.start()]
+    return found
 
 
 def shape_error(data: bytes | str, levels: int = MOST_LEVELS, values: int = MOST_VALUES) -> str | None:

@@ -63,7 +63,7 @@ async def _serve(line: CommandLine, environment: Environment, descriptors: tuple
         server.peer.input_ended()
         shutdown.request(exit_codes.OK)
 
-    Reader(descriptors[0], Framing(), server.peer.take, input_ended).start()
+    Reader(descriptors[0], Framing(tells_ends=True), server.peer.take, input_ended).start()
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()

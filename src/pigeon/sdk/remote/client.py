@@ -33,7 +33,7 @@ from pigeon.sdk.remote.transports import (
     key_line,
     transport_of,
 )
-from pigeon.transport.reader import Framing, TooLong
+from pigeon.transport.reader import Framing
 from pigeon.wire import codec
 from pigeon.wire.answers import Accepted, State, Welcome
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -382,7 +382,7 @@ class Client(Conversation):
 
     def _received(self, framing: Framing, data: bytes) -> None:
         for frame in framing.feed(data):
-            if not isinstance(frame, TooLong) and frame.strip():
+            if isinstance(frame, bytes) and frame.strip():
                 try:
                     self._line(frame)
                 except Exception:  # what does not fit its record may stand in it; the lines behind it are to be read
