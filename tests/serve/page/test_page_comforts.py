@@ -303,6 +303,32 @@ def test_all_changes_of_a_session_are_reviewed_file_by_file_with_the_keyboard(
     tab.shows("sorted(set(parts))", ".found")
 
 
+def test_sessions_stand_under_their_projects_and_are_searched_over_all(
+    tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer
+) -> None:
+    for folder in ("one/site", "two/site"):
+        (served.folders.work / folder).mkdir(parents=True)
+        session = served.call("POST", "/api/sessions", {"cwd": str(served.folders.work / folder)})["id"]
+        other = Tab(browser, served, session)
+        other.settled()
+        models.answers(f"Hello from {folder}.")
+        other.say(f"a task of {folder}")
+        other.shows(f"Hello from {folder}.", "#entries")
+        other.settled()
+        other.close()
+    tab.press("k", ALT)
+    heads = "[...document.querySelectorAll('#sessions h2')].map(one => one.textContent)"
+    tab.until(f"{heads}.indexOf('two/site') >= 0 && {heads}.indexOf('two/site') < {heads}.indexOf('one/site')")
+    tab.type("a task of")
+    tab.until("document.querySelectorAll('#sessions a').length === 2")
+    tab.press("ArrowDown")
+    tab.press("ArrowDown")
+    tab.until("document.activeElement.innerText.startsWith('a task of one/site')")
+    tab.click("#sessions .project:nth-child(2) .group button")
+    tab.shows("/one/site", "#folder")
+    tab.shows("A new session", "#start")
+
+
 def test_a_block_of_code_names_its_language_and_is_wrapped_or_not(tab: Tab, models: ModelServer) -> None:
     models.answers("```python title=x\nx = 1\n```\n\n```<b>\ny\n```")
     tab.say("code")

@@ -4,6 +4,7 @@ import { baseName, byId, element, named, notice, openWindow, ordered, request, t
 
 const PAGE = 50;
 const EVERY = 20000;
+const MOST_OF_PROJECT = 6;
 
 export class Sessions {
   // `open(id)` shows a session; `scoped(scope)` is told what the reader may do.
@@ -13,6 +14,7 @@ export class Sessions {
     this.rows = [];
     this.current = null;
     this.cursor = null;
+    this.unfolded = new Set();  // the projects of which all sessions are shown
     this.list = byId("sessions");
     this.filter = byId("filter");
     this.filter.addEventListener("input", () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.load(), 200); this._show(); });
@@ -53,15 +55,22 @@ export class Sessions {
       matching.unshift({ id: this.current, cwd: this.about?.cwd ?? "", name: "New session", modified: new Date().toISOString() });
     }
     const focused = document.activeElement?.dataset?.session;
-    let day = null;
-    this.list.replaceChildren(...matching.flatMap((row) => {
-      const its = dayOf(row.modified);
-      const head = its === day ? [] : [element("li", { class: "group" }, its)];
-      day = its;
-      return [...head, this._row(row)];
-    }));
+    const projects = grouped(matching);
+    const names = namesOf([...projects.keys()]);
+    this.list.replaceChildren(...[...projects].map(([cwd, rows]) => this._project(cwd, names.get(cwd), rows, words !== "" || projects.size === 1)));
     if (!matching.length) this.list.append(element("li", { class: "hint" }, words ? "No session contains these words" : "No sessions yet"));
     if (focused) this.list.querySelector(`[data-session="${CSS.escape(focused)}"]`)?.focus();
+  }
+
+  // A folder with its sessions, newest first: some of them, or all.
+  _project(cwd, name, rows, whole) {
+    const all = whole || this.unfolded.has(cwd) || rows.length <= MOST_OF_PROJECT + 1;
+    const shown = rows.filter((row, at) => all || at < MOST_OF_PROJECT || row.id === this.current || row.running || row.questions);
+    const more = rows.length - shown.length;
+    const label = element("h2", { title: named(cwd) }, name || "New");
+    const add = cwd ? element("button", { type: "button", class: "quiet talk-only", title: `New session in ${named(cwd)}`, "aria-label": `New session in ${name}`, onclick: () => this._start(cwd) }, "+") : null;
+    const rest = more ? element("button", { type: "button", class: "quiet link", onclick: () => { this.unfolded.add(cwd); this._show(); this.list.querySelector(`[data-session="${CSS.escape(rows[MOST_OF_PROJECT].id)}"]`)?.focus(); } }, `${more} more`) : null;
+    return element("li", { class: "project" }, element("div", { class: "group" }, label, add), element("ul", { "aria-label": name || "New" }, ...shown.map((row) => this._row(row)), rest && element("li", {}, rest)));
   }
 
   _row(row) {
@@ -72,7 +81,7 @@ export class Sessions {
       onclick: (event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); this.open(row.id); },
     },
       element("span", { class: "name" }, title),
-      element("span", { class: "where" }, state ? element("span", { class: `dot ${state[0]}`, role: "img", "aria-label": state[1] }) : null, about(row))));
+      element("span", { class: "where" }, state ? element("span", { class: `dot ${state[0]}`, role: "img", "aria-label": state[1] }) : null, dayOf(row.modified))));
   }
 
   // The newest ones, for a screen without a session.
@@ -128,15 +137,16 @@ export class Sessions {
     if (!names.length) list.append(element("li", { class: "hint" }, "No folders below"));
   }
 
-  async _start(cwd, opened, problem) {
+  // From the window in which a folder is chosen, or without one.
+  async _start(cwd, opened = null, problem = null) {
     try {
       const made = await request("/api/sessions", { method: "POST", body: { cwd } });
-      opened.close();
+      opened?.close();
       this.about = { cwd };
       await this.open(made.id);
     } catch (error) {
-      problem.textContent = error.message;
-      if (!problem.isConnected) notice(error.message, { kind: "error" });
+      if (problem) problem.textContent = error.message;
+      if (!problem?.isConnected) notice(error.message, { kind: "error" });
     }
   }
 }
@@ -144,12 +154,29 @@ export class Sessions {
 const titleOf = (row) => ordered(row.name || row.firstMessage || "New session");
 const about = (row) => [named(baseName(row.cwd)), timeAgo(row.modified)].filter(Boolean).join(" · ");
 
-// Under which heading a session stands. What the server has not written yet is new.
+// When it was last used: today by the time that has passed, else by the day. What the server has not written yet is new.
 function dayOf(iso) {
   const then = new Date(iso ?? Date.now());
-  if (Number.isNaN(then.getTime())) return "Today";
+  if (Number.isNaN(then.getTime())) return "now";
   const midnight = new Date();
   midnight.setHours(0, 0, 0, 0);
   const days = Math.ceil((midnight - then) / 86400000);
-  return days <= 0 ? "Today" : days === 1 ? "Yesterday" : days < 7 ? "This week" : then.toLocaleDateString(undefined, { month: "long", year: "numeric" });
+  if (days <= 0) return timeAgo(then.toISOString());
+  return days === 1 ? "yesterday" : days < 7 ? then.toLocaleDateString(undefined, { weekday: "long" }) : then.toLocaleDateString(undefined, { day: "numeric", month: "short", year: then.getFullYear() === midnight.getFullYear() ? undefined : "numeric" });
+}
+
+function grouped(rows) {
+  const found = new Map();
+  for (const row of rows) found.set(row.cwd, [...(found.get(row.cwd) ?? []), row]);
+  return found;
+}
+
+// What folders are called: by their last name, and where several have the same, with as much of their path as tells them apart.
+function namesOf(folders) {
+  const tail = (cwd, length) => cwd.split("/").filter(Boolean).slice(-length).join("/") || cwd;
+  return new Map(folders.map((cwd) => {
+    let length = 1;
+    while (length < 12 && folders.some((other) => other !== cwd && tail(other, length) === tail(cwd, length))) length += 1;
+    return [cwd, named(tail(cwd, length))];
+  }));
 }
