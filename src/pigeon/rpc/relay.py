@@ -1,7 +1,7 @@
-"""A host whose agent is elsewhere: it speaks its own dialect with us, and we speak for it with the agent.
+"""Connects a host to an agent elsewhere: the host speaks its own dialect, which is translated for the agent.
 
 The agent is a conversation of `pigeon serve`, which sends every client the same events: `pi-latest` with all features.
-What a host has not asked for is taken out here, and the rest put into its dialect, as if the agent were in this
+What the host has not asked for is removed here, and the rest is put into its dialect, as if the agent were in this
 process: commands are read and answered by the server of `--mode rpc` (`rpc/server.py`), which has them carried out over
 there (`RemoteCommands`), and events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are
 made of the ends of runs.
@@ -78,7 +78,7 @@ _FULL_STATE = {
 
 
 class _Answer(Struct):
-    """The answer of the agent to a command of ours."""
+    """The agent's answer to a forwarded command."""
 
     id: str = ""
     success: bool = False
@@ -93,7 +93,7 @@ class _Waiting(Struct, frozen=True):
 
 
 class RemoteCommands:
-    """Has commands carried out by the agent; `own` answers those that are about the host's connection."""
+    """Forwards commands to the agent; `own` answers those that concern only the host's connection."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class Relay:
         return self._outbox.form.dialect.name == NEWEST
 
     def _shown(self, event: Any) -> list[Any]:
-        """An event as an agent in this process would have announced it to this host: none, one or several."""
+        """The events that an agent in this process would have sent this host in its place: none, one or several."""
         if isinstance(event, PermissionResolved):
             return [event] if "permissions" in self._features else []
         if isinstance(event, TrustRequired):
@@ -239,7 +239,7 @@ class Relay:
 
     def _message(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
         if isinstance(event, MessageUpdate):
-            # Of an answer whose beginning was before our time no snapshot can be made; its end has it all.
+            # No snapshot can be made of an answer whose beginning was missed; its end has the whole text.
             return [event] if self._in_message or self._outbox.form.dialect.deltas else []
         if isinstance(event.message, SystemMessage) and not self._newest:
             return []
@@ -249,7 +249,7 @@ class Relay:
         return [event]
 
     def _ends(self, event: AgentSettled) -> list[Any]:
-        """The end of a run, with the results of its prompts; one that a dead agent has left is ended in full."""
+        """The end of a run with the results of its prompts; a run that a dead agent left open is ended completely."""
         denied = event.reason == "denied" and "permissions" not in self._features
         settled = replace(event, reason="done") if denied else event
         ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
@@ -268,7 +268,7 @@ class Relay:
     # Commands
 
     def _own(self, command: Command) -> Any:
-        """Answer what is about this host's connection alone."""
+        """Answer a command that concerns only this host's connection."""
         form = self._outbox.form
         if isinstance(command, SetEventFilter):
             events = command.events
@@ -303,7 +303,7 @@ class Relay:
         return [feature for feature, on in known if on]
 
     def _answered(self, command: Command, data: Any) -> Any:
-        """The data of an answer as this host is shown it."""
+        """The data of an answer in the form for this host."""
         if isinstance(data, Accepted):
             if isinstance(command, (Prompt, AbortAndPrompt)) and data.disposition != "handled":
                 self._prompts.add(command, data)

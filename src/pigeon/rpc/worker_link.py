@@ -1,19 +1,19 @@
 """A worker of `pigeon serve` and its supervisor: commands come over a socket, events go into a log on disk.
 
-The supervisor may die and come back at any time. The worker goes on with what it does: every event is in the log before
-the supervisor hears of it, and answers, which only the supervisor of their command can use, are sent while it is there.
-Over the socket goes, besides answers, how far the log reaches:
+The supervisor may die and come back at any time; the worker continues meanwhile. Every event is in the log before the
+supervisor is told of it; answers are only sent to a connected supervisor, because no other can use them. Besides
+answers, the worker sends how far the log reaches:
 
     {"type":"logged","segment":1,"offset":2304,"pid":815}
 
-An answer comes behind the notice of all events that were before it, so the supervisor can keep the order. The first
+An answer follows the notice of all earlier events, so the supervisor can keep the order. The first
 notice has `heard` besides: the number of the last event before the supervisor before this one left, or before the
 worker began.
 
 A supervisor that wants to put a worker to sleep asks it with the line `{"sleep":true}` and sends no command until the
-worker has ended, or has said that it is needed, with `{"type":"needed"}`: only the worker knows all that is under way.
+worker has ended, or has said that it is needed, with `{"type":"needed"}`: only the worker knows everything in progress.
 
-Every few seconds the worker says `{"type":"alive"}`. Its loop does so, so one that hangs, whatever in, says nothing.
+Every few seconds the worker sends `{"type":"alive"}` from its event loop, so a worker that hangs falls silent.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from pigeon.transport.writer import HARD_LIMIT, SOFT_LIMIT
 
 # How long to wait for room on a disk that is full.
 PAUSE_SECONDS = 1.0
-# How long a worker without a supervisor lives, while it does nothing and at most.
+# How long a worker without a supervisor lives: while idle, and in any case.
 LINGER_SECONDS = 600.0
 LONGEST_LINGER = 24 * 3600.0
-# The most frequent event, from which nothing follows.
+# The most frequent event, which changes no state.
 UPDATE = b'{"type":"message_update"'
 SLEEP = b'{"sleep":true}'
 NEEDED = b'{"type":"needed"}'
@@ -44,11 +44,11 @@ ALIVE_SECONDS = 5.0
 
 
 class LogWriter:
-    """Puts events into the log, all of one turn of the event loop with one write.
+    """Appends events to the log; those of one iteration of the event loop are one write.
 
-    While the disk refuses them they wait here, and `full` holds back what makes more of them. `note` is called before
-    each write, but for those of deltas, and before each answer: it puts on disk what must be there before anything is
-    said that follows from it.
+    While the disk is full they wait here, and `full` makes their producers wait. `note` is called before each write,
+    except for deltas, and before each answer: it stores the state that must be on disk before anything that depends on
+    it is announced.
     """
 
     overfull = False
@@ -83,7 +83,7 @@ class LogWriter:
             self._due = asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Append what waits now, or later if the disk has no room."""
+        """Append what is waiting, now or, if the disk is full, later."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -104,7 +104,7 @@ class LogWriter:
 
 
 class AnswerWriter:
-    """Sends answers to the supervisor that is connected, behind the events that came before them."""
+    """Sends answers to the connected supervisor, after the events that came before them."""
 
     def __init__(self, events: LogWriter) -> None:
         self._events = events
@@ -127,7 +127,7 @@ class AnswerWriter:
         await self._room.wait()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
-        """Send one line; without a supervisor it is not wanted. It does not wait for room on the disk."""
+        """Send one line; without a supervisor it is dropped. Does not wait for a full disk."""
         self._events.flush()
         self.send(b"".join(buffers))
 
@@ -153,7 +153,7 @@ class AnswerWriter:
 
 
 class WorkerLink:
-    """The channel of a worker's host. `busy` says whether there is work that must not be ended."""
+    """The channel between a worker and its supervisor. `busy` says whether anything must not be interrupted."""
 
     def __init__(
         self, listener: socket, log: EventLog, busy: Callable[[], bool], note: Callable[[], None], record_cap: int
@@ -177,7 +177,7 @@ class WorkerLink:
         self._leave = leave
 
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
-        """Wait for supervisors; their going is not the end of the input."""
+        """Wait for supervisors; a supervisor that disconnects does not end the input."""
         self._take = take
         loop = asyncio.get_running_loop()
         self._serving = asyncio.ensure_future(
@@ -187,14 +187,14 @@ class WorkerLink:
         loop.call_later(LINGER_SECONDS, self._look_after)
 
     def close(self, seconds: float) -> None:
-        """Append what waits, and accept no supervisor; answers are on their way."""
+        """Append what is waiting, and accept no further supervisor; answers have been sent."""
         if self._serving is not None and self._serving.done():
             self._serving.result().close()
         self.events.flush()
         self._log.close()
 
     def connected(self, connection: SupervisorConnection, transport: asyncio.Transport) -> None:
-        """A supervisor is there; one that was there before is wedged, or gone."""
+        """Use the connection of a new supervisor; an earlier one hangs or has gone."""
         before, self._connection = self._connection, connection
         if before is not None:
             before.abort()
@@ -212,7 +212,7 @@ class WorkerLink:
             self._alone_since = asyncio.get_running_loop().time()
 
     def take(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Hand commands on, and sleep if that is what is asked."""
+        """Pass commands on, and handle a request to sleep."""
         commands = [frame for frame in frames if frame != SLEEP]
         waiting = self._take(commands) if commands else None
         if len(commands) < len(frames):
@@ -237,7 +237,7 @@ class WorkerLink:
             self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._say_alive)
 
     def _look_after(self) -> None:
-        """End a worker that no supervisor comes back to."""
+        """End the worker if no supervisor comes back."""
         loop = asyncio.get_running_loop()
         alone = 0.0 if self._connection is not None else loop.time() - self._alone_since
         if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._is_needed()):

@@ -1,9 +1,9 @@
 """The events of one conversation on disk: numbered lines in files of bounded size.
 
 A worker of `pigeon serve` appends (`EventLog`); the supervisor reads for every client from where that client is
-(`LogReader`), so that a slow client costs no memory and one that comes back gets what it missed. A file is named after
-the number of its first line, and lines are numbered without a gap, so the number of a line follows from its place. A
-line counts once `append` has returned: what a killed process had half written is cut off when the log is opened again.
+(`LogReader`), so that a slow client costs no memory and one that reconnects gets what it missed. A file is named after
+the number of its first line, and lines are numbered without gaps, so the number of a line follows from its position. A
+line counts once `append` has returned: half a line from a killed process is cut off when the log is opened again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEGMENT_BYTES = 4 * 1024 * 1024
 MOST_SEGMENTS = 8
 SUFFIX = ".jsonl"
 LOCK = "lock"
-# What the system calls `struct flock`, of which the last member is the process that has the lock.
+# The system's `struct flock`; its last member is the process that holds the lock.
 _LOCK = "hhqqi0q"
 _BLOCK = 1 << 20
 _PAUSE = 0.01
@@ -62,7 +62,7 @@ class EventLog:
         return LogEnd(self._segment, self._offset)
 
     def append(self, data: bytes, lines: int) -> LogEnd:
-        """Put whole lines behind the last; raises `OSError`, and then none of them is there."""
+        """Append whole lines; if it raises `OSError`, none of them was added."""
         self._cut()
         if self._offset >= self._segment_bytes:
             self._begin_segment()
@@ -80,7 +80,7 @@ class EventLog:
         os.close(self._file)
 
     def _cut(self) -> None:
-        """Take away what a failed write has left."""
+        """Remove what a failed write has left."""
         if self._torn:
             os.ftruncate(self._file, self._offset)
             self._torn = False
@@ -103,10 +103,10 @@ class EventLog:
 
 
 class LogReader:
-    """Reads whole lines from a log that grows, beginning behind the line with the number `after`.
+    """Reads whole lines from a growing log, starting after the line with the number `after`.
 
-    `lost` is true where the log does not reach back so far any more, or never had that line: what follows then begins
-    with the oldest line there is, or with the next one. Raises `OSError`, and then the same can be tried again.
+    `lost` is true if the log no longer reaches back that far, or never had that line: reading then starts with the
+    oldest line, or with the next one. After `OSError`, the same call can be repeated.
     """
 
     def __init__(self, folder: str, after: int, end: LogEnd) -> None:
@@ -126,7 +126,7 @@ class LogReader:
         return self._number
 
     def read(self, end: LogEnd, most: int = 256 * 1024) -> list[bytes]:
-        """The next lines up to the end that was announced, without their LF; at least one unless there is none."""
+        """The next lines up to the announced end, without LF; at least one, unless there is none."""
         while True:
             room = most if self._segment < end.segment else end.offset - self._offset
             if self._segment > end.segment or self._file < 0:
@@ -153,7 +153,7 @@ class LogReader:
         at = max((index for index, first in enumerate(segments) if first <= after + 1), default=0)
         self._segment, self._offset, self._number = end.segment, 0, after
         if not self._use_first_of(segments[at:]):
-            # There is no file yet, which is as good as an empty one.
+            # A missing file counts as an empty one.
             self._segment, self._number = 0, end.segment - 1
         self.lost = self._number > after
         while self._number < after:
@@ -176,13 +176,13 @@ class LogReader:
         return [first for first in segments_in(self._folder) if first > self._segment]
 
     def _use_first_of(self, segments: list[int]) -> bool:
-        """Go on with the first of these files that is still there; false if none is."""
+        """Continue with the first of these files that still exists; false if none does."""
         for segment in segments:
             try:
                 file = os.open(_path(self._folder, segment), os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue
-            # What was read of a line before belongs to a file that has ended, and was cut off there.
+            # A partial line from the previous file was cut off there.
             self.lost = self.lost or (self._file >= 0 and segment != self._number + 1)
             self.close()
             self._file, self._segment, self._offset, self._number, self._rest = file, segment, 0, segment - 1, b""
@@ -201,7 +201,7 @@ def _path(folder: str, segment: int) -> str:
 
 
 def _end_of_line(data: bytes, count: int) -> int:
-    """The place behind the LF of the line with this count; there are more lines than that."""
+    """The position after the LF of the line with this count, which must exist."""
     at = 0
     for _ in range(count):
         at = data.index(b"\n", at) + 1
@@ -209,7 +209,7 @@ def _end_of_line(data: bytes, count: int) -> int:
 
 
 def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]]:
-    """The lines with their numbers from the newest file on in which a line begins with the mark; all without one."""
+    """The numbered lines from the newest file in which a line begins with the mark; all lines if none does."""
     found: list[tuple[int, bytes]] = []
     for segment in reversed(segments_in(folder)):
         if segment > end.segment:
@@ -226,9 +226,9 @@ def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]
 
 
 def lock_log(folder: str, seconds: float = 0.0) -> None:
-    """Let no other process append from now until this one ends; raises `OSError` if another may, also after so long.
+    """Become the only process that appends, until it ends; raises `OSError` if another does after `seconds`.
 
-    The lock is of the kind that belongs to a process and is not inherited, and whose owner can be asked for.
+    This kind of lock belongs to a process, is not inherited, and its owner can be found out.
     """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until = time.monotonic() + seconds
@@ -244,7 +244,7 @@ def lock_log(folder: str, seconds: float = 0.0) -> None:
 
 
 def log_owner(folder: str) -> int | None:
-    """The process that has the lock; none if none has it. Not for one that has it: asking would give it away."""
+    """The process that holds the lock; none if there is none. The holder must not call this: it would lose the lock."""
     try:
         descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`pigeon acp`: serve an editor on stdin and stdout until it goes. Agents are put together when a session needs one, so
+"""`pigeon acp`: serve an editor on stdin and stdout until it disconnects. Agents are built when a session needs one, so
 that the first answer waits for nothing."""
 
 from __future__ import annotations

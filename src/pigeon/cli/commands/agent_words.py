@@ -21,9 +21,9 @@ OF_ONE_SESSION = (
 
 
 def agent_options(words: Sequence[str], environment: Environment) -> AgentOptions:
-    """The options of every agent, with paths that hold in any folder.
+    """The options of every agent, with absolute paths.
 
-    Raises `UsageError` for what is no option, and for options of one conversation.
+    Raises `UsageError` for anything that is not an option, and for options of a single conversation.
     """
     line = with_key(parse(words), environment)
     agent = line.agent
@@ -33,7 +33,7 @@ def agent_options(words: Sequence[str], environment: Environment) -> AgentOption
     if given := [f"--{name.replace('_', '-')}" for name in OF_ONE_SESSION if getattr(agent, name)]:
         raise UsageError(f"{given[0]} applies to a single conversation, so it cannot be given to all of them")
     located = _located(environment)
-    # Agents work in folders of their own, and these paths are meant from this one.
+    # Agents work in other folders, and these paths are relative to this one.
     paths = {name: tuple(map(located, getattr(agent, name))) for name in ("extensions", "skills")}
     paths["prompt_templates"] = tuple(map(located, agent.prompt_templates))
     paths["append_system_prompt"] = tuple(map(located, agent.append_system_prompt))

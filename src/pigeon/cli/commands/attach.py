@@ -1,7 +1,7 @@
 """`pigeon attach`: the protocol of `--mode rpc` on stdin and stdout, for an agent of `pigeon serve`.
 
-It is there for programs that only know how to start a subprocess: each speaks its own dialect, a connection that breaks
-is made again behind its back, and the end of its input leaves the conversation, which goes on.
+It is for programs that can only start a subprocess: each speaks its own dialect, broken connections are restored
+unnoticed, and when its input ends, the conversation continues without it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _place(call: CommandCall) -> ServedPlace:
 
 
 def token_for(address: ServedAddress, file: str | None, environment: Environment) -> str | None:
-    """The token for a server: of a file, of the variable, or for a server on this machine that of our own."""
+    """The token for a server: from a file, from the variable, or for a server on this machine our own."""
     if address.path:
         return None
     if file is not None:
@@ -124,13 +124,13 @@ def token_for(address: ServedAddress, file: str | None, environment: Environment
     token = environment.variables.get("PIGEON_TOKEN")
     own = os.path.join(environment.agent_dir(), "serve.token")
     if token is None and _is_loopback(address) and os.path.exists(own):
-        # To no other machine: whatever listens there would have our token.
+        # Never for another machine: whatever listens there would get our token.
         return _token_in(own)
     return token
 
 
 def _token_in(path: str) -> str:
-    """The first token of a file that may do everything, else its first; a line may be a token alone."""
+    """The first `admin` token of a file, else its first token; a line may be a token alone."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = [line.split() for line in file if line.strip() and not line.startswith("#")]

@@ -27,7 +27,7 @@ PACKAGES = ("starlette", "uvicorn", "websockets")
 NOT_RUNNING = "No server is running for this agent's folder. Start one: pigeon serve"
 STDERR = 2
 MEGABYTE = 1024 * 1024
-# Workers say every five seconds that they live; on a machine without time that may come late.
+# Workers send a sign of life every five seconds, which may be late on a busy machine.
 LEAST_SILENCE = 15
 
 
@@ -81,7 +81,7 @@ def run_serve(call: CommandCall) -> int:
 
 
 def _agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
-    """The options of every conversation's agent, which stand behind `--`."""
+    """The options of every conversation's agent, given after `--`."""
     agent = agent_options(call.words, call.environment)
     return structs.replace(agent, agent_dir=agent_dir, model=call.options.get("model") or agent.model)
 
@@ -138,7 +138,7 @@ def _ready(address: str, link: str) -> None:
 
 
 def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
-    """Have the server that runs make a new link: it is asked with a token of the file, over its own address."""
+    """Ask the running server for a new link, at its own address and with a token from the file."""
     import http.client
     import ssl
     from urllib.parse import urlsplit
@@ -154,7 +154,7 @@ def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
     place = urlsplit(address.url)
     assert place.hostname is not None
     if place.scheme == "https":
-        # The certificate is known, and was made for the name by which others call this server.
+        # The certificate is our own, and was issued for the server's public name.
         context = ssl.create_default_context(cafile=address.tls_cert)
         context.check_hostname = False
         link: http.client.HTTPConnection = http.client.HTTPSConnection(
