@@ -16,7 +16,7 @@ from pigeon.batches.batch_folder import BatchFolder, BatchRecord
 from pigeon.batches.driver import MOST_ATTEMPTS, Driver
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import FatalTask
-from pigeon.batches.task_process import WorkerDied
+from pigeon.batches.task_process import TaskProcessDied
 from pigeon.wire.errors import StartupError
 
 SPECS = [TaskSpec(id=f"t{number}", prompt=f"do {number}") for number in range(6)]
@@ -67,9 +67,9 @@ async def test_a_process_that_dies_is_started_again_and_a_task_that_kills_it_is_
     def work(spec: TaskSpec) -> TaskResult:
         tries[spec.id] = tries.get(spec.id, 0) + 1
         if spec.id == "t0" and tries["t0"] < 3:
-            raise WorkerDied("killed", False)
+            raise TaskProcessDied("killed", False)
         if spec.id == "t1":
-            raise WorkerDied("The task's process was killed by SIGKILL", tries["t1"] < 4)
+            raise TaskProcessDied("The task's process was killed by SIGKILL", tries["t1"] < 4)
         return result_of(spec)
 
     await driven(folder, work)

@@ -16,7 +16,7 @@ from pigeon.batches.batch_folder import Attempt, BatchFolder, BatchRecord, Tally
 from pigeon.batches.engine import TaskEngine
 from pigeon.batches.records import TaskResult, TaskSpec, hash_of
 from pigeon.batches.task_link import FatalTask
-from pigeon.batches.task_process import PART, WorkerDied
+from pigeon.batches.task_process import PART, TaskProcessDied
 from pigeon.batches.task_run import commit_folder, put_result
 from pigeon.system.clock import now_ms
 from pigeon.wire import codec
@@ -227,7 +227,7 @@ class Driver:
         while True:
             try:
                 return await asyncio.wrap_future(engine.submit(spec))
-            except WorkerDied as error:
+            except TaskProcessDied as error:
                 if self._stopping.is_set():
                     return None
                 attempts += not error.innocent

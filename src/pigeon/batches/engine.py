@@ -36,8 +36,10 @@ class TaskEngine(Protocol):
         ...
 
     def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
-        """Run a task. The result is none if it was stopped; `WorkerDied` if its process died, `FatalTask` if no task
-        can be run."""
+        """Run a task; the result is none if it was stopped.
+
+        The future raises `TaskProcessDied` if its process died, and `FatalTask` if no task can be run.
+        """
         ...
 
     async def reserve(self, task: str, share: float) -> bool:

@@ -32,7 +32,7 @@ from pigeon.batches.places.workspaces import remove_folder
 from pigeon.batches.records import TaskResult, TaskSpec
 from pigeon.batches.shared_limits import Rate, SharedLimits
 from pigeon.batches.task_link import FatalTask
-from pigeon.batches.task_process import PART, TaskProcesses, TaskRequest, WorkerDied, unpacked_request
+from pigeon.batches.task_process import PART, TaskProcessDied, TaskProcesses, TaskRequest, unpacked_request
 from pigeon.batches.task_run import PATCH_FILE, RESULT_FILE, TASK_FILE, WORKSPACE, TaskPlace, commit_folder, put_result
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.files import put_file
@@ -234,15 +234,15 @@ class RayEngine:
             # Nothing can be run from here any more; a new driver starts Ray again, or finds another way in.
             raise FatalTask("Ray has died on the driver's machine") from None
         except self._ray.exceptions.RayTaskError as error:
-            raise WorkerDied(f"The worker failed: {error.cause or error}", True) from None
+            raise TaskProcessDied(f"The worker failed: {error.cause or error}", True) from None
         except self._ray.exceptions.RayError as error:
             first = str(error).strip().splitlines()
-            raise WorkerDied(f"Ray lost the worker: {first[0] if first else error}", True) from None
+            raise TaskProcessDied(f"Ray lost the worker: {first[0] if first else error}", True) from None
         outcome = msgspec.msgpack.decode(data, type=RemoteOutcome)
         if outcome.fatal is not None:
             raise FatalTask(outcome.fatal)
         if outcome.died is not None:
-            raise WorkerDied(outcome.died, outcome.innocent)
+            raise TaskProcessDied(outcome.died, outcome.innocent)
         if outcome.result is not None and outcome.files is not None:
             return unpack_result(outcome.files, self._place.out, outcome.result)
         return outcome.result
@@ -369,7 +369,7 @@ def _run(state: _WorkerState, spec: TaskSpec, place: TaskPlace) -> RemoteOutcome
 
     try:
         return RemoteOutcome(result=state.loop.run_until_complete(work()))
-    except WorkerDied as error:
+    except TaskProcessDied as error:
         return RemoteOutcome(died=str(error), innocent=error.innocent)
     except FatalTask as error:
         return RemoteOutcome(fatal=str(error))

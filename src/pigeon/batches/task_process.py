@@ -48,7 +48,7 @@ class TaskRequest(Struct, frozen=True, kw_only=True):
     place: TaskPlace
 
 
-class WorkerDied(Exception):
+class TaskProcessDied(Exception):
     """The process of a task ended without a result; `innocent` if its parent was gone, too."""
 
     def __init__(self, text: str, innocent: bool) -> None:
@@ -71,7 +71,7 @@ class TaskProcesses:
     ) -> TaskResult | None:
         """Run a task; returns its result, which is then in its folder, or none if it was told to stop.
 
-        Raises `WorkerDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
+        Raises `TaskProcessDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
         """
         if (there := read_result(os.path.join(place.out, hash_of(spec)))) is not None:
             # A cluster retries what was lost with a machine; perhaps only the message about the result was lost.
@@ -114,7 +114,7 @@ class TaskProcesses:
         there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
         if there is not None:
             return there
-        raise WorkerDied(_reason(code, last_words(words)), code is None)
+        raise TaskProcessDied(_reason(code, last_words(words)), code is None)
 
     async def _left(self, process: ForkedProcess) -> int | None:
         """Wait for the end of a process whose link has closed; its exit code, none if its parent is gone, too."""
@@ -130,7 +130,7 @@ class TaskProcesses:
             return ForkedProcess(pid)
         except ProcessLookupError:
             self._family.forget(pid)
-            raise WorkerDied("The task's process was killed before it began", False) from None
+            raise TaskProcessDied("The task's process was killed before it began", False) from None
 
     async def stop(self, reason: str) -> None:
         """Tell all tasks to end, including those that are just starting, and kill those that do not."""
