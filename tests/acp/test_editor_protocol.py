@@ -18,7 +18,7 @@ from pigeon.acp.incoming import ClientCapabilities, ClientFiles, tolerant
 METHODS = [
     "authenticate", "auth/status", "session/new", "session/load", "session/resume", "session/fork", "session/list",
     "session/close", "session/delete", "session/set_title", "session/status", "session/prompt",
-    "session/set_config_option", "session/set_mode",
+    "session/set_config_option", "session/set_mode", "session/set_model",
 ]  # fmt: skip
 MEMBERS = words(
     "sessionId", "cwd", "mcpServers", "prompt", "modeId", "configId", "value", "title", "methodId", "cursor", "type",
@@ -219,6 +219,7 @@ def test_methods_of_the_other_version_are_unknown(editor: Editor) -> None:
         ("session/prompt", {"sessionId": "x"}, '"prompt"'),
         ("session/list", {"cwd": "relative"}, "absolute"),
         ("session/set_mode", {"sessionId": "x"}, "modeId"),
+        ("session/set_model", {"sessionId": "x"}, "modelId"),
         ("authenticate", {"methodId": "none"}, "api-key"),
         ("authenticate", {}, "methodId"),
     ],
@@ -252,6 +253,7 @@ def test_whatever_the_params_are_they_are_taken_or_refused_with_a_reason(
         ("session/fork", {"cwd": "/"}),
         ("session/close", {}),
         ("session/set_mode", {"modeId": "yolo"}),
+        ("session/set_model", {"modelId": "x"}),
         ("session/set_config_option", {"configId": "mode", "value": "yolo"}),
         ("session/status", {}),
         ("session/set_title", {"title": "x"}),

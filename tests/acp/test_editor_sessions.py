@@ -240,6 +240,12 @@ def test_options_are_told_set_and_refused(scripted: EditorStarter) -> None:
     assert editor.wait_update(session, "config_option_update")
     assert editor.call("session/set_mode", sessionId=session, modeId="always-ask") == {}
     assert editor.wait_update(session, "current_mode_update", currentModeId="always-ask")
+    models = created["models"]
+    offered = [one["value"] for one in options["model"]["options"]]
+    assert models["currentModelId"] == options["model"]["currentValue"]
+    assert [one["modelId"] for one in models["availableModels"]] == offered
+    assert editor.call("session/set_model", sessionId=session, modelId=models["currentModelId"]) == {}
+    assert editor.refused("session/set_model", sessionId=session, modelId="no/such").code == -32602
     for config, value in (("mode", "none"), ("model", "no/such"), ("none", "x"), ("mode", 7)):
         failure = editor.refused("session/set_config_option", sessionId=session, configId=config, value=value)
         assert failure.code == -32602

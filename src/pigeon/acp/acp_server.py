@@ -22,6 +22,7 @@ from pigeon.acp.incoming import (
     PromptParams,
     SessionParams,
     SetConfigOptionParams,
+    SetModelParams,
     SetModeParams,
     SetTitleParams,
     tolerant,
@@ -121,6 +122,7 @@ class AcpServer:
                     "logout": (NoParams, self._log_out),
                     "session/load": (OpenSessionParams, sessions.load),
                     "session/set_mode": (SetModeParams, sessions.set_mode),
+                    "session/set_model": (SetModelParams, sessions.set_model),
                 }
             else:
                 self._known |= {

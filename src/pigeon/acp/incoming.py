@@ -215,6 +215,13 @@ class SetModeParams(_Lenient, kw_only=True):
     mode_id: str
 
 
+class SetModelParams(_Lenient, kw_only=True):
+    """session/set_model; version 1 only."""
+
+    session_id: str
+    model_id: str
+
+
 class SetConfigOptionParams(_Lenient, kw_only=True):
     """session/set_config_option; a value has a `type` in version 2, and for switches in version 1."""
 

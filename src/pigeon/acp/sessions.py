@@ -26,12 +26,13 @@ from pigeon.acp.incoming import (
     PromptParams,
     SessionParams,
     SetConfigOptionParams,
+    SetModelParams,
     SetModeParams,
     SetTitleParams,
     SystemPromptGiven,
     servers_by_name,
 )
-from pigeon.acp.options import MODE
+from pigeon.acp.options import MODE, MODEL
 from pigeon.acp.prompt_blocks import prompt_of, system_text
 from pigeon.acp.questions import EditorQuestions
 from pigeon.acp.rpc_errors import AUTH_REQUIRED, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, bad_params, no_session
@@ -275,6 +276,12 @@ class EditorSessions:
         """session/set_mode."""
         with _while_open(params.session_id):
             await self._session(params.session_id).set_option(MODE, params.mode_id)
+        return {}
+
+    async def set_model(self, params: SetModelParams) -> dict[str, Json]:
+        """session/set_model."""
+        with _while_open(params.session_id):
+            await self._session(params.session_id).set_option(MODEL, params.model_id)
         return {}
 
     async def set_config_option(self, params: SetConfigOptionParams) -> dict[str, Json]:

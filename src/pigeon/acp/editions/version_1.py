@@ -72,14 +72,19 @@ class EditionOne(Edition):
         )
 
     def started(self, start: SessionStart) -> dict[str, Json]:
-        """With modes in addition to options, for clients that only know modes; commands follow as an update."""
-        mode = next(option for option in start.options if option.category == "mode")
-        modes = [
-            {"id": choice.value, "name": choice.name, "description": choice.description} for choice in mode.choices
-        ]
+        """With modes and models in addition to options, for clients that only know those; commands follow as an update.
+
+        `models` was never more than an experiment, which ended in favour of options; clients of that time need it.
+        """
+        mode, model = (next(one for one in start.options if one.category == kind) for kind in ("mode", "model"))
+        modes, models = (
+            [{key: choice.value, "name": choice.name, "description": choice.description} for choice in option.choices]
+            for option, key in ((mode, "id"), (model, "modelId"))
+        )
         return {
             **({} if start.session_id is None else {"sessionId": start.session_id}),
             "modes": {"currentModeId": mode.current, "availableModes": modes},
+            "models": {"currentModelId": model.current, "availableModels": models},
             "configOptions": self.options(start.options),
         }
 
