@@ -165,6 +165,16 @@ async def test_without_bubblewrap_the_other_builder_is_used(agent: InProcessAgen
     assert state.builder == "landlock"
 
 
+async def test_the_other_builder_is_used_where_much_has_to_be_mounted(
+    agent: InProcessAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pigeon.app.sandbox.MANY_MOUNTS", 1)
+    await agent.start(sandbox="workspace")
+    state = agent.agent.session.sandbox()
+    assert state is not ABSENT
+    assert state.builder == "landlock"
+
+
 async def test_bubblewrap_that_does_not_work_is_passed_over(agent: InProcessAgent) -> None:
     broken = agent.root / "bin"
     broken.mkdir()

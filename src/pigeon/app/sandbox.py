@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -42,6 +43,7 @@ while read -r name value; do
     case $name in NoNewPrivs: | Seccomp:) echo "$name$value" ;; esac
 done < /proc/self/status
 """
+MANY_MOUNTS = 250
 INSTALL = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap` or the like)"
 _OTHER_FOLDER = "Work in the folder of a project, or start with --sandbox read-only or --sandbox off"
 _LEAVE_OUT = "Leave it out of sandbox.writable"
@@ -364,6 +366,14 @@ class SandboxSetup:
             program = None
         return ("landlock", "") if program is None else ("bubblewrap", program)
 
+    def _has_many_mounts(self, policy: SandboxPolicy) -> bool:
+        """Whether so much has to be mounted that `bwrap`, which looks at all mounts for each, would take long."""
+        from pigeon.system.sandbox.plan import plan_of
+
+        with suppress(OSError):
+            return len(plan_of(policy).mounts) > MANY_MOUNTS
+        return False
+
     async def prove(self) -> None:
         """Find out by a real command which wall works here; raises `StartupError` if none does."""
         if self._wall is None or self._builder is not None:
@@ -372,7 +382,9 @@ class SandboxSetup:
         likely = self._likely_builder(policy)
         candidates: list[tuple[WallBuilder, str, bool]] = [(*likely, False)]
         if likely[0] == "bubblewrap":
-            candidates = [*([(*likely, True)] if _mounts_are_shared() else []), *candidates, ("landlock", "", False)]
+            candidates = [*([(*likely, True)] if _mounts_are_shared() else []), *candidates]
+            own: tuple[WallBuilder, str, bool] = ("landlock", "", False)
+            candidates = [own, *candidates] if self._has_many_mounts(policy) else [*candidates, own]
         for builder in candidates:
             wall = self._wall_by(policy, *builder)
             self._enclose_by(wall)
