@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.agent.answer import Fold, close_stream
 from pigeon.agent.inference import (
@@ -181,7 +182,8 @@ class Summarizer:
             request = _request(chunk, instructions, text, ask)
             text, usage = await self._tried(request, ask)
             spent = summed(spent, usage)
-        return text or "", spent
+        # Of a summary pi tells only what every provider counts.
+        return text or "", replace(spent, cache_write_1h=ABSENT, reasoning=ABSENT)
 
     async def _tried(self, request: ModelRequest, ask: SummaryRequest) -> tuple[str, Usage]:
         attempt = 0
