@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -110,3 +112,36 @@ def test_workers_that_a_second_signal_kills_are_not_started_again(house: ServedH
 
     house.run(test())
     house.restart(leave=False)
+
+
+def test_messages_that_wait_outlive_a_stop_of_the_service_and_the_death_of_their_worker(
+    house: ServedHouse, one: ServedConversation
+) -> None:
+    later = {"message": "list the files", "clientMessageId": "later"}
+
+    async def stopped() -> None:
+        async with Talk(house, one) as talk:
+            await talk.ask("prompt", message="run sleep 100")
+            await talk.event("tool_execution_start")
+            assert (await talk.data("follow_up", **later))["disposition"] == "queued"
+            await house.all.drain(0.0)
+
+    async def killed_and_said() -> None:
+        again = house.all.conversation(one.record.id)
+        async with Talk(house, again) as talk:
+            assert (await talk.data("get_state"))["pendingMessageCount"] == 1
+            assert again.pid is not None
+            os.kill(again.pid, signal.SIGKILL)
+            await talk.event("agent_restarted")
+            assert [item["text"] for item in (await talk.event("queue_update"))["items"]] == [later["message"]]
+            # One that is sent again is known.
+            assert (await talk.data("follow_up", **later))["disposition"] == "queued"
+            await talk.run("list the files")
+            said = [message["content"][0]["text"] for message in (await talk.data("get_messages"))["messages"]
+                    if message["role"] == "user"]  # fmt: skip
+            assert said == ["run sleep 100", "list the files", "list the files"]
+            assert (await talk.data("get_state"))["pendingMessageCount"] == 0
+
+    house.run(stopped())
+    house.restart(leave=False)
+    house.run(killed_and_said())

@@ -7,6 +7,7 @@ conversation share: `pi-latest` with numbered events and all features.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from socket import socket
@@ -23,7 +24,7 @@ from pigeon.dialects.pi_latest import PiLatest
 from pigeon.guard.secrets import Redactor
 from pigeon.rpc.host import Host
 from pigeon.rpc.worker_link import WorkerLink
-from pigeon.serve.worker_state import StateFile, WorkerState
+from pigeon.serve.worker_state import QueueFile, StateFile, WorkerState
 from pigeon.system.clock import SteadyLoop
 from pigeon.transport.event_log import EventLog, lines_since, lock_log
 from pigeon.transport.reader import DEFAULT_CAP
@@ -37,6 +38,7 @@ from pigeon.wire.steering import Limits
 
 # How long one that is being killed may still be there.
 OTHER_SECONDS = 3.0
+QUEUE_FILE = "queue.json"
 DIED = "The agent died during the run: {}"
 
 
@@ -95,7 +97,13 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     log = EventLog(request.log_folder)
     left = open_work(lines_since(request.log_folder, SETTLED, log.end))
     state = StateFile(request.state_file, session)
-    link = WorkerLink(listener, log, lambda: host.busy, state.note, DEFAULT_CAP)
+    queue = QueueFile(os.path.join(os.path.dirname(request.state_file), QUEUE_FILE), session)
+
+    def note() -> None:
+        state.note()
+        queue.note()
+
+    link = WorkerLink(listener, log, lambda: host.busy, note, DEFAULT_CAP)
     host = Host(session, PiLatest(__version__), link, life.drains, life.warm, mask=redactor.mask)
     host.speak_fully()
     # There are many workers, and most wait for a person: the helper for shell commands takes 6 MB in three processes.
@@ -103,6 +111,7 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     await _take_up(request, host, state)
     for end in ends_of(left, request.died, "" if request.state is None else request.state.run):
         host.tell(end)
+    queue.take_up()
     # The collector was off during the start, which creates no garbage.
     gc.freeze()
     gc.enable()

@@ -8,16 +8,20 @@ it which session file is open, so that no second conversation opens the same fil
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
+from pigeon.session.queue import KeptMessage
 from pigeon.session.session import Session
 from pigeon.system.files import replace_file
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionAllowance
+from pigeon.wire.content import text_of
 from pigeon.wire.errors import BadRecord
+from pigeon.wire.messages import CustomMessage, UserMessage
 from pigeon.wire.steering import LimitedUse
 
 
@@ -35,6 +39,52 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     used: LimitedUse = field(default_factory=LimitedUse)
     allowed: tuple[SessionAllowance, ...] = ()
     run: str = ""
+
+
+class KeptQueue(Struct, frozen=True):
+    """The messages that wait in the queue of a session."""
+
+    session_id: str
+    messages: list[KeptMessage]
+
+
+class QueueFile:
+    """Keeps the queue on disk, apart from the state: images make it large, and only the next worker reads it."""
+
+    def __init__(self, path: str, session: Session) -> None:
+        self._path = path
+        self._session = session
+        self._written: list[KeptMessage] = []
+
+    def take_up(self) -> None:
+        """Let the messages wait that the worker before has left, except for those that are on record."""
+        try:
+            with open(self._path, "rb") as file:
+                kept = codec.convert(codec.decode(file.read()), KeptQueue)
+        except (OSError, BadRecord):
+            return
+        self._written = kept.messages
+        journal = self._session.transcript.journal
+        if not kept.messages or kept.session_id != journal.session_id:
+            return
+        messages = (line.message for line in journal.lines if line.role in ("user", "custom"))
+        said = Counter(_mark(one) for one in messages if isinstance(one, (UserMessage, CustomMessage)))
+        waiting = [one for one in kept.messages if not said[_mark(one.message)]]
+        if waiting:
+            self._session.queue.restore(waiting)
+
+    def note(self) -> None:
+        """Write what has changed; raises `OSError`."""
+        kept = self._session.queue.kept()
+        if kept != self._written:
+            queue = KeptQueue(self._session.transcript.journal.session_id, kept)
+            replace_file(self._path, codec.encode(queue), 0o600)
+            self._written = kept
+
+
+def _mark(message: UserMessage | CustomMessage) -> tuple[int, str]:
+    """What tells a message apart: when it came, and its text."""
+    return message.timestamp, text_of(message.content)
 
 
 class StateFile:

@@ -2,17 +2,20 @@
 
 A host that has heard no answer (its connection broke, or one of the two programs died) sends its message again under
 the same id. The id, the digest of the command and the answer stand in the user message on record, so a message that is
-in the session is known after a restart, too; what only waited in the queue was lost then, and is accepted anew.
+in the session is known after a restart, too, and so is one in a queue that was taken up again; any other that only
+waited was lost then, and is accepted anew.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 
 from msgspec.structs import replace
 
 from pigeon.session.context.transcript import Transcript
-from pigeon.wire.base import ABSENT, Absent
+from pigeon.session.queue import KeptMessage
+from pigeon.wire.base import ABSENT, Absent, or_else
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command
 from pigeon.wire.errors import Refusal
@@ -26,8 +29,10 @@ _MARK = b'"clientMessageId"'
 class ClientMessages:
     """The ids of one conversation after the other, with how their messages were answered."""
 
-    def __init__(self, transcript: Transcript) -> None:
+    def __init__(self, transcript: Transcript, waiting: Callable[[], list[KeptMessage]]) -> None:
+        """`waiting` are the messages in the queue."""
         self._transcript = transcript
+        self._waiting = waiting
         self._session_id = ""
         self._recorded: dict[str, Acceptance] = {}
         self._read = 0
@@ -41,7 +46,7 @@ class ClientMessages:
         if not 0 < len(id) <= LONGEST_ID:
             raise Refusal(f"clientMessageId must have 1 to {LONGEST_ID} characters")
         self._catch_up()
-        found = self._recorded.get(id) or self._remembered.get(id)
+        found = self._recorded.get(id) or self._remembered.get(id) or self._queued(id)
         if found is not None and found.digest != digest:
             raise Refusal(
                 f'Another message was sent with the clientMessageId "{id}". Send that one again, or use a new id.',
@@ -54,6 +59,12 @@ class ClientMessages:
         self._remembered[id] = acceptance
         if len(self._remembered) > MOST_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
+
+    def _queued(self, id: str) -> Acceptance | None:
+        for message in (one.message for one in self._waiting()):
+            if isinstance(message, UserMessage) and message.client_message_id == id:
+                return or_else(message.accepted, None)
+        return None
 
     def _catch_up(self) -> None:
         """Look through the entries that came on record since the last time; only those with the mark are parsed."""

@@ -300,7 +300,7 @@ class Prompting:
         if self._client_messages is None:
             from pigeon.session.client_messages import ClientMessages
 
-            self._client_messages = ClientMessages(self._transcript)
+            self._client_messages = ClientMessages(self._transcript, self._queue.kept)
         acceptance = self._client_messages.known(given.client_id, given.digest)
         return None if acceptance is None else self._shown(acceptance, given.client_id)
 

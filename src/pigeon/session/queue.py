@@ -105,6 +105,14 @@ class OpenPrompts:
         self.tell(gone, "aborted", settled=False)
 
 
+class KeptMessage(Struct, frozen=True):
+    """A waiting message as another process can take it up."""
+
+    id: str
+    kind: QueueKind
+    message: Spoken
+
+
 class QueuedMessage:
     """One waiting message, and the prompt that it came with, if it was one."""
 
@@ -151,6 +159,7 @@ class MessageQueue:
         self._limits = limits or QueueLimits()
         self._items: dict[str, QueuedMessage] = {}
         self._taken: set[str] = set()
+        self._saying: QueuedMessage | None = None
         self._shows_items = False
         self._steering_mode = settings.steering_mode
         self._follow_up_mode = settings.follow_up_mode
@@ -164,6 +173,16 @@ class MessageQueue:
     def show_items(self, wanted: bool) -> None:
         """Whether the host is shown the messages with their ids from now on."""
         self._shows_items = wanted
+
+    def kept(self) -> list[KeptMessage]:
+        """The messages that wait, and before them the one that is being said, which may not be on record yet."""
+        saying = [] if self._saying is None else [self._saying]
+        return [KeptMessage(item.id, item.kind, item.message) for item in (*saying, *self._items.values())]
+
+    def restore(self, messages: Iterable[KeptMessage]) -> None:
+        """Let messages wait that were accepted by an earlier process, and announce them."""
+        self._items.update((one.id, QueuedMessage(one.id, one.message, one.kind)) for one in messages)
+        self._announce()
 
     def add(self, message: Spoken, kind: QueueKind) -> None:
         """Put a message at the end of its queue; raises `QueueFull` if there is no room for it."""
@@ -277,7 +296,7 @@ class MessageQueue:
     async def delivered(self, item: QueuedItem) -> None:
         """The item is being said: it leaves the queue."""
         self._taken.discard(item.id)
-        waiting = self._items.pop(item.id, None)
+        waiting = self._saying = self._items.pop(item.id, None)
         if waiting is not None and waiting.prompt is not None:
             waiting.prompt.deliver()
         self._announce()
@@ -285,6 +304,7 @@ class MessageQueue:
     def end_run(self) -> list[OpenPrompt]:
         """The prompts that end with the run; what it has not delivered can be taken back again."""
         self._taken.clear()
+        self._saying = None
         return self.prompts.take()
 
     def _next(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:
