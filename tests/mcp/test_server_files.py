@@ -228,6 +228,10 @@ def test_names_of_tools_are_short_and_distinct() -> None:
     assert len(long) == 64
     names = distinct_names("s", ["a.b", "a_b", "a b"])
     assert len(set(names.values())) == 3
+    claimed = distinct_names("a", ["b__c", "b_c"], ["a", "a__b"])
+    assert claimed["b_c"] == "mcp__a__b_c"
+    assert claimed["b__c"].startswith("mcp__a__b_c_")
+    assert distinct_names("a__b", ["c"], ["a", "a__b"]) == {"c": "mcp__a__b__c"}
     assert {one.problem is None for one in merged_servers([[server_of("a b", {"command": "x"}, "user")]])} == {True}
     clash = merged_servers([[server_of(name, {"command": "x"}, "user") for name in ("a b", "a_b")]])
     assert [one.problem is None for one in clash] == [True, False]

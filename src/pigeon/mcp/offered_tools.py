@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
-from pigeon.mcp.server import ToolServer, settle
+from pigeon.mcp.server import Record, ToolServer, settle
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
 from pigeon.session.toolset import Toolset
@@ -62,20 +62,33 @@ class OfferedTools:
             self._search = ToolSearch(usable, self)
         elif self._search is not None:
             self._search.use(usable)
+        for server in usable:
+            # A server that has come or gone may have a claim on names of another.
+            listed = self._tools.get(server.config.name)
+            if (
+                listed is not None
+                and server.was_listed
+                and listed.keys() != (named := self._named_tools(server)).keys()
+            ):
+                self._take(server, named)
         self._arrange()
 
     def listed(self, server: ToolServer) -> None:
         """Take over the tools that a server has listed."""
+        self._take(server, self._named_tools(server))
+        self._arrange()
+
+    def _named_tools(self, server: ToolServer) -> dict[str, Record]:
+        """The tools of a server that its entry lets through, by their full names."""
         config = server.config
         wanted = [tool for tool in server.tools if _is_wanted(tool["name"], config.only_tools, config.without_tools)]
-        names = distinct_names(config.name, [tool["name"] for tool in wanted])
-        tools = {
-            names[tool["name"]]: ServerTool(names[tool["name"]], tool, server, self._workplace, self.load)
-            for tool in wanted
-            if tool["name"] in names
-        }
-        self._replace(config.name, tools)
-        self._arrange()
+        others = [one.config.name for one in self._search.servers] if self._search is not None else []
+        names = distinct_names(config.name, [tool["name"] for tool in wanted], others)
+        return {names[tool["name"]]: tool for tool in wanted if tool["name"] in names}
+
+    def _take(self, server: ToolServer, named: dict[str, Record]) -> None:
+        tools = {name: ServerTool(name, tool, server, self._workplace, self.load) for name, tool in named.items()}
+        self._replace(server.config.name, tools)
 
     def run_begun(self) -> None:
         """A request is being made: the tools in it keep their places from now on."""

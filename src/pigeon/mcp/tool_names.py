@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from binascii import crc32
+from collections.abc import Sequence
 
 LONGEST = 64
 PREFIX = "mcp__"
@@ -31,12 +32,19 @@ def may_be_of(server: str, full: str) -> bool:
     return full.startswith(f"{PREFIX}{plain_name(server)}__"[: LONGEST - _MARK])
 
 
-def distinct_names(server: str, names: list[str]) -> dict[str, str]:
-    """The full names of a server's tools by their own names; names that would collide are made distinct."""
+def distinct_names(server: str, names: list[str], others: Sequence[str] = ()) -> dict[str, str]:
+    """The full names of a server's tools by their own names; names that would collide are made distinct.
+
+    A name that could belong to one of the `others` with a longer name, as `mcp__a__b__c` to the server `a__b`, is
+    theirs: no server answers calls, or falls under rules, that are meant for another one.
+    """
+    longer = [other for other in others if len(plain_name(other)) > len(plain_name(server))]
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
         full = full_name(server, name)
+        if any(may_be_of(other, full) for other in longer):
+            full = _cut(full_name(server, re.sub("__+", "_", plain_name(name))), f"{server}\0{name}")
         if full in taken:
             full = _cut(full, f"{server}\0{name}")
         if full not in taken:
