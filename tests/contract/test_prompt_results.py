@@ -359,8 +359,12 @@ def test_no_run_begins_when_the_input_has_ended(start: Start, folders: AgentFold
     server.answers("begun", Hang())
     agent.ask("prompt", message="go")
     agent.wait_delta("begun"[:2])
+    # It finds the commands and the end of its input at the same time.
+    agent.signal(signal.SIGSTOP)
     agent.send(*({"id": name, "type": "abort_and_prompt", "message": "instead"} for name in "bcd"))
-    agent.close()
+    agent.close_stdin()
+    agent.signal(signal.SIGCONT)
+    assert agent.wait_exit() == 0
     assert [record["type"] for record in agent.records].count("agent_start") == 1
     assert all(
         "is closing" in agent.response(name)["error"] or "aborted" in agent.response(name)["error"] for name in "bcd"
