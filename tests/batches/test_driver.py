@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import tracemalloc
@@ -91,6 +92,25 @@ async def test_a_full_disk_ends_the_batch_and_leaves_what_was_finished(tmp_path:
     assert "No space left" in (driver.outcome.stopped or "")
     assert len(engine.submitted) <= 5
     assert set(results_in(tmp_path)) >= {"t0", "t1"}
+
+
+class FillingFolder(BatchFolder):
+    """Its disk is full when the list of results is made for the second time."""
+
+    lists = 0
+
+    def write_results(self, seen: Callable[[TaskSpec, TaskResult | None], None]) -> None:
+        self.lists += 1
+        if self.lists > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write_results(seen)
+
+
+async def test_a_disk_that_is_full_at_the_end_is_named_as_the_reason(tmp_path: Path) -> None:
+    filled_folder(tmp_path, SPECS[:2])
+    driver, _, results = await driven(FillingFolder(str(tmp_path)), result_of)
+    assert len(results) == 2
+    assert driver.outcome.stopped == f"{tmp_path}: No space left on device"
 
 
 async def test_a_batch_ends_when_its_money_is_spent_and_goes_on_with_more(tmp_path: Path) -> None:

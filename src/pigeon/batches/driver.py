@@ -29,6 +29,7 @@ MOST_INNOCENT = 50
 SMALLEST_COST = 1e-9
 # Seconds between checks for providers that refuse requests.
 LOOK_SECONDS = 2.0
+LEFT = "The batch was left"
 SPENT = "The batch has reached its cost limit (--max-cost)"
 
 
@@ -127,7 +128,7 @@ class Driver:
         finally:
             if looking is not None:
                 looking.cancel()
-            self.stop("The batch was left")
+            self.stop(LEFT)
             if self._ending is not None:
                 await asyncio.shield(self._ending)
             for task in self._pending:
@@ -135,7 +136,12 @@ class Driver:
             if self._pending:
                 await asyncio.wait(self._pending)
             engine.kill()
-            await asyncio.to_thread(self._tidy)
+            try:
+                await asyncio.to_thread(self._tidy)
+            except OSError as error:
+                # The folders have all results; the next driver makes the list of them again.
+                if self.outcome.stopped is None or self.outcome.stopped == LEFT:
+                    self.outcome.stop(f"{self._folder.path}: {text_for_host(error)}", None, False)
 
     def _tidy(self) -> None:
         """Sort the results; once all tasks are done, also remove attempts that a lost machine has left."""

@@ -114,6 +114,8 @@ class _Run:
                 self._found["commit"] = commit
                 status = await self._converse(workspace, commit)
             except (WorkspaceError, PigeonError) as error:
+                if (cause := _disk_failure(error)) is not None:
+                    raise cause from None
                 status = "error"
                 self._found["error"] = str(error)
             except OSError as error:
@@ -307,6 +309,18 @@ def read_result(folder: str) -> TaskResult | None:
             return codec.convert(codec.decode(file.read()), TaskResult)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _disk_failure(error: BaseException) -> OSError | None:
+    """The failure of the disk that an error reports in other words, if it does."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in NO_DISK:
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    # Of git there is only what it has printed.
+    full = os.strerror(errno.ENOSPC)
+    return OSError(errno.ENOSPC, full) if isinstance(error, WorkspaceError) and full in str(error) else None
 
 
 def _identity(folder: str) -> tuple[int, int] | None:

@@ -135,7 +135,7 @@ def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     say(f"Results: {os.path.join(out, 'results.jsonl')}")
     if not call.has("no_report"):
         _report(batch)
-    if outcome.left or set(outcome.tally.by_status) - {"done"}:
+    if outcome.left or outcome.stopped or set(outcome.tally.by_status) - {"done"}:
         say(_how_to_go_on(outcome, out))
     return _exit_code(outcome)
 
@@ -150,7 +150,7 @@ def _report(batch: OpenedBatch) -> None:
 
 def _how_to_go_on(outcome: Outcome, out: str) -> str:
     more = " --max-cost MORE" if outcome.limited else ""
-    if outcome.left:
+    if outcome.left or outcome.stopped:
         return f"Continue with: pigeon batch --resume {shlex.quote(out)}{more}"
     return f"Run the unsuccessful tasks again: pigeon batch --retry-failed {shlex.quote(out)}"
 
@@ -161,7 +161,7 @@ def _exit_code(outcome: Outcome) -> int:
         return exit_codes.BY_SIGNAL[signal.Signals(outcome.signal)]
     if outcome.limited:
         return exit_codes.LIMIT
-    if outcome.left or states.get("failed") or states.get("error"):
+    if outcome.left or outcome.stopped or states.get("failed") or states.get("error"):
         return exit_codes.FAILED
     return exit_codes.LIMIT if states.get("limit") else exit_codes.OK
 
