@@ -188,6 +188,6 @@ def make_private_folder(folder: str) -> None:
             os.mkdir(folder, PRIVATE_FOLDER)
             os.chmod(folder, PRIVATE_FOLDER)
         except FileExistsError:
-            # Another process may have made it meanwhile.
+            # Another process may have made it meanwhile. A file in the way is another error than a file that is there.
             if not os.path.isdir(folder):
-                raise
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder) from None
