@@ -131,12 +131,23 @@ def _prompted(process: subprocess.Popen[bytes], finish: Callable[[], None]) -> t
 
 
 def _wait_quiet(pid: int) -> None:
-    """Wait until the process uses no processor time: its warm-up is over."""
+    """Wait until all its threads wait and use no processor time: its warm-up is over.
+
+    A thread that could run and gets no processor, on a busy machine, uses none either.
+    """
     last, still = "", 0
     while still < QUIET_LOOKS:
         time.sleep(0.03)
-        used = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
-        last, still = (last, still + 1) if str(used) == last else (str(used), 0)
+        try:
+            stats = [file.read_text("utf-8") for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+        except OSError:
+            # A thread has just ended.
+            still = 0
+            continue
+        threads = [stat.rpartition(")")[2].split() for stat in stats]
+        used = str([fields[11:13] for fields in threads])
+        waits = all(fields[0] == "S" for fields in threads)
+        last, still = (last, still + 1) if used == last and waits else (used, 0)
 
 
 def _send(process: subprocess.Popen[bytes], record: dict[str, Any]) -> None:
