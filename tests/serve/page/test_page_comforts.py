@@ -329,6 +329,28 @@ def test_sessions_stand_under_their_projects_and_are_searched_over_all(
     tab.shows("A new session", "#start")
 
 
+def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab, models: ModelServer) -> None:
+    models.answers(EDIT)
+    models.answers("Then by length.")
+    tab.say("sort them")
+    tab.shows("Deny and say why", ".permission")
+    tab.answer("4")
+    tab.until("document.activeElement.matches('.why textarea')")
+    tab.press("Escape")
+    tab.until("document.activeElement.matches('[data-key=\"4\"]')")
+    tab.press("Enter")
+    tab.until("document.activeElement.matches('.why textarea')")
+    tab.type("sort by length instead")
+    tab.press("Enter")
+    tab.shows("Then by length.", "#entries")
+    tab.settled()
+    tab.lacks(".question")
+    tab.shows("sort by length instead", "#entries")
+    assert len(models.requests) == 2
+    last = str(models.requests[-1])
+    assert 0 < last.index("denied") < last.index("sort by length instead")
+
+
 def test_a_block_of_code_names_its_language_and_is_wrapped_or_not(tab: Tab, models: ModelServer) -> None:
     models.answers("```python title=x\nx = 1\n```\n\n```<b>\ny\n```")
     tab.say("code")

@@ -136,7 +136,43 @@ export class Questions {
     form.append(...record.options.map((option, at) => element("button", {
       type: "button", class: /^deny|^no\b|^cancel/i.test(option) ? "deny" : at === 0 ? "first" : "", data: at < 9 ? { key: at + 1 } : {}, onclick: () => this._answer(record, { value: option }),
     }, named(option), at < 9 ? element("kbd", {}, String(at + 1)) : null)));
+    const deny = record.options.find((option) => /^deny\b/i.test(option));
     if (!record.toolCallId) form.append(this._cancel(record));
+    else if (deny) this._refuse(record, form, deny);
+  }
+
+  // Deny, and say why or what to do instead. An answer has no room for words, so they are sent as a message that steers the
+  // run, and before the answer: then the model reads them together with the refusal.
+  _refuse(record, form, deny) {
+    const number = record.options.length + 1;
+    const why = element("textarea", { rows: 1, "aria-label": "Why, or what to do instead", placeholder: "Why, or what to do instead" });
+    const send = element("button", { type: "submit", class: "deny" }, "Deny and send");
+    const opens = element("button", { type: "button", class: "deny", data: { key: number }, onclick: () => show(true) }, "Deny and say why\u2026", element("kbd", {}, String(number)));
+    const row = element("div", { class: "why", hidden: true }, why, send);
+    const show = (shown) => {
+      if (shown && opens.closest(".fresh")) return;
+      row.hidden = !shown;
+      opens.hidden = shown;
+      (shown ? why : opens).focus();
+    };
+    why.addEventListener("keydown", (event) => {
+      if (event.isComposing) return;
+      if (event.key === "Escape") { event.stopPropagation(); show(false); }
+      if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); form.requestSubmit(); }
+    });
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      const text = why.value.trim();
+      send.disabled = true;
+      try {
+        if (text) await this.conversation.ask("prompt", { message: text, streamingBehavior: "steer" });
+        this._answer(record, { value: deny }, true);
+      } catch (error) {
+        notice(error.message, { kind: "error", key: "send" });
+        send.disabled = false;
+      }
+    });
+    form.append(opens, row);
   }
 
   _confirm(record, form, body) {
