@@ -22,7 +22,7 @@ def words(page: dict[str, Any]) -> str:
     return re.sub(r"<[^>]+>", "", "".join(piece["html"] for piece in page["pieces"]))
 
 
-@proves("get_html.newest", "command.get_html")
+@proves("get_html.newest", "get_html.source", "command.get_html")
 def test_entries_come_as_html_a_window_at_a_time(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     empty = agent.ask("get_html")
@@ -43,6 +43,9 @@ def test_entries_come_as_html_a_window_at_a_time(start: Start, server: ModelServ
     before = agent.ask("get_html", before=newest["firstId"], limit=2)
     assert [piece["entryId"] for piece in before["pieces"]] == ids[-4:-2]
     assert before["moreAfter"]
+    assert not any("markdown" in piece for piece in newest["pieces"])
+    written = agent.ask("get_html", limit=2, source=True)["pieces"]
+    assert [piece["markdown"] for piece in written] == ["three", "answer to *three*"]
     after = agent.ask("get_html", after=before["settledId"])
     assert [piece["entryId"] for piece in after["pieces"]] == ids[-2:]
     assert ids[-4] in [piece["entryId"] for piece in agent.ask("get_html", around=ids[-4], limit=3)["pieces"]]

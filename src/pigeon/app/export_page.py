@@ -93,16 +93,17 @@ class PageWriter:
         return file, loaded
 
     def pieces(
-        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool
+        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
     ) -> tuple[list[HtmlPiece], int]:
         """Entries in a row as HTML, and how many of them will not change any more; runs in a thread, like `write`."""
-        from pigeon.export.live import pieces_of, unsettled_at
+        from pigeon.export.live import pieces_of, unsettled_at, with_source
 
         lines = self._lines(window)
         marks = self._lines(labels)
         before = self._lines([] if previous is None else [previous])
         settled = unsettled_at(lines) if running else len(lines)
-        return pieces_of(lines, start, settled, self._formatter(), marks, before[0] if before else None), settled
+        pieces = pieces_of(lines, start, settled, self._formatter(), marks, before[0] if before else None)
+        return (with_source(pieces, lines) if source else pieces), settled
 
     def rendered(self, asked: RenderHtml) -> str:
         """One text as HTML; runs in a thread."""

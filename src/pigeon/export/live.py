@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from pigeon.export.diff_html import diff_html, lines_of_listing, lines_of_patch
 from pigeon.export.entry_html import conversation_html
 from pigeon.export.escaping import escaped, plain
@@ -15,7 +17,7 @@ from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import card_html, json_text
 from pigeon.export.tree import Line, branches_of
 from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
-from pigeon.wire.base import Absent
+from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.commands import RenderHtml
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, text_of
 from pigeon.wire.entries import (
@@ -57,6 +59,22 @@ def pieces_of(
         HtmlPiece(entry_id=lines[number - start].id, html=html, settled=number - start < settled)
         for number, html in made
     ]
+
+
+def with_source(pieces: Iterable[HtmlPiece], lines: Iterable[Line]) -> list[HtmlPiece]:
+    """The pieces, those of messages with what was written: the texts, without thinking and calls."""
+    by_id = {line.id: line for line in lines}
+    return [replace(piece, markdown=_markdown_of(by_id[piece.entry_id].read())) for piece in pieces]
+
+
+def _markdown_of(entry: Entry | None) -> str | Absent:
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    if isinstance(message, UserMessage):
+        return text_of(message.content)
+    if isinstance(message, AssistantMessage):
+        texts = (block.text.strip("\n") for block in message.content if isinstance(block, TextContent))
+        return "\n\n".join(filter(None, texts))
+    return ABSENT
 
 
 def unsettled_at(lines: Sequence[Line]) -> int:

@@ -321,17 +321,26 @@ class CommandMethods(ABC):
         return cast("Exported", await self.send(commands.ExportHtml(output_path=_given(output_path))))
 
     async def get_html(
-        self, *, before: str | None = None, after: str | None = None, around: str | None = None, limit: int = 30
+        self,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        around: str | None = None,
+        limit: int = 30,
+        source: bool = False,
     ) -> HtmlPage:
         """Entries of the active branch as HTML, for programs that show the conversation.
 
         These are the newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts
-        entries, and tool results come with their calls.
+        entries, and tool results come with their calls. With `source`, messages also come as the text that was
+        written.
         """
         return cast(
             "HtmlPage",
             await self.send(
-                commands.GetHtml(before=_given(before), after=_given(after), around=_given(around), limit=limit)
+                commands.GetHtml(
+                    before=_given(before), after=_given(after), around=_given(around), limit=limit, source=source
+                )
             ),
         )
 

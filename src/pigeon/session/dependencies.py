@@ -179,9 +179,9 @@ class SessionPages(Protocol):
         ...
 
     def pieces(
-        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool
+        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
     ) -> tuple[list[HtmlPiece], int]:
-        """Entries in a row as HTML, and how many of them will not change any more."""
+        """Entries in a row as HTML, and how many of them will not change any more; with `source` also as written."""
         ...
 
     def rendered(self, asked: RenderHtml) -> str:

@@ -369,11 +369,12 @@ class Exported(Record, kw_only=True):
 
 class HtmlPiece(Record, kw_only=True):
     """One entry as a complete HTML element; an answer includes the results of its calls. It may still change if it is
-    not `settled`."""
+    not `settled`. `markdown` is what was written in a message, if it was asked for."""
 
     entry_id: str
     html: str
     settled: bool
+    markdown: str | Absent = ABSENT
 
 
 class HtmlPage(Record, kw_only=True):

@@ -64,7 +64,7 @@ def test_a_model_is_found_by_its_name_and_taken_by_the_keyboard(tab: Tab) -> Non
     tab.until("document.getElementById('model').textContent.includes('2')")
 
 
-def test_code_and_answers_are_copied_without_what_stands_around_them(tab: Tab, models: ModelServer) -> None:
+def test_code_is_copied_as_it_is_and_an_answer_as_markdown(tab: Tab, models: ModelServer) -> None:
     tab.ask("void (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
     models.answers("Do *this*:\n\n```python\nx = 1\n\ny = 2\n```\n\nand wait.")
     tab.say("how?")
@@ -73,7 +73,7 @@ def test_code_and_answers_are_copied_without_what_stands_around_them(tab: Tab, m
     tab.ask("document.querySelector('#entries .copyable .copy').click()")
     tab.until("window.copied === 'x = 1\\n\\ny = 2'")
     tab.ask("document.querySelector('#entries article.assistant > header .copy').click()")
-    tab.until("window.copied === 'Do this:\\n\\nx = 1\\n\\ny = 2\\n\\n\\nand wait.'")
+    tab.until("window.copied === 'Do *this*:\\n\\n```python\\nx = 1\\n\\ny = 2\\n```\\n\\nand wait.'")
 
 
 def test_colours_are_chosen_and_kept(tab: Tab) -> None:
@@ -330,6 +330,7 @@ def test_sessions_stand_under_their_projects_and_are_searched_over_all(
 
 
 def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab, models: ModelServer) -> None:
+    before = len(models.requests)
     models.answers(EDIT)
     models.answers("Then by length.")
     tab.say("sort them")
@@ -346,7 +347,7 @@ def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab
     tab.settled()
     tab.lacks(".question")
     tab.shows("sort by length instead", "#entries")
-    assert len(models.requests) == 2
+    assert len(models.requests) == before + 2
     last = str(models.requests[-1])
     assert 0 < last.index("denied") < last.index("sort by length instead")
 

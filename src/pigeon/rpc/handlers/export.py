@@ -40,7 +40,8 @@ async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
     first, leaf, more_after = (branch[start].id if window else None), s.journal.leaf_id, end < len(branch)
     before, ids = (branch[start - 1].id if start else None), [line.id for line in branch[start:end]]
     running = s.activity.in_run and not more_after
-    pieces, settled = await asyncio.to_thread(s.pages.pieces, start, window, labels, next(spoken, None), running)
+    previous, source = next(spoken, None), cmd.source
+    pieces, settled = await asyncio.to_thread(s.pages.pieces, start, window, labels, previous, running, source)
     return HtmlPage(
         pieces=pieces,
         first_id=first,

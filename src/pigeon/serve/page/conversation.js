@@ -217,13 +217,21 @@ export class Conversation {
   async _copy(button) {
     if (!button) return;
     const code = button.closest(".copyable")?.querySelector(":scope > .code > pre:last-child, :scope > pre");
-    const said = code ? [code] : [...button.closest("article").querySelectorAll(":scope > .body > :not(details)")];
-    // What stands in a block of code is copied without the buttons in it.
-    const text = said.map((one) => (one.matches(".copyable") ? one.querySelector("pre").textContent : one.innerText)).join("\n\n");
-    const done = await copyText(code ? code.textContent.replace(/\n$/, "") : text);
+    const done = await copyText(code ? code.textContent.replace(/\n$/, "") : await this._written(button.closest(".piece").dataset.entry, button.closest("article")));
     button.textContent = done ? "Copied" : "Not copied";
     say(button.textContent);
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
+  }
+
+  // An answer as the model has written it, in markdown; without a connection as it is shown.
+  async _written(entry, article) {
+    try {
+      const { pieces } = await this.ask("get_html", { around: entry, limit: 1, source: true });
+      const { markdown } = pieces.find((piece) => piece.entryId === entry);
+      if (markdown) return markdown;
+    } catch { /* as it is shown */ }
+    // What stands in a block of code is copied without the buttons in it.
+    return [...article.querySelectorAll(":scope > .body > :not(details)")].map((one) => (one.matches(".copyable") ? one.querySelector("pre").textContent : one.innerText)).join("\n\n");
   }
 
   // Below the last answer: the files that were changed since the last message, each with the way to its first change.

@@ -134,7 +134,7 @@ class GetHtml(Command, tag="get_html", kw_only=True):
     """Entries of the active branch as HTML, for programs that show the conversation.
 
     These are the newest ones, or those `before`, `after` or `around` an entry of the branch; `limit` counts entries,
-    and tool results come with their calls.
+    and tool results come with their calls. With `source`, messages also come as the text that was written.
     """
 
     lane = "beside"
@@ -143,6 +143,7 @@ class GetHtml(Command, tag="get_html", kw_only=True):
     after: str | Absent = ABSENT
     around: str | Absent = ABSENT
     limit: PageLimit = 30
+    source: bool = False
 
 
 class RenderHtml(Command, tag="render_html", kw_only=True):
