@@ -339,7 +339,7 @@ def test_help_fits_the_terminal(pigeon: Run, monkeypatch: pytest.MonkeyPatch) ->
         (["sessions", "--alll"], "pigeon sessions has no option --alll. Did you mean --all?"),
         (["sessions", "show"], "pigeon sessions show needs ID"),
         (["sessions", "show", "a", "b"], 'pigeon sessions show does not know what to do with "b"'),
-        (["sessions", "--limit", "none"], "--limit must be a number"),
+        (["sessions", "--limit", "none"], "--limit must be a whole number"),
         (["doctor", "now"], 'pigeon doctor does not know what to do with "now"'),
         (["completions"], "pigeon completions needs bash|zsh|fish"),
         (["completions", "tcsh"], "There are completions for bash, zsh, fish"),
@@ -391,7 +391,7 @@ def test_the_ids_in_a_list_are_short_and_name_one_session_each(pigeon: Run, talk
 
 @pytest.mark.parametrize("number", ["0", "-1", "x", "\u00b2", "\u0663", "9" * 5000])
 def test_a_number_of_sessions_that_cannot_be_is_told(pigeon: Run, number: str) -> None:
-    with pytest.raises(UsageError, match="--limit must be a number of at least 1"):
+    with pytest.raises(UsageError, match="--limit must be a whole number of at least 1"):
         pigeon("sessions", f"--limit={number}")
 
 

@@ -198,7 +198,7 @@ def test_a_run_whose_agent_was_killed_ends_for_its_host(
         (("http://127.0.0.1:1",), 2, "--new DIR"),
         (("ws://127.0.0.1:1/id?token=abc",), 2, "--token-file or PIGEON_TOKEN"),
         (("ws://127.0.0.1:1/id", "--model", "demo"), 2, "--model is for a new"),
-        (("ws://127.0.0.1:1/id", "--reconnect", "soon"), 2, "--reconnect"),
+        (("ws://127.0.0.1:1/id", "--reconnect", "0.5"), 2, "--reconnect must be a whole number of seconds"),
         (("ws://127.0.0.1:1/id", "--mode", "json"), 2, "--mode rpc"),
         (("ws://127.0.0.1:1/id", "--dialect", "latin"), 2, "latin"),
         (("ws://127.0.0.1:1/id", "--token-file", "/no/such"), 1, "/no/such"),

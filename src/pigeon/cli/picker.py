@@ -25,7 +25,7 @@ def pick(folder: str, terminal: str = "/dev/tty") -> str:
         lines = [f"{number:3}  {_shown(row)}" for number, row in enumerate(rows, 1)]
         screen.write(("\r\n".join([*lines, "Which one? (number, or Enter for none) "])).encode("utf-8", "replace"))
         chosen = screen.readline().decode("utf-8", "replace").strip()
-    if not chosen.isdigit() or not 1 <= int(chosen) <= len(rows):
+    if not chosen.isdecimal() or not 1 <= int(chosen) <= len(rows):
         raise StartupError("No session was chosen")
     return rows[int(chosen) - 1].path
 

@@ -73,6 +73,6 @@ async def _connected(path: str) -> Descriptors | int:
 def _record_cap(asked: str | None) -> int:
     if asked is None:
         return DEFAULT_CAP
-    if not asked.isdigit() or int(asked) < 1024:
-        raise UsageError(f'--record-cap must be a number of bytes, at least 1024; got "{asked}"')
+    if not asked.isdecimal() or len(asked) > 18 or int(asked) < 1024:
+        raise UsageError(f'--record-cap must be a whole number of bytes, at least 1024; got "{asked}"')
     return int(asked)

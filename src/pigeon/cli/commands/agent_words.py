@@ -52,10 +52,10 @@ def _located(environment: Environment) -> Callable[[str], str]:
     return located
 
 
-def whole_number(option: str, asked: str | None, default: int, most: int = 10**9) -> int:
-    """The value of an option; raises `UsageError` for what is no number up to `most`."""
+def whole_number(option: str, asked: str | None, default: int, most: int = 999_999_999) -> int:
+    """The value of an option; raises `UsageError` for what is no whole number up to `most`."""
     if asked is None:
         return default
     if not asked.isascii() or not asked.isdigit() or len(asked) > 9 or int(asked) > most:
-        raise UsageError(f'--{option.replace("_", "-")} must be a number up to {most}; got "{asked}"')
+        raise UsageError(f'--{option.replace("_", "-")} must be a whole number up to {most}; got "{asked}"')
     return int(asked)

@@ -154,6 +154,6 @@ def _patience(call: CommandCall) -> float | None:
     asked = call.options.get("reconnect")
     if asked is None:
         return PATIENCE_SECONDS
-    if not asked.isdigit():
-        raise UsageError(f'--reconnect must be a number of seconds; got "{asked}"')
+    if not asked.isdecimal():
+        raise UsageError(f'--reconnect must be a whole number of seconds; got "{asked}"')
     return float(asked)

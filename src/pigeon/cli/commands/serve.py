@@ -177,5 +177,5 @@ def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
     return exit_codes.OK
 
 
-def _number(call: CommandCall, name: str, default: int, most: int = 10**9) -> int:
+def _number(call: CommandCall, name: str, default: int, most: int = 999_999_999) -> int:
     return whole_number(name, call.options.get(name), default, most)

@@ -215,7 +215,7 @@ def _most(asked: str | None) -> int:
     if asked is None:
         return MOST_LISTED
     if not re.fullmatch("0*[1-9][0-9]{0,17}", asked):
-        raise UsageError(f'--limit must be a number of at least 1; got "{asked}"')
+        raise UsageError(f'--limit must be a whole number of at least 1; got "{asked}"')
     return int(asked)
 
 
