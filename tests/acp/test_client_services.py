@@ -256,15 +256,28 @@ def test_an_editor_that_dies_in_the_middle_leaves_nothing_running(scripted: Edit
     editor.wait_update(session, "tool_call_update", content=[{"type": "terminal", "terminalId": "term-1"}])
 
 
-def test_commands_stay_behind_a_sandbox_whatever_the_editor_offers(scripted: EditorStarter) -> None:
+def test_commands_and_files_stay_behind_a_sandbox_whatever_the_editor_offers(
+    scripted: EditorStarter, folders: AgentFolders
+) -> None:
+    """The editor opens a file by its path, which a command may have made lead elsewhere since it was checked."""
+    file = folders.work / "open.txt"
+    file.write_text("on disk\n")
     editor = scripted(
-        call("bash", command="echo inside"), {"text": "${toolResult}"}, args=("--sandbox", "workspace"), terminal=True
+        call("edit", path="open.txt", edits=[{"oldText": "on disk", "newText": "edited"}]),
+        call("bash", command="echo inside"),
+        {"text": "${toolResult}"},
+        args=("--sandbox", "workspace"),
+        terminal=True,
+        **FILES,
     )
     Terminals(editor, "outside\n", 0)
+    Buffers(editor, {str(file): "unsaved\n"})
     session = editor.new()
     assert editor.prompt(session, "go")["stopReason"] == "end_turn"
     assert "outside" not in editor.said(session)
     assert editor.asked("terminal/create") == []
+    assert editor.asked("fs/read_text_file") == editor.asked("fs/write_text_file") == []
+    assert file.read_text() == "edited\n"
 
 
 def test_a_tool_server_that_cannot_be_had_holds_up_no_session(scripted: EditorStarter) -> None:

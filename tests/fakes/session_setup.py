@@ -189,7 +189,9 @@ class SessionSetup:
                 models_file="/agent/models.json",
                 toolset=toolset,
                 todos=Todos(bus.post),
-                host_services=HostServices(bus.post, RANDOM_IDS.request_id, lambda: "/", {}, walled=lambda: False),
+                host_services=HostServices(
+                    bus.post, RANDOM_IDS.request_id, lambda: "/", {}, walled=lambda: False, steered=lambda path: False
+                ),
                 images=UnchangedImages(),
                 expander=Unexpanded(),
                 mask_result=lambda message: message,

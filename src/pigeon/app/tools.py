@@ -81,6 +81,7 @@ class ToolSetup:
             lambda: transcript.journal.cwd,
             environment.variables,
             walled=lambda: sandbox.policy is not None,
+            steered=lambda path: sandbox.policy is not None and sandbox.policy.lets_steer(path),
         )
         self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._resizes)

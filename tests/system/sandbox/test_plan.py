@@ -332,3 +332,12 @@ def test_a_folder_that_does_not_point_back_is_not_written(tmp_path: Path) -> Non
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "other")], check=True)
     (tmp_path / "work" / ".git").write_text("gitdir: ../other\n")
     assert git_places(str(tmp_path / "work"), FolderSurvey()).written == ()
+
+
+def test_a_path_can_be_steered_where_any_part_of_it_may_be_written(policy: SandboxPolicy, tmp_path: Path) -> None:
+    (tmp_path / "home" / "code").symlink_to(policy.root)
+    (tmp_path / "work" / "out").symlink_to(tmp_path / "agent")
+    steered = ("work", "work/a/b", "home/code/a", "work/out/x", policy.temporary + "/x")
+    assert all(policy.lets_steer(str(tmp_path / path)) for path in steered)
+    assert not any(policy.lets_steer(str(tmp_path / path)) for path in ("agent/x", "home/a", "workshop"))
+    assert not replace(policy, mode="read-only").lets_steer(str(tmp_path / "work" / "a"))

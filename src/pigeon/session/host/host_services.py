@@ -37,7 +37,9 @@ class HostServices:
     """What one host does for the tools of a session.
 
     `cwd` is the folder of the conversation now, `variables` are those of the process, `walled` says whether commands
-    must stay behind a wall of ours: then the host's terminals are not used, whatever it offers.
+    must stay behind a wall of ours: then the host's terminals are not used, whatever it offers. `steered` says whether
+    commands behind that wall could make a path lead elsewhere: then it is not given to the host, which is outside and
+    would follow it after it was checked.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class HostServices:
         cwd: Callable[[], str],
         variables: Mapping[str, str],
         walled: Callable[[], bool],
+        steered: Callable[[str], bool],
     ) -> None:
         self._post = post
         self._new_id = new_id
         self._cwd = cwd
         self._variables = variables
         self._walled = walled
+        self._steered = steered
         self._offered = HostServicesState()
         self._roots: list[str] = []
         self._open: dict[str, asyncio.Future[HostServiceResult]] = {}
@@ -77,9 +81,10 @@ class HostServices:
     def state(self) -> HostServicesState:
         """What is in force."""
         offered = self._offered
+        has_files = not all(map(self._steered, self._folders()))
         return HostServicesState(
-            read_files=offered.read_files,
-            write_files=offered.write_files,
+            read_files=offered.read_files and has_files,
+            write_files=offered.write_files and has_files,
             run_commands=self.runs_commands,
             tell_changes=offered.tell_changes,
             roots=self._roots,
@@ -107,11 +112,16 @@ class HostServices:
 
     def _served(self, place: str) -> str | None:
         """Files of the workspace are the host's, by the name that the host has for it."""
-        for root in self._roots or [self._cwd()]:
+        for root in self._folders():
             real = os.path.realpath(root)
             if place.startswith(real.rstrip("/") + "/"):
-                return root.rstrip("/") + place[len(real.rstrip("/")) :]
+                path = root.rstrip("/") + place[len(real.rstrip("/")) :]
+                return None if self._steered(path) else path
         return None
+
+    def _folders(self) -> list[str]:
+        """The folders of the workspace."""
+        return self._roots or [self._cwd()]
 
     async def read(self, run: ToolRun, path: str) -> str:
         """The text of a file; raises `HostRefused` as the host says, and `ToolFailed`."""

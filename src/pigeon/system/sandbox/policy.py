@@ -168,6 +168,10 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
             stands_in(place, root) for root in self.roots
         )
 
+    def lets_steer(self, path: str) -> bool:
+        """Whether commands could make a path lead elsewhere: a part of it stands where they may write."""
+        return any(is_inside(way, root) for way in ways_of(path) for root in self.roots)
+
     def is_private(self, place: str) -> bool:
         """Whether a real path is a file directly in a private folder."""
         above = plain(os.path.dirname(place))

@@ -11,8 +11,8 @@ from pigeon.wire.commands.base import Command
 
 
 class HostServicesState(Record, kw_only=True):
-    """Answer of `set_host_services`: what the host does for tools from now on; it runs no commands while a sandbox
-    is in force."""
+    """Answer of `set_host_services`: what the host does for tools from now on. While a sandbox is in force, it runs
+    no commands, and is asked for no files where commands may write."""
 
     read_files: bool = False
     write_files: bool = False
