@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from fakes.batch_setup import (
 from fakes.command_line import Calling, call
 from fakes.processes import eventually, processes_with
 from pigeon.batches.engine import LocalLimits
+from pigeon.batches.progress import LookupLines
 from pigeon.batches.records import TaskSpec
 from pigeon.batches.shared_limits import SharedLimits
 from pigeon.batches.task_process import TaskProcesses
@@ -196,3 +198,28 @@ def test_a_batch_without_a_place_for_complaints_runs_all_the_same(tmp_path: Path
             stdout=subprocess.DEVNULL,
         ).returncode
         assert code == 0, place
+
+
+def test_an_interrupt_while_repositories_are_looked_up_leaves_nothing(tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
+        tasks = [{"id": "1", "prompt": "x", "model": "demo", "workspace": {"git": address}}]
+        write_tasks(folders.work / "tasks.jsonl", tasks)
+        calling = Calling(folders, ("batch", "tasks.jsonl", "--out", "out"))
+        silent.settimeout(SECONDS)
+        with silent.accept()[0]:
+            os.kill(calling.process.pid, signal.SIGINT)
+            ended = calling.ended()
+    assert (ended.code, ended.err.splitlines()[-1]) == (130, "Interrupted: nothing was started")
+    assert not (folders.work / "out").exists()
+
+
+def test_a_long_look_up_is_told_after_a_while_and_then_now_and_again() -> None:
+    said: list[str] = []
+    time = iter([0.0, 1.0, 3.0, 3.0, 4.0, 13.0, 13.0])
+    lines = LookupLines(said.append, lambda: next(time))
+    for ended in (0, 5, 6, 1000):
+        lines(ended, 1200)
+    assert said == [f"Looking up the revisions of repositories: {ended} of 1,200" for ended in ("5", "1,000")]

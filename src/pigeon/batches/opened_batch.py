@@ -14,6 +14,7 @@ from pigeon.app.environment import Environment
 from pigeon.batches.batch_folder import BatchFolder
 from pigeon.batches.driver import BatchWatcher, Driver
 from pigeon.batches.engine import LocalEngine, TaskEngine, fitting_slots
+from pigeon.batches.places.revisions import LookupWatch
 from pigeon.batches.places.workspaces import git_variables
 from pigeon.batches.preparing import BatchRequest, Prepared, prepare
 from pigeon.batches.shared_limits import SharedLimits
@@ -43,8 +44,18 @@ class EngineChoice(Struct, frozen=True, kw_only=True):
 class OpenedBatch:
     """One batch from its request to its end; `close` lets others work on the folder."""
 
-    def __init__(self, request: BatchRequest, choice: EngineChoice, environment: Environment, agent_dir: str) -> None:
-        """Check everything; raises `UsageError` and `StartupError`. Must not run in the thread of an event loop."""
+    def __init__(
+        self,
+        request: BatchRequest,
+        choice: EngineChoice,
+        environment: Environment,
+        agent_dir: str,
+        watch: LookupWatch = lambda _found, _total: None,
+    ) -> None:
+        """Check everything; raises `UsageError` and `StartupError`. Must not run in the thread of an event loop.
+
+        `watch` follows the look-up of repositories, which may take minutes.
+        """
         self._request = request
         self._choice = choice
         self._environment = environment
@@ -57,7 +68,7 @@ class OpenedBatch:
         self.folder.lock()
         try:
             looking = structs.replace(environment, variables=git_variables(environment, agent_dir))
-            self.prepared: Prepared = prepare(request, self.folder, looking, self._cache)
+            self.prepared: Prepared = prepare(request, self.folder, looking, self._cache, watch)
             self.engine_name = self.prepared.record.engine
             if self.engine_name not in ENGINES:
                 raise UsageError(f'There is no engine "{self.engine_name}"; there are {" and ".join(ENGINES)}')

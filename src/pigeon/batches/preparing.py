@@ -8,6 +8,7 @@ once.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
 from tempfile import mkdtemp
@@ -19,7 +20,7 @@ from pigeon.app.build import build
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.batches.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
-from pigeon.batches.places.revisions import Revisions
+from pigeon.batches.places.revisions import LookupWatch, Revisions
 from pigeon.batches.places.workspaces import Git, Workspaces, remove_folder
 from pigeon.batches.records import TaskSpec
 from pigeon.batches.shared_limits import Rate
@@ -75,10 +76,13 @@ class BadTasks(UsageError):
         self.problems = problems
 
 
-def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str) -> Prepared:
+def prepare(
+    request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str, watch: LookupWatch
+) -> Prepared:
     """Check everything and write the tasks to the folder; raises `UsageError` and `StartupError`.
 
-    The folder must be locked; `cache` is the folder of mirrors. Must not run in the thread of an event loop.
+    The folder must be locked; `cache` is the folder of mirrors, `watch` follows the look-up of repositories. Must not
+    run in the thread of an event loop.
     """
     if folder.exists and not request.resume:
         raise UsageError(
@@ -90,7 +94,10 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
     before = folder.record() if folder.exists else None
     if before is not None:
         folder.take_left_tasks()
-    written = None if request.tasks is None else _written_tasks(request, folder, environment, cache, before)
+    written = None
+    if request.tasks is not None:
+        with PlaceCheck(request, environment, cache, () if before is None else folder.tasks()) as check:
+            written = _written_tasks(request, folder, environment, check, watch, before)
     record = before or BatchRecord(id=environment.ids.session_id(now_ms()), began=now_ms())
     given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
     given |= {"keep": request.keep, "engine": request.engine}
@@ -105,21 +112,25 @@ def prepare(request: BatchRequest, folder: BatchFolder, environment: Environment
 
 
 def _written_tasks(
-    request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str, before: BatchRecord | None
+    request: BatchRequest,
+    folder: BatchFolder,
+    environment: Environment,
+    check: PlaceCheck,
+    watch: LookupWatch,
+    before: BatchRecord | None,
 ) -> NewTasks:
     """The checked tasks in a file next to those of the batch."""
     source = request.tasks if isinstance(request.tasks, str) else "tasks"
-    with PlaceCheck(request, environment, cache, () if before is None else folder.tasks()) as check:
-        reader = TaskReader(request.defaults, environment.absolute, check.problems, request.max_tasks)
-        assert request.tasks is not None
-        specs: Iterator[TaskSpec] = (
-            reader.from_file(source, request.format)
-            if isinstance(request.tasks, str)
-            else reader.from_values(request.tasks)
-        )
-        written = folder.put_tasks(specs)
-        reader.add_problems(*check.repositories())
+    reader = TaskReader(request.defaults, environment.absolute, check.problems, request.max_tasks)
+    assert request.tasks is not None
+    specs: Iterator[TaskSpec] = (
+        reader.from_file(source, request.format)
+        if isinstance(request.tasks, str)
+        else reader.from_values(request.tasks)
+    )
+    written = folder.put_tasks(specs)
     try:
+        reader.add_problems(*check.repositories(watch))
         if reader.problems:
             raise BadTasks(sorted(reader.problems, key=_number_of), reader.problem_count, source)
         if check.has_repositories:
@@ -165,6 +176,12 @@ class PlaceCheck:
         return self
 
     def __exit__(self, *error: object) -> None:
+        # Ctrl-C leaves what was looked up halfway.
+        unfinished = asyncio.all_tasks(self._loop)
+        for task in unfinished:
+            task.cancel()
+        if unfinished:
+            self._loop.run_until_complete(asyncio.wait(unfinished))
         self._loop.run_until_complete(self._owner.kill_everything())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
@@ -183,9 +200,9 @@ class PlaceCheck:
         )
         return [one for one in found if one]
 
-    def repositories(self) -> tuple[list[TaskProblem], int]:
+    def repositories(self, watch: LookupWatch) -> tuple[list[TaskProblem], int]:
         """Look up the revisions of all tasks; returns the first problems and their total number."""
-        missing = self._loop.run_until_complete(self._revisions.look_up())
+        missing = self._loop.run_until_complete(self._revisions.look_up(watch))
         problems = [TaskProblem(place, one.reason) for one in missing for place in one.places]
         return problems, sum(one.count for one in missing)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Plain lines: one for each task that is not done, and one with the totals at this interval.
 LINE_SECONDS = 10.0
+LOOKUP_SECONDS = 3.0
 RATE_SECONDS = 300.0
 SHOWN_RUNNING = 5
 SHOWN_REASONS = 10
@@ -113,6 +114,21 @@ class Figures:
             self.waits(),
         ]
         return " · ".join(part for part in parts if part)
+
+
+class LookupLines:
+    """Lines about the look-up of repositories, where it takes long enough to be wondered about."""
+
+    def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._now = now
+        self._next = now() + LOOKUP_SECONDS
+
+    def __call__(self, ended: int, total: int) -> None:
+        """So many of all have been looked up."""
+        if self._now() >= self._next:
+            self._next = self._now() + LINE_SECONDS
+            self._say(f"Looking up the revisions of repositories: {ended:,} of {total:,}")
 
 
 class PlainProgress:

@@ -107,6 +107,13 @@ async def test_a_server_that_does_not_answer_is_asked_once_and_named(make: Make)
     assert all("Try again when it does" in one.reason for one in missing)
 
 
+async def test_it_is_told_how_many_have_been_looked_up(make: Make, repository: tuple[Path, str, str]) -> None:
+    revisions, told = make(), []
+    revisions.want(Workspace(git=f"file://{repository[0]}", revision="main"), "line 1")
+    assert await revisions.look_up(lambda ended, total: told.append((ended, total))) == []
+    assert told[0] == (0, 1)
+
+
 async def test_on_a_cluster_a_whole_commit_needs_no_connection_from_here(make: Make) -> None:
     wanted = Workspace(git="git://127.0.0.1:1/only-reached-from-there", revision="a" * 40)
     assert await found(make(is_elsewhere=True), wanted) == (["a" * 40], [])

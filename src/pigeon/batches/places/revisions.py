@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct, field, structs
 
@@ -20,11 +20,13 @@ from pigeon.batches.task_files import is_path
 
 ASK_SECONDS = 60.0
 AT_ONCE = 16
+WATCH_SECONDS = 1.0
 # How many lines are named for a revision that does not exist; the rest are only counted.
 MOST_PLACES = 20
 # Where git looks for a name, in its order.
 _REFS = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/origin/{}")
 Pair = tuple[str, str | None]
+LookupWatch = Callable[[int, int], None]
 
 
 class _Asked(Struct):
@@ -90,17 +92,29 @@ class Revisions:
             return spec
         return structs.replace(spec, commit=self._asked[spec.workspace.git, spec.workspace.revision].commit)
 
-    async def look_up(self) -> list[MissingRevision]:
-        """Find all commits; returns the revisions that were not found."""
+    async def look_up(self, watch: LookupWatch = lambda _found, _total: None) -> list[MissingRevision]:
+        """Find all commits; returns the revisions that were not found.
+
+        `watch` is told every second how many of how many have been looked up.
+        """
         turns = asyncio.Semaphore(AT_ONCE)
+        ended = 0
 
         async def one(pair: Pair, asked: _Asked) -> MissingRevision | None:
+            nonlocal ended
             async with turns:
                 try:
                     asked.commit = await self._commit(*pair)
                 except WorkspaceError as error:
                     return MissingRevision(asked.places, asked.count, str(error))
+                finally:
+                    ended += 1
                 return None
+
+        async def tell() -> None:
+            while True:
+                watch(ended, len(unknown))
+                await asyncio.sleep(WATCH_SECONDS)
 
         unknown = []
         for pair, asked in self._asked.items():
@@ -108,7 +122,11 @@ class Revisions:
                 asked.commit = self._known[pair]
             else:
                 unknown.append(one(pair, asked))
-        return [found for found in await asyncio.gather(*unknown) if found is not None]
+        telling = asyncio.ensure_future(tell())
+        try:
+            return [found for found in await asyncio.gather(*unknown) if found is not None]
+        finally:
+            telling.cancel()
 
     async def _commit(self, git: str, revision: str | None) -> str:
         if is_path(git):

@@ -18,7 +18,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.batches.batch_folder import BatchFolder
 from pigeon.batches.opened_batch import ENGINES, KEEPS, EngineChoice, OpenedBatch
 from pigeon.batches.preparing import BatchRequest
-from pigeon.batches.progress import LiveProgress, PlainProgress, counted, summary
+from pigeon.batches.progress import LiveProgress, LookupLines, PlainProgress, counted, summary
 from pigeon.batches.records import CHECK_SECONDS, Check, Workspace
 from pigeon.batches.report.writing import COMPARISON_FILE, REPORT_FILE, write_comparison, write_report
 from pigeon.batches.shared_limits import Rate
@@ -82,7 +82,11 @@ def run_batch(call: CommandCall) -> int:
         max_tasks=whole_number("max_tasks", call.options.get("max_tasks"), MOST_TASKS),
         keys_are_here=choice.address is None,
     )
-    batch = OpenedBatch(request, choice, environment, agent_dir)
+    try:
+        batch = OpenedBatch(request, choice, environment, agent_dir, LookupLines(complain))
+    except KeyboardInterrupt:
+        complain("Interrupted: nothing was started")
+        raise
     try:
         return _run(batch, call, out)
     finally:
