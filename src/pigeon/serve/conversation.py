@@ -40,11 +40,12 @@ from pigeon.serve.worker_process import (
     Workers,
     WorkerStarts,
     end_log_owner,
+    ending,
     open_stderr,
     stop_worker,
 )
 from pigeon.serve.worker_state import WorkerState, options_for, read_state
-from pigeon.system.process.forking import ForkedProcess, how_it_ended, last_words
+from pigeon.system.process.forking import ForkedProcess, last_words
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -123,6 +124,7 @@ class ServedConversation:
         self._ready: asyncio.Future[None] | None = None
         self._parting: asyncio.Future[bool] | None = None
         self._changing = asyncio.Lock()
+        self._callers = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._died = ""
         self._ended_for = ""
@@ -145,7 +147,9 @@ class ServedConversation:
     @property
     def idle(self) -> bool:
         """Whether, as far as the supervisor knows, stopping the worker would interrupt nothing."""
-        return self.state == "awake" and not self.work.busy and not self._open and not self._accepted
+        # Who waits for the worker has a command for it.
+        waited = bool(self._open or self._callers)
+        return self.state == "awake" and not self.work.busy and not self._accepted and not waited
 
     @property
     def running(self) -> bool:
@@ -229,9 +233,8 @@ class ServedConversation:
         """
         for _ in range(SNAPSHOT_TRIES):
             await self._awake()
-            number, said = self.log.number, self.work.messages
-            if self.work.message is not None:
-                number = self.work.message - 1
+            said = self.work.messages
+            number = self.log.number if self.work.message is None else self.work.message - 1
             messages = await self.ask({"type": "get_messages"})
             state = await self.ask({"type": "get_state"})
             if said == self.work.messages:
@@ -349,10 +352,16 @@ class ServedConversation:
             self._workers.forget(process)
 
     async def _awake(self) -> None:
-        while self.state != "awake":
-            if self._waking is None or self._waking.done():
-                self._waking = asyncio.ensure_future(self._wake())
-            await asyncio.shield(self._waking)
+        self._callers += 1
+        try:
+            while self.state != "awake":
+                if self._waking is None or self._waking.done():
+                    self._waking = asyncio.ensure_future(self._wake())
+                await asyncio.shield(self._waking)
+        finally:
+            self._callers -= 1
+            # Not before the caller has sent its command: until then it would look idle.
+            asyncio.get_running_loop().call_soon(self._starts.changed)
 
     async def _wake(self) -> None:
         async with self._changing:
@@ -417,7 +426,7 @@ class ServedConversation:
         else:
             code = await self._workers.code_of(process)
             said = last_words(stderr_path) if code is not None and code > 0 else ""
-            words = said or _ending(code)
+            words = said or ending(code)
         if process is not None:
             process.send(signal.SIGKILL)
         await self._let_go()
@@ -441,12 +450,11 @@ class ServedConversation:
         )
 
     def _agent_options(self, place: WorkerState | None) -> AgentOptions:
-        record = self.record
         if place is not None:
             return options_for(place, self._options)
-        if record.session_file is not None:
-            return replace(self._options, session=record.session_file, model=None)
-        return replace(self._options, session_id=record.id, model=record.model or self._options.model)
+        if self.record.session_file is not None:
+            return replace(self._options, session=self.record.session_file, model=None)
+        return replace(self._options, session_id=self.record.id, model=self.record.model or self._options.model)
 
     async def _connect(self) -> None:
         self._ready = asyncio.get_running_loop().create_future()
@@ -463,6 +471,7 @@ class ServedConversation:
                 self._attached(notice)
             if self.log.follow(notice.end):
                 self._accepted_at = None
+                self._starts.changed()
         except OSError as error:
             if self._ready is not None and not self._ready.done():
                 self._ready.set_exception(error)
@@ -502,7 +511,7 @@ class ServedConversation:
         async with self._changing:
             process, self._connection = self._process, None
             code = None if process is None else await self._workers.code_of(process)
-            self._died, self._ended_for = self._ended_for or _ending(code), ""
+            self._died, self._ended_for = self._ended_for or ending(code), ""
             if process is not None and code is None and not await process.ended(0.0):
                 process.send(signal.SIGKILL)
             await self._let_go()
@@ -511,6 +520,7 @@ class ServedConversation:
             self._refuse_open(ENDED.format(self._died))
             self.state = "asleep"
         await self._restart()
+        self._starts.changed()
 
     async def _restart(self) -> None:
         """Start another worker as soon as possible, if anything is waiting for one."""
@@ -551,6 +561,7 @@ class ServedConversation:
             waiting.watcher.answer(head + rest.removeprefix(b","), self.log.end)
         elif waiting.answer is not None and not waiting.answer.done():
             waiting.answer.set_result(codec.decode(line))
+        self._starts.changed()
 
     def _carried_out(self, waiting: OpenCommand, answer: bytes) -> None:
         """Remember a command that succeeded, before its client is told: for the next worker, or for the run to come."""
@@ -584,7 +595,3 @@ class ServedConversation:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _ending(code: int | None) -> str:
-    return "it ended without a message" if code is None else f"it {how_it_ended(code)}"

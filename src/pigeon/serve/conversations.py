@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -38,6 +39,14 @@ from pigeon.wire.commands import SILENT_NAMES
 from pigeon.wire.errors import PigeonError, Refusal, StartupError
 
 LOOK_SECONDS = 1.0
+# How long a conversation may have to wait before it is woken, and how many may.
+WAKE_SECONDS = 3.0
+MOST_WAITING = 100
+ASLEEP_AT_ONCE = 8
+# How long a conversation whose worker has said that it is needed is left alone.
+NEEDED_SECONDS = 1.0
+BUSY = "All conversations that may be awake are busy (--max-awake {}). Try again later"
+CROWDED = "Too many conversations were to be woken at once (--max-awake {}). Try again later"
 DRAIN_PAUSE = 0.05
 STOPPING = "The service is shutting down. Try again when it is back"
 # How long runs that are aborted when the service stops may take to end.
@@ -88,6 +97,99 @@ class ServeLimits(Struct, frozen=True, kw_only=True):
     host_tool_wait: int = 120
 
 
+class WakeRequest(Struct, frozen=True, eq=False):
+    """A conversation that waits to be woken, and until when."""
+
+    one: ServedConversation
+    until: float
+    let_in: asyncio.Future[None]
+
+
+class WakeQueue:
+    """Lets at most `most` conversations be awake; those that have to wait are woken in the order in which they came.
+
+    For these, idle conversations are put to sleep, beginning with the one that has been idle longest. They are refused
+    when all that are awake are busy, and after some seconds.
+    """
+
+    def __init__(self, most: int, awake: Callable[[], list[ServedConversation]], now: Callable[[], float]) -> None:
+        self._most = most
+        self._awake = awake
+        self._now = now
+        self._waiting: deque[WakeRequest] = deque()
+        # Those that were let in and have not begun to wake, and those that are being put to sleep.
+        self._let_in: set[ServedConversation] = set()
+        self._leaving: dict[ServedConversation, asyncio.Task[None]] = {}
+        self._needed: dict[ServedConversation, float] = {}
+
+    async def enter(self, one: ServedConversation) -> None:
+        """Return when it may be woken, which the caller does at once; raises `TooMany`."""
+        if not self._waiting and self._has_room():
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            raise TooMany(CROWDED.format(self._most))
+        loop = asyncio.get_running_loop()
+        request = WakeRequest(one, self._now() + WAKE_SECONDS, loop.create_future())
+        self._waiting.append(request)
+        self.look()
+        try:
+            await request.let_in
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(request)
+            self._let_in.discard(one)
+            # The caller may have gone meanwhile, or may not wake it after all.
+            loop.call_soon(self.look)
+
+    def look(self) -> None:
+        """Let in those for whom there is room, make room for others, and refuse those that would wait in vain.
+
+        Called when a conversation may have become busy, idle or asleep, and once a second.
+        """
+        if not self._waiting:
+            return
+        self._admit()
+        now = self._now()
+        self._needed = {one: until for one, until in self._needed.items() if until > now}
+        self._make_room()
+        under_way = self._leaving or self._let_in
+        if not under_way and all(_is_busy(one) or one in self._needed for one in self._awake()):
+            self.refuse(TooMany, BUSY.format(self._most))
+        while self._waiting and self._waiting[0].until <= now:
+            _settle(self._waiting.popleft(), TooMany(CROWDED.format(self._most)))
+
+    def refuse(self, kind: type[TooMany], why: str) -> None:
+        """Refuse all that wait."""
+        while self._waiting:
+            _settle(self._waiting.popleft(), kind(why))
+
+    def _has_room(self) -> bool:
+        return len({*self._awake(), *self._let_in}) < self._most
+
+    def _admit(self) -> None:
+        for request in list(self._waiting):
+            # Another client may have asked for the same one.
+            if stays_awake(request.one) or request.one in self._let_in or self._has_room():
+                self._waiting.remove(request)
+                self._let_in.add(request.one)
+                _settle(request)
+
+    def _make_room(self) -> None:
+        wanted = min(len(self._waiting), ASLEEP_AT_ONCE) - len(self._leaving)
+        idle = [one for one in self._awake() if one.idle and one not in self._leaving and one not in self._needed]
+        for one in sorted(idle, key=lambda one: one.used)[: max(0, wanted)]:
+            self._leaving[one] = asyncio.ensure_future(self._put_to_sleep(one))
+
+    async def _put_to_sleep(self, one: ServedConversation) -> None:
+        try:
+            # One that is still idle has work that only its worker knows.
+            if not await one.sleep() and one.idle:
+                self._needed[one] = self._now() + NEEDED_SECONDS
+        finally:
+            del self._leaving[one]
+            self.look()
+
+
 class Conversations:
     """The conversations below one agent's folder. `roots` are the folders that may be worked in."""
 
@@ -117,6 +219,7 @@ class Conversations:
         self._tasks: set[asyncio.Task[bool]] = set()
         # Runs may still come to their end while it is stopping; when it is closing, no worker is started any more.
         self._stopping = self._closing = False
+        self._wakes = WakeQueue(limits.awake, lambda: self.awake, now)
         self._trash = SessionTrash(agent_dir, now_ms)
 
     @property
@@ -159,7 +262,7 @@ class Conversations:
 
     async def drain(self, seconds: float) -> None:
         """Start nothing more; give runs `seconds` to finish, then abort them."""
-        self._stopping = True
+        self._stop_waking()
         await self._settled(seconds)
         running = [one for one in self.awake if one.running]
         for one in running:
@@ -184,19 +287,25 @@ class Conversations:
         if self._stopping and command not in WHILE_STOPPING and not command.startswith("get_"):
             raise Stopping(STOPPING)
 
+    def _stop_waking(self) -> None:
+        self._stopping = True
+        self._wakes.refuse(Stopping, STOPPING)
+
     def _check_closing(self) -> None:
         if self._closing:
             raise Stopping(STOPPING)
 
     def kill(self) -> None:
         """End all workers at once, and start none in their place."""
-        self._stopping = self._closing = True
+        self._closing = True
+        self._stop_waking()
         for one in self.awake:
             one.kill()
 
     async def close(self, stop: bool = True) -> None:
         """Stop all workers, or leave them to the next supervisor."""
-        self._stopping = self._closing = True
+        self._closing = True
+        self._stop_waking()
         if self._looking is not None:
             self._looking.cancel()
         if stop:
@@ -238,18 +347,15 @@ class Conversations:
         return self._make(record)
 
     async def ready(self, one: ServedConversation) -> None:
-        """Make room for one more worker, if necessary by putting a conversation to sleep; raises `TooMany`."""
-        if one.has_worker:
+        """Wait until it may have a worker, which the caller wakes at once; raises `TooMany`.
+
+        If necessary, another conversation is put to sleep for it.
+        """
+        if stays_awake(one):
             return
         if self._stopping:
             raise Stopping(STOPPING)
-        idle = sorted((other for other in self.awake if other.idle), key=lambda other: other.used)
-        while len(self.awake) >= self._limits.awake:
-            if not idle:
-                raise TooMany(
-                    f"All conversations that may be awake are busy (--max-awake {self._limits.awake}). Try again later"
-                )
-            await idle.pop(0).sleep()
+        await self._wakes.enter(one)
 
     async def remove(self, id: str) -> None:
         """Forget a conversation and its event log; its session file is left alone."""
@@ -261,6 +367,7 @@ class Conversations:
         folder = os.path.join(self._folder, f"{REMOVED}{one.record.id}")
         os.rename(os.path.join(self._folder, one.record.id), folder)
         shutil.rmtree(folder, ignore_errors=True)
+        self._wakes.look()
 
     async def delete(self, id: str) -> None:
         """End a conversation and move its session to the trash.
@@ -368,7 +475,7 @@ class Conversations:
             self._variables,
             self.workers,
             self._counts,
-            WorkerStarts(self._limits.worker_restarts, self._now, self._check_closing),
+            WorkerStarts(self._limits.worker_restarts, self._now, self._check_closing, self._wakes.look),
             self._now,
         )
         self._known[record.id] = made
@@ -404,6 +511,7 @@ class Conversations:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: self._wakes.look())
 
     async def _look_after(self) -> None:
         while True:
@@ -413,6 +521,7 @@ class Conversations:
                 one.look(self._limits.worker_silence, self._limits.host_tool_wait)
                 if one.idle and one.used < before:
                     self._start(one.sleep())
+            self._wakes.look()
             await self._end_greedy()
 
     async def _end_greedy(self) -> None:
@@ -433,6 +542,26 @@ class Conversations:
         if limits.worker_processes and use.processes > limits.worker_processes:
             return f"it had more than {limits.worker_processes} processes (--worker-processes)"
         return ""
+
+
+def stays_awake(one: ServedConversation) -> bool:
+    """Whether it has a worker, or will have, that is not being stopped."""
+    return one.has_worker and one.state != "stopping"
+
+
+def _is_busy(one: ServedConversation) -> bool:
+    """Whether there is a run or a question, which may take long to end."""
+    return one.running or one.work.busy
+
+
+def _settle(request: WakeRequest, why: Refusal | None = None) -> None:
+    if request.let_in.done():
+        # Its client has gone.
+        return
+    if why is None:
+        request.let_in.set_result(None)
+    else:
+        request.let_in.set_exception(why)
 
 
 def _words_of(row: SessionRow) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from pigeon.rpc.worker_link import ALIVE, NEEDED
 from pigeon.serve.worker import WorkerRequest, packed
 from pigeon.system.append_file import make_private_folder
-from pigeon.system.process.forking import ForkedProcess, ForkFamily
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended
 from pigeon.transport.event_log import LogEnd, log_owner
 from pigeon.transport.reader import Frame, Framing
 from pigeon.wire import codec
@@ -221,13 +221,17 @@ class SocketFolder:
 class WorkerStarts:
     """Decides whether a conversation's worker may be started. `may_start` raises a `PigeonError` if none may any more.
 
-    After `most` crashes within a minute, none is started for a while.
+    After `most` crashes within a minute, none is started for a while. `changed` is to be called when the conversation
+    may have become busy, idle or asleep: another one may wait for that.
     """
 
-    def __init__(self, most: int, now: Callable[[], float], may_start: Callable[[], None]) -> None:
+    def __init__(
+        self, most: int, now: Callable[[], float], may_start: Callable[[], None], changed: Callable[[], None]
+    ) -> None:
         self._most = most
         self._now = now
         self._may_start = may_start
+        self.changed = changed
         self._ends: list[float] = []
 
     @property
@@ -274,6 +278,11 @@ async def stop_worker(process: ForkedProcess) -> None:
     if not await process.ended(STOP_SECONDS):
         process.send(signal.SIGKILL)
         await process.ended(STOP_SECONDS)
+
+
+def ending(code: int | None) -> str:
+    """How a worker has ended, by its exit code if that is known."""
+    return "it ended without a message" if code is None else f"it {how_it_ended(code)}"
 
 
 def open_stderr(path: str) -> int:
