@@ -400,3 +400,44 @@ def test_a_clock_that_is_set_back_neither_freezes_nor_hurries_the_page(tab: Tab,
     tab.answer("3")
     tab.settled()
     tab.shows("Denied.", "#entries")
+
+
+def test_of_a_very_long_text_a_part_is_shown_that_says_so_and_all_of_it_is_copied(
+    tab: Tab, models: ModelServer
+) -> None:
+    content = "w" * 210_000 + "\n" + "a line of a long file\n" * 6000
+    models.answers(Call("write", {"path": "long.txt", "content": content}, id="long", piece=100_000))
+    models.answers("word " * 6000 + "end")
+    tab.say("write much")
+    tab.answer("1")
+    tab.settled()
+    tab.until("document.querySelector('#entries [data-call=long] .numbers')")
+    first = "document.querySelector('#entries [data-call=long] .numbers')"
+    numbers = f"{first}.textContent.split('\\n').length"
+    code, more = f"{first}.nextElementSibling", "document.querySelector('#entries [data-call=long] .more-text')"
+    shown = _not_hidden(tab, code)
+    assert shown.startswith("w" * 5000 + "\na line")
+    assert 90_000 < len(shown) <= 100_000
+    assert tab.ask(numbers) == shown.count("\n") + 1
+    assert tab.ask(f"{code}.textContent") == content.removesuffix("\n"), "this is what is copied"
+    left = len(content) - 1 - len(shown)  # more than is shown at once
+    assert tab.ask(f"{more}.textContent") == f"Show more ({left:,} characters are left out)"
+    tab.ask(f"{first}.closest('details').open = true; {more}.click()")
+    assert tab.ask(f"{more}.textContent") == f"Show more ({left - 200_000:,} characters are left out)"
+    tab.ask(f"{more}.click()")
+    assert _not_hidden(tab, code) == content.removesuffix("\n")
+    assert tab.ask(f"[{more}, {numbers}]") == [None, 6001]
+    assert tab.ask("document.activeElement.matches('.code')"), "the keyboard stays where it was"
+    answer = "[...document.querySelectorAll('#entries article.assistant')].at(-1)"
+    assert len(_not_hidden(tab, answer)) < 25_000
+    assert tab.ask(f"{answer}.textContent.includes('word end')")
+
+
+def _not_hidden(tab: Tab, found: str) -> str:
+    copy = f"const copy = {found}.cloneNode(true)"
+    return str(
+        tab.ask(
+            f"(() => {{ {copy}; copy.querySelectorAll('[hidden]').forEach(one => one.remove()); "
+            "return copy.textContent; })()"
+        )
+    )

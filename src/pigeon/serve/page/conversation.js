@@ -4,7 +4,8 @@
 // those at the other end are removed. What is under way is drawn from events (live.js) and gives way to the
 // entries when they are on record, so that every reader sees the same in the end, whatever came when.
 
-import { byId, copyText, element, has, named, notice, now, rendered, removeNotice, request, say, spanOf } from "./dom.js";
+import { byId, copyText, element, has, named, notice, now, removeNotice, request, say, spanOf } from "./dom.js";
+import { rendered, shorten } from "./rendered.js";
 import { Connection } from "./connection.js";
 import { Frames, LiveAnswer, RunningCalls } from "./live.js";
 
@@ -458,7 +459,9 @@ export class Conversation {
     if (message.role === "assistant") this._begin(new LiveAnswer(this.frames, this.ask, this.calls));
     else if (message.role === "user") {
       const text = typeof message.content === "string" ? message.content : message.content.filter((block) => block.type === "text").map((block) => block.text).join("");
-      this._begin({ done: false, element: element("article", { class: "user live" }, element("div", { class: "body lines", dir: "auto" }, text)) });
+      const body = element("div", { class: "body lines", dir: "auto" }, text);
+      shorten(body);
+      this._begin({ done: false, element: element("article", { class: "user live" }, body) });
       this.toNewest();
     }
     this.frames.ask({ paint() {} });

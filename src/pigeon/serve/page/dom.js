@@ -24,13 +24,6 @@ export const ordered = (text) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, n
 export const named = (text) => text.replace(/[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e01ef}]|(?<![^\0-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\x7f])/gu, numbered);
 const numbered = (one) => `[U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`;
 
-// HTML that the agent's renderer has made: escaped and cleaned there, and the policy of this page runs no script in it.
-export function rendered(html) {
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  return template.content;
-}
-
 // Said by screen readers when they are free, or at once. Single deltas are never said.
 export function say(text, urgent = false) {
   const place = byId(urgent ? "urgent" : "said");

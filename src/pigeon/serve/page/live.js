@@ -4,10 +4,13 @@
 // text is put on the page as text, and a few times a second the agent is asked to render the unfinished end of it. Finished
 // paragraphs are cut off, so that the work for a delta does not grow with the length of the answer.
 
-import { element, named, now, rendered, spanOf } from "./dom.js";
+import { element, named, now, spanOf } from "./dom.js";
+import { parsed, rendered } from "./rendered.js";
 
 const RENDER_EVERY = 150;
 const LONG_TAIL = 4000;
+// A paragraph longer than this is not rendered before its end: all of it would be, time and again.
+const LONGEST_TAIL = 40000;
 const MOST_OUTPUT = 40000;
 const LONG_CALL = 3000;
 
@@ -53,7 +56,7 @@ export class LiveText {
   }
 
   paint() {
-    this.text.appendData(this.fresh);
+    addTo(this.text, this.fresh);
     this.tail += this.fresh;
     this.fresh = "";
     if (!this.timer && !this.busy) this.timer = setTimeout(() => this._render(), RENDER_EVERY);
@@ -71,8 +74,9 @@ export class LiveText {
     const { at, open } = cutOf(tail, this.open);
     try {
       const head = at ? await this.render(this.open + tail.slice(0, at) + (open ? fenceOf(open) : "")) : "";
-      const rest = await this.render(open + tail.slice(at));
-      if (!this.stopped) this._show(head, rest, tail.length, at, open);
+      const long = tail.length - at > LONGEST_TAIL;
+      const rest = long ? "" : await this.render(open + tail.slice(at));
+      if (!this.stopped && (at || !long)) this._show(head, rest, long ? at : tail.length, at, open);
     } catch { /* the text stands there as it came; the next rendering may work */ }
     this.busy = false;
     if (!this.stopped && (this.tail.length > tail.length - at || this.fresh)) this.timer = setTimeout(() => this._render(), RENDER_EVERY);
@@ -82,12 +86,19 @@ export class LiveText {
     if (at) this.element.insertBefore(element("div", { class: this.open ? "cut goes-on" : "cut" }, rendered(head)), this.end);
     this.tail = this.tail.slice(at);
     this.open = open;
-    this.text = document.createTextNode(this.tail.slice(length - at));
+    this.text = document.createTextNode("");
+    addTo(this.text, this.tail.slice(length - at));
     this.end.className = open ? "tail goes-on" : "tail";
-    this.end.replaceChildren(rendered(rest));
+    this.end.replaceChildren(parsed(rest));
     innermost(this.end).append(this.text);
     this.frames.ask({ paint() {} });
   }
+}
+
+// Text at the end of what is shown; of a very long one the newest part stays, and the whole comes with the entry.
+function addTo(text, fresh) {
+  text.appendData(fresh);
+  if (text.length > MOST_OUTPUT * 2) text.data = "…" + text.data.slice(-MOST_OUTPUT);
 }
 
 // New text goes on inside the last paragraph, list item or block of code.
@@ -190,7 +201,7 @@ class LiveThinking {
   }
 
   add(delta) { this.fresh += delta; this.frames.ask(this); }
-  paint() { this.text.appendData(this.fresh); this.fresh = ""; }
+  paint() { addTo(this.text, this.fresh); this.fresh = ""; }
   finish() { this.head.className = ""; }
 }
 

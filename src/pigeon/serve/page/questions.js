@@ -3,7 +3,8 @@
 // They stand above the message box and take no key that is meant for the box: Enter, pressed to send a message just when a
 // question comes, must not allow anything. The first answer of any tab counts, and closes the question in the others.
 
-import { byId, element, named, notice, now, rendered, say, typing } from "./dom.js";
+import { byId, element, named, notice, now, say, typing } from "./dom.js";
+import { rendered } from "./rendered.js";
 
 // A question takes neither keys nor clicks before it could be seen with all that it is about: a button must not come under
 // a click that was meant for what stood there before. A key that has answered, held down or struck twice, is for so long

@@ -3,7 +3,8 @@
 // The agent puts them together when it is asked. The list is asked for when a run has ended, the changes of a file when it is
 // unfolded. This part is loaded when it is opened for the first time.
 
-import { element, named, openWindow, rendered } from "./dom.js";
+import { element, named, openWindow } from "./dom.js";
+import { rendered } from "./rendered.js";
 
 const MOST_AT_ONCE = 3;
 const MOST_UNFOLDED = 30;
