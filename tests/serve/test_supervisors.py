@@ -10,11 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from fakes.fifo import Fifo
-from fakes.served_talk import ServedHouse, Talk, becomes
+from fakes.served_talk import PATIENCE, ServedHouse, Talk, becomes
+from pigeon.serve import worker_process
 from pigeon.serve.conversation import ServedConversation
 from pigeon.serve.conversations import TooMany
+from pigeon.serve.http.server import HttpServer, ServeOptions
+from pigeon.serve.http.tokens import Tokens
+from pigeon.serve.service_log import ServiceLog
 from pigeon.transport.event_log import log_owner
 
 ASK = {"ask": ["bash"]}
@@ -112,6 +118,43 @@ def test_workers_that_a_second_signal_kills_are_not_started_again(house: ServedH
 
     house.run(test())
     house.restart(leave=False)
+
+
+def test_a_client_whose_conversation_still_wakes_when_the_service_stops_is_told_to_come_back(
+    house: ServedHouse, one: ServedConversation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not before the client was answered, however slow the machine is.
+    monkeypatch.setattr(worker_process, "FORK_SECONDS", 2 * PATIENCE)
+
+    async def test(log: ServiceLog) -> None:
+        tokens = Tokens(str(tmp_path / "tokens"))
+        admin = tokens.first("admin")
+        assert admin is not None
+        server = HttpServer(house.all, tokens, ServeOptions(port=0), house.counts, log)
+        serving = asyncio.ensure_future(server.serve())
+        await becomes(lambda: server.started)
+        # No worker begins as long as the process does not run that they are forked from.
+        os.kill(house.workers.parent_pid, signal.SIGSTOP)
+        try:
+            address = f"{server.address.url.replace('http', 'ws')}/api/sessions/{one.record.id}/rpc"
+            token = {"Authorization": f"Bearer {admin.secret}"}
+            link = connect(address, additional_headers=token, proxy=None, open_timeout=PATIENCE)
+            client = asyncio.ensure_future(link)
+            await becomes(lambda: one.state == "starting")
+            server.should_exit = True
+            with pytest.raises(InvalidStatus) as refused:
+                await client
+        finally:
+            os.kill(house.workers.parent_pid, signal.SIGCONT)
+        response = refused.value.response
+        assert (response.status_code, response.headers["retry-after"]) == (503, "5")
+        assert b"shutting down" in (response.body or b"")
+        await serving
+
+    with open(os.devnull, "wb") as nowhere:
+        log = ServiceLog(nowhere.fileno())
+        house.run(test(log))
+        log.close()
 
 
 def test_messages_that_wait_outlive_a_stop_of_the_service_and_the_death_of_their_worker(
