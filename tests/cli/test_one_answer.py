@@ -71,6 +71,19 @@ def test_piped_text_and_files_go_before_the_prompt_with_blank_lines_between(
     assert [block["type"] for block in content].count("image") == 1
 
 
+@pytest.mark.parametrize("mode", ["text", "json"])
+def test_a_link_to_a_file_that_the_sandbox_hides_is_refused_as_a_file_of_the_prompt(
+    folders: AgentFolders, server: ModelServer, mode: str
+) -> None:
+    (folders.home / ".netrc").write_text("a secret")
+    (folders.work / "notes.md").symlink_to(folders.home / ".netrc")
+    refused = call(folders, "--mode", mode, *MODEL, "--sandbox", "workspace", "@notes.md", "review")
+    assert refused.code == 2
+    assert refused.err.startswith(f"Error: @notes.md: the sandbox hides {folders.home}/.netrc")
+    assert server.requests == []
+    assert list(folders.temp.glob("pigeon-*")) == []
+
+
 def test_piped_text_alone_is_a_prompt(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("ok")
     assert call(folders, *MODEL, given="just this").out == "ok\n"

@@ -69,7 +69,8 @@ class BuiltAgent(Struct, frozen=True, kw_only=True):
     """An agent that is ready for its host: `problems` are to be shown, `lifecycle` says when to call what.
 
     `known_flags` are the options that extensions take, and whether with a value; the caller knows which were given.
-    `processes` starts programs as the agent does: behind its wall, if there is one.
+    `processes` starts programs as the agent does: behind its wall, if there is one. `why_hidden` says why the sandbox
+    does not let the file at a real path be shown to the model; none if it may be.
     """
 
     session: Session
@@ -78,6 +79,7 @@ class BuiltAgent(Struct, frozen=True, kw_only=True):
     known_flags: Mapping[str, bool]
     redactor: Redactor
     processes: ProcessOwner
+    why_hidden: Callable[[str], str | None]
 
 
 async def build(
@@ -244,6 +246,7 @@ class _Builder:
             redactor=self._redactor,
             known_flags=runner.known_flags() if runner else {},
             processes=self._processes,
+            why_hidden=self._sandbox.why_hidden,
         )
 
     def _folders(self, journal: Journal) -> dict[str, str]:

@@ -93,6 +93,10 @@ class SandboxSetup:
         """What commands and file tools are held to now; none without a sandbox."""
         return None if self._wall is None else self._wall.policy
 
+    def why_hidden(self, place: str) -> str | None:
+        """Why the file at a real path must not be read for the model; none if it may be, or without a sandbox."""
+        return None if self._wall is None else self._wall.policy.refusal(place, writes=False)
+
     def keep_artifacts(self, artifacts: Callable[[], str | None]) -> None:
         """Where the full outputs of the session are; commands may write there."""
         self._artifacts = artifacts

@@ -48,7 +48,9 @@ def run_json(line: CommandLine, environment: Environment) -> int:
         raise UsageError('There is no prompt. Write one (pigeon --mode json "...") or pipe it in')
 
     async def play(started: StartedAgent) -> int:
-        return await _play(started, dialect, prompts_of(started.line, piped, environment, as_one=False))
+        why_hidden = started.agent.why_hidden
+        prompts = prompts_of(started.line, piped, environment, as_one=False, why_hidden=why_hidden)
+        return await _play(started, dialect, prompts)
 
     return run_agent(line, environment, dialect, play, refuses_unknown=True)
 

@@ -103,7 +103,8 @@ def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
     line = structs.replace(line, agent=agent)
 
     async def play(started: StartedAgent) -> int:
-        prompt = prompts_of(started.line, piped, environment, as_one=True)
+        why_hidden = started.agent.why_hidden
+        prompt = prompts_of(started.line, piped, environment, as_one=True, why_hidden=why_hidden)
         if not prompt.texts:
             raise UsageError(nothing)
         return await _answer(started, prompt, wanted)

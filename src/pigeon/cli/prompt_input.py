@@ -7,12 +7,14 @@ import errno
 import os
 import select
 import sys
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine
 from pigeon.system.files import read_whole
+from pigeon.system.paths import hold
 from pigeon.wire.base import Json
 from pigeon.wire.errors import PigeonError, StartupError, UsageError
 
@@ -60,11 +62,18 @@ def _read_stdin() -> bytes:
     return bytes(data)
 
 
-def prompts_of(line: CommandLine, piped: str, environment: Environment, *, as_one: bool) -> CallPrompts:
+def prompts_of(
+    line: CommandLine,
+    piped: str,
+    environment: Environment,
+    *,
+    as_one: bool,
+    why_hidden: Callable[[str], str | None] = lambda place: None,
+) -> CallPrompts:
     """The prompts of a call; `as_one` puts all its words together, as a person writes them without quotes.
 
     Piped text and files go before the first, with blank lines between. Raises `UsageError` for a file that cannot be
-    read.
+    read, and for one that must not be: `why_hidden` is asked about real paths.
     """
     words = list(line.messages)
     spoken = words[: len(words) - len(line.literal)] if line.literal else words
@@ -72,19 +81,25 @@ def prompts_of(line: CommandLine, piped: str, environment: Environment, *, as_on
     texts = [word for word in spoken if not (word.startswith("@") and len(word) > 1)] + list(line.literal)
     if as_one:
         texts = [" ".join(texts)] if texts else []
-    files, images = _read(named, environment)
+    files, images = _read(named, environment, why_hidden)
     first = "\n\n".join(part for part in (piped, *files, *texts[:1]) if part.strip())
     return CallPrompts(tuple([first, *texts[1:]] if first or images else texts[1:]), tuple(images))
 
 
-def _read(names: list[str], environment: Environment) -> tuple[list[str], list[bytes]]:
+def _read(
+    names: list[str], environment: Environment, why_hidden: Callable[[str], str | None]
+) -> tuple[list[str], list[bytes]]:
     """The named files: as texts with their names, and as images."""
     texts: list[str] = []
     images: list[bytes] = []
     for name in names:
         path = environment.absolute(name)
         try:
-            data = read_whole(path, LARGEST_FILE)
+            # Held, so that what is asked about is what is read: it may be a link that a command has made.
+            with hold(path) as held:
+                if (why := why_hidden(held.place)) is not None:
+                    raise UsageError(f"@{name}: {why}. If the model may see it, pipe it in: pigeon -p ... < FILE")
+                data = read_whole(held, LARGEST_FILE)
         except OSError as error:
             raise UsageError(
                 f"@{name}: {_why(error)}. Words that begin with @ name files; put a prompt that begins with @ after --"

@@ -155,7 +155,12 @@ async def _run(
     gc.enable()
     if line.unknown:
         line = structs.replace(line, messages=parse(line.arguments, line.program, agent.known_flags).messages)
-    return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
+    try:
+        return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
+    except UsageError:
+        # It is found before the agent does anything, so nothing else has closed it.
+        await _close(agent)
+        raise
 
 
 def mask_prints(redactor: Redactor) -> None:
