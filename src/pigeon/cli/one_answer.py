@@ -140,15 +140,14 @@ async def _answer(started: StartedAgent, prompt: CallPrompts, wanted: OutputType
 async def _flushed(writer: Writer, code: int, shutdown: Shutdown, signalled: asyncio.Future[int]) -> int:
     """Wait until everything is written. A person may read a long answer page by page: only a signal makes haste."""
     closing = asyncio.ensure_future(asyncio.to_thread(writer.close, PATIENCE))
-    if signalled.done():
-        await shutdown.within(closing, FLUSH_SECONDS)
-        if closing.done():
-            closing.result()
-        return code or signalled.result()
     both: set[asyncio.Future[Any]] = {closing, signalled}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if not closing.done():
-        return signalled.result()
+        # A write that fails is a reason to end, too; only the closing, which then ends by itself, says why.
+        await (asyncio.wait({closing}) if writer.failed else shutdown.within(closing, FLUSH_SECONDS))
+        if closing.done():
+            closing.result()
+        return code or signalled.result()
     return code or (exit_codes.OK if closing.result() else exit_codes.FAILED)
 
 

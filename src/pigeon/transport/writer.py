@@ -126,6 +126,11 @@ class Writer:
         """True when not even commands should be taken any more."""
         return self._size > HARD_LIMIT
 
+    @property
+    def failed(self) -> bool:
+        """True when nothing more can be written; `close` then says why and waits for nothing."""
+        return self._failure is not None
+
     async def room(self) -> None:
         """Wait until the queue is short again."""
         await self._room.wait()
