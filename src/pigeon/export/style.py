@@ -145,7 +145,7 @@ summary { cursor: pointer; overflow-wrap: anywhere; }
 .code { display: flex; background: var(--code); border-radius: 8px; max-height: 36rem; overflow: auto; }
 .code pre { margin: 0; max-height: none; background: none; white-space: pre; overflow: visible; flex: 1; }
 .code .numbers { flex: none; position: sticky; left: 0; background: var(--code); color: var(--dim); text-align: right;
-  padding-right: .6rem; user-select: none; -webkit-user-select: none; opacity: .8; }
+  padding-right: .6rem; user-select: none; -webkit-user-select: none; }
 .terminal { background: #1e2227; color: #dfe3e7; }
 .asked { color: #9fd0ff; font-weight: 600; }
 .asked::before { content: "$ "; color: #8b959f; }

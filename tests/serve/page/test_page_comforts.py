@@ -298,7 +298,7 @@ def test_all_changes_of_a_session_are_reviewed_file_by_file_with_the_keyboard(
     tab.lacks(".review .diff")
     tab.press("Enter")
     tab.until("document.querySelector('.review .diff').checkVisibility()")
-    tab.click(".review footer button")
+    tab.click(".review .below button")
     tab.lacks("dialog")
     tab.shows("sorted(set(parts))", ".found")
 

@@ -446,15 +446,22 @@ def _spent(tab: Tab) -> float:
 @pytest.mark.interop
 def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer) -> None:
     source = (npm_source("axe-core", AXE) / "axe.min.js").read_text()
-    models.answers(Thinking("hm"), "Here is a *list*:\n\n1. one\n2. two\n", EDIT)
+    models.answers(Thinking("hm"), "Here is a *list*:\n\n1. one\n2. two\n", Call("read", {"path": "parser.py"}))
+    models.answers(EDIT)
     models.answers("Done.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
     tab.say("sort")
     tab.shows("Allow once", ".permission")
     phone = Tab(browser, served, tab.ask("new URLSearchParams(location.search).get('session')"), PHONE, "dark")
     phone.shows("return sorted(parts)", ".permission ins")
+    phone.answer("4")
+    phone.until("document.activeElement.matches('.why textarea')")
     assert _found_by_axe(phone, source) == []
     tab.answer("1")
     tab.settled()
+    phone.settled()
+    phone.press("c", ALT)
+    phone.until("document.querySelector('.review .diff')?.checkVisibility()")
+    assert _found_by_axe(phone, source) == []
     tab.press("f", ALT)
     tab.type("sort")
     tab.until("document.querySelector('.hits li')")

@@ -196,7 +196,8 @@ export class Conversation {
       for (const card of piece.querySelectorAll("[data-call]")) {
         if (this.unfolded.has(card.dataset.call)) card.open = this.unfolded.get(card.dataset.call);
       }
-      for (const long of piece.querySelectorAll("pre, .code, .diff, table")) long.tabIndex = 0;
+      // What scrolls can be reached; beside a file, its numbers and its lines scroll as one.
+      for (const long of piece.querySelectorAll("pre:not(.code pre), .code, .diff, table")) long.tabIndex = 0;
       for (const code of piece.querySelectorAll("pre:not(.code pre):not(.text), .code")) {
         // Files keep their lines, as their numbers do; all else is wrapped unless it is told not to be.
         const wrapped = !code.matches(".code");

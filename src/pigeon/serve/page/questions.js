@@ -208,7 +208,7 @@ export class Questions {
       const made = rendered(html);
       for (const card of made.querySelectorAll("details")) card.open = true;
       for (const note of made.querySelectorAll("summary > .none")) note.remove();
-      for (const long of made.querySelectorAll("pre, .code, .diff")) long.tabIndex = 0;
+      for (const long of made.querySelectorAll("pre:not(.code pre), .code, .diff")) { long.tabIndex = 0; long.setAttribute("role", "group"); long.setAttribute("aria-label", "What you are asked about"); }
       body.append(made);
     } catch {
       body.append(element("pre", { tabindex: "0" }, record.diff ?? JSON.stringify(record.args, null, 2)));

@@ -65,7 +65,7 @@ export class Review {
       const { diffs, whole, entryId } = answer.files[0];
       const parts = diffs.flatMap((html, at) => [at ? element("p", { class: "note" }, "Something else has changed the file in between:") : null, rendered(html)]);
       if (!diffs.length) parts.push(element("p", { class: "note" }, "Everything was changed back."));
-      body.replaceChildren(...parts.filter(Boolean), element("footer", {},
+      body.replaceChildren(...parts.filter(Boolean), element("div", { class: "below" },
         element("span", { class: "note" }, whole ? "Written as a whole. If the file existed before, its old text is not on record." : ""),
         element("button", { type: "button", class: "quiet link", onclick: () => { this.window.close(); this.show(entryId); } }, "Show the last change in the conversation")));
       for (const long of body.querySelectorAll(".diff")) { long.tabIndex = 0; long.setAttribute("role", "region"); long.setAttribute("aria-label", `Changes of ${named(file.path)}`); }
