@@ -166,6 +166,12 @@ class BrowserPage:
         self.ask("1")
         return [str(event["params"]["url"]) for event in self._events("Network.webSocketCreated")]
 
+    def received(self) -> int:
+        """How many characters have come through WebSockets so far."""
+        self.ask("1")
+        frames = self._events("Network.webSocketFrameReceived")
+        return sum(len(event["params"]["response"]["payloadData"]) for event in frames)
+
     def overflow(self) -> int:
         """By how much the page is wider than the screen."""
         return int(self.ask("document.documentElement.scrollWidth - window.innerWidth"))

@@ -376,11 +376,17 @@ def test_the_first_paint_is_small_and_nothing_comes_from_elsewhere(
     sizes = "performance.getEntriesByType('resource').concat(performance.getEntriesByType('navigation'))"
     assert tab.ask(f"{sizes}.reduce((sum, one) => sum + one.encodedBodySize, 0)") < 100_000
     assert {url.partition("/page/")[0].partition("/api/")[0] for url in tab.requests()} == {served.url}
-    assert tab.ask("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd") < 1000
+    # What the page names itself is asked for at once: no script waits for another one to name it.
+    assert tab.ask(f"{sizes}.length") < 25
+    assert tab.ask(LATE_SCRIPTS) == []
     policy = tab.ask("fetch('/').then(answer => answer.headers.get('content-security-policy'))")
     assert "unsafe" not in policy
     assert "script-src 'self'" in policy
     tab.close()
+
+
+LATE_SCRIPTS = """performance.getEntriesByType('resource').map((one) => new URL(one.name).pathname)
+  .filter((path) => path.endsWith('.js') && !document.querySelector(`[href="${path}"], [src="${path}"]`))"""
 
 
 def test_a_folder_is_chosen_and_a_session_started_there_with_the_keyboard(
@@ -489,7 +495,7 @@ def test_a_session_of_five_thousand_messages_opens_at_once(
     session = _long_session(served, 5000)
     tab = Tab(browser, served, session)
     tab.shows("answer 4999", "#entries")
-    assert tab.ask("performance.now()") < 5000
+    assert tab.received() < 200_000, "the newest messages came, and not all"
     assert tab.ask("document.querySelectorAll('.piece').length") < 60
     for _ in range(6):
         first = tab.ask("document.querySelector('.piece').dataset.entry")
