@@ -21,9 +21,14 @@ from pigeon.serve.conversations import TooMany
 from pigeon.serve.http.server import HttpServer, ServeOptions
 from pigeon.serve.http.tokens import Tokens
 from pigeon.serve.service_log import ServiceLog
+from pigeon.serve.worker import QUEUE_FILE
 from pigeon.transport.event_log import log_owner
 
 ASK = {"ask": ["bash"]}
+
+
+def kept_queue(house: ServedHouse, one: ServedConversation) -> Path:
+    return house.agent_dir / "serve" / "conversations" / one.record.id / QUEUE_FILE
 
 
 def test_the_next_supervisor_finds_workers_questions_and_every_event(
@@ -167,6 +172,7 @@ def test_messages_that_wait_outlive_a_stop_of_the_service_and_the_death_of_their
             await talk.ask("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
             assert (await talk.data("follow_up", **later))["disposition"] == "queued"
+            assert kept_queue(house, one).stat().st_mode & 0o777 == 0o600
             await house.all.drain(0.0)
 
     async def killed_and_said() -> None:
@@ -184,7 +190,21 @@ def test_messages_that_wait_outlive_a_stop_of_the_service_and_the_death_of_their
                     if message["role"] == "user"]  # fmt: skip
             assert said == ["run sleep 100", "list the files", "list the files"]
             assert (await talk.data("get_state"))["pendingMessageCount"] == 0
+            assert not kept_queue(house, one).exists(), "nothing of it stays on disk"
 
     house.run(stopped())
     house.restart(leave=False)
     house.run(killed_and_said())
+
+
+def test_a_queue_that_cannot_be_read_is_told_and_keeps_no_conversation_from_waking(
+    house: ServedHouse, one: ServedConversation
+) -> None:
+    async def test() -> None:
+        file = kept_queue(house, one)
+        file.write_bytes(b'{"session_id":')
+        async with Talk(house, one) as talk:
+            assert (await talk.data("get_state"))["pendingMessageCount"] == 0
+            assert "queue.json cannot be read" in file.with_name("stderr.log").read_text()
+
+    house.run(test())

@@ -31,7 +31,7 @@ from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
-from pigeon.wire.errors import PigeonError, StartupError, printable
+from pigeon.wire.errors import BadRecord, PigeonError, StartupError, printable
 from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel, Outbound
 from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 from pigeon.wire.steering import Limits
@@ -111,7 +111,11 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
     await _take_up(request, host, state)
     for end in ends_of(left, request.died, "" if request.state is None else request.state.run):
         host.tell(end)
-    queue.take_up()
+    try:
+        queue.take_up()
+    except (OSError, BadRecord) as error:
+        problem = f"{QUEUE_FILE} cannot be read, and the messages that waited are lost: {error}"
+        print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
     # The collector was off during the start, which creates no garbage.
     gc.freeze()
     gc.enable()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -44,42 +45,58 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 class KeptQueue(Struct, frozen=True):
     """The messages that wait in the queue of a session."""
 
-    session_id: str
-    messages: list[KeptMessage]
+    session_id: str = ""
+    messages: list[KeptMessage] = []
 
 
 class QueueFile:
-    """Keeps the queue on disk, apart from the state: images make it large, and only the next worker reads it."""
+    """Keeps the queue on disk, apart from the state: images make it large, and only the next worker reads it.
+
+    While nothing waits there is no file.
+    """
 
     def __init__(self, path: str, session: Session) -> None:
         self._path = path
         self._session = session
-        self._written: list[KeptMessage] = []
+        self._written = KeptQueue()
 
     def take_up(self) -> None:
-        """Let the messages wait that the worker before has left, except for those that are on record."""
+        """Let the messages wait that the worker before has left, except for those that are on record.
+
+        Raises `OSError` or `BadRecord` for a file that cannot be read; the next message that waits replaces it.
+        """
         try:
             with open(self._path, "rb") as file:
                 kept = codec.convert(codec.decode(file.read()), KeptQueue)
-        except (OSError, BadRecord):
+        except FileNotFoundError:
             return
-        self._written = kept.messages
+        self._written = kept
         journal = self._session.transcript.journal
         if not kept.messages or kept.session_id != journal.session_id:
             return
         messages = (line.message for line in journal.lines if line.role in ("user", "custom"))
         said = Counter(_mark(one) for one in messages if isinstance(one, (UserMessage, CustomMessage)))
-        waiting = [one for one in kept.messages if not said[_mark(one.message)]]
+        waiting = []
+        for one in kept.messages:
+            mark = _mark(one.message)
+            # Two that came at once may have the same text.
+            if said[mark]:
+                said[mark] -= 1
+            else:
+                waiting.append(one)
         if waiting:
             self._session.queue.restore(waiting)
 
     def note(self) -> None:
         """Write what has changed; raises `OSError`."""
-        kept = self._session.queue.kept()
-        if kept != self._written:
-            queue = KeptQueue(self._session.transcript.journal.session_id, kept)
-            replace_file(self._path, codec.encode(queue), 0o600)
-            self._written = kept
+        kept = KeptQueue(self._session.transcript.journal.session_id, self._session.queue.kept())
+        if kept.messages and kept != self._written:
+            replace_file(self._path, codec.encode(kept), 0o600)
+        elif self._written.messages and not kept.messages:
+            # Also on a full disk, where nothing can be written.
+            with suppress(FileNotFoundError):
+                os.unlink(self._path)
+        self._written = kept
 
 
 def _mark(message: UserMessage | CustomMessage) -> tuple[int, str]:
