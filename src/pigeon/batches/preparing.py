@@ -162,7 +162,8 @@ class PlaceCheck:
         self._environment = environment
         self._api_key = request.api_key
         self._keys_are_here = request.keys_are_here
-        self._loop = SteadyLoop()
+        # Ctrl-C cancels what it runs, which then ends in order.
+        self._runner = asyncio.Runner(loop_factory=SteadyLoop)
         self._owner = ProcessOwner()
         self._revisions = Revisions(
             Git(self._owner, environment.variables),
@@ -176,15 +177,8 @@ class PlaceCheck:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # Ctrl-C leaves what was looked up halfway.
-        unfinished = asyncio.all_tasks(self._loop)
-        for task in unfinished:
-            task.cancel()
-        if unfinished:
-            self._loop.run_until_complete(asyncio.wait(unfinished))
-        self._loop.run_until_complete(self._owner.kill_everything())
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
+        self._runner.run(self._owner.kill_everything())
+        self._runner.close()
 
     def problems(self, spec: TaskSpec, place: str) -> Iterable[str]:
         """Why a task cannot be run here; repositories are checked later, all together."""
@@ -202,7 +196,7 @@ class PlaceCheck:
 
     def repositories(self, watch: LookupWatch) -> tuple[list[TaskProblem], int]:
         """Look up the revisions of all tasks; returns the first problems and their total number."""
-        missing = self._loop.run_until_complete(self._revisions.look_up(watch))
+        missing = self._runner.run(self._revisions.look_up(watch))
         problems = [TaskProblem(place, one.reason) for one in missing for place in one.places]
         return problems, sum(one.count for one in missing)
 
@@ -222,7 +216,7 @@ class PlaceCheck:
 
     def _model_problem(self, spec: TaskSpec) -> str | None:
         try:
-            return self._loop.run_until_complete(self._model_found(spec))
+            return self._runner.run(self._model_found(spec))
         except PigeonError as error:
             return str(error)
 
