@@ -90,8 +90,9 @@ def test_attacks_of_every_kind_run_nothing_load_nothing_and_change_no_shape(brow
 
 def test_the_first_screen_of_a_phone_shows_the_first_prompt(browser: Browser, rich_page: Path) -> None:
     page = opened(browser, rich_page, PHONE)
+    # What the browser has not drawn yet has no `innerText`.
     shown = page.ask("document.querySelector('article.user').getBoundingClientRect().bottom")
-    text = page.ask("document.querySelector('article.user .body').innerText")
+    text = page.ask("document.querySelector('article.user .body').textContent")
     assert text.strip() == FIRST_PROMPT.replace("**", "").replace("`", "")
     assert shown < PHONE[1] / 2
     assert not visible(page, ".panel")
