@@ -90,8 +90,8 @@ def test_attacks_of_every_kind_run_nothing_load_nothing_and_change_no_shape(brow
 
 def test_the_first_screen_of_a_phone_shows_the_first_prompt(browser: Browser, rich_page: Path) -> None:
     page = opened(browser, rich_page, PHONE)
-    # What the browser has not drawn yet has no `innerText`.
     shown = page.ask("document.querySelector('article.user').getBoundingClientRect().bottom")
+    # What the browser has not drawn yet has no `innerText`.
     text = page.ask("document.querySelector('article.user .body').textContent")
     assert text.strip() == FIRST_PROMPT.replace("**", "").replace("`", "")
     assert shown < PHONE[1] / 2
@@ -136,7 +136,7 @@ def test_a_reader_opens_everything_or_sees_the_talk_alone(browser: Browser, rich
 
 def test_a_link_to_another_branch_opens_it(browser: Browser, rich_page: Path) -> None:
     page = opened(browser, rich_page, DESK)
-    link = "[...document.querySelectorAll('.forks a')].find(one => one.innerText.startsWith('Rather'))"
+    link = "[...document.querySelectorAll('.forks a')].find(one => one.textContent.trim().startsWith('Rather'))"
     assert not visible(page, ".branch article")
     page.ask(f"{link}.click()")
     page.ask("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
