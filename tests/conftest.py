@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -22,6 +23,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "proves(*ids, dialects): the behaviours of the contract that this test shows")
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
+    # A shell starts what runs in its background with interrupts ignored, and so would be all programs of the tests.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
