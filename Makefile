@@ -46,7 +46,7 @@ serve-storm: $(DEV)
 # So many prompts of one client whose connection is cut all the time; each event must come once, each prompt run once.
 serve-cuts: $(DEV)
 	PIGEON_CUT_PROMPTS=$(or $(N),150) PIGEON_CUT_SEED=$(or $(SEED),1) $(BIN)/python -m pytest -q -s --timeout 3600 \
-	  tests/serve/test_broken_connections.py
+	  tests/frontends/serve/test_broken_connections.py
 
 # What served conversations cost; ARGS are options of the script.
 serve-bench: $(DEV)

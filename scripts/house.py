@@ -46,10 +46,10 @@ def _path_of(first: Trace, second: Trace) -> list[tuple[str, str]]:
     return [
         ("files the first prompt runs through until its first text_delta", f"{len(first.files)}"),
         ("  functions", f"{len(first.functions)}"),
-        ("  changes of room", f"{first.changes_of_room}"),
+        ("  changes of package", f"{first.changes_of_package}"),
         ("files a later prompt runs through", f"{len(second.files)}"),
         ("  functions", f"{len(second.functions)}"),
-        ("  changes of room", f"{second.changes_of_room}"),
+        ("  changes of package", f"{second.changes_of_package}"),
     ]
 
 
@@ -76,7 +76,7 @@ def _source_of(tree: SourceTree, allowed: dict[str, int]) -> list[tuple[str, str
     return [
         ("modules in the fullest folder", f"{folders[largest]} ({largest})"),
         (f"  folders with more than {FULL}", full),
-        ("modules with exactly one importer, in their own room", f"{len(tree.single_importers())}"),
+        ("modules with exactly one importer, in their own package", f"{len(tree.single_importers())}"),
         (f"  of which have fewer than {SMALL} lines", f"{len(tree.small_fragments())}"),
         ("class names that exist twice or more", but(len(tree.repeated_classes()), "test_names.SHARED")),
         (

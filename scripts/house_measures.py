@@ -170,11 +170,11 @@ class SourceTree:
         return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def single_importers(self) -> dict[str, str]:
-        """Modules that exactly one other module imports, one of the same room, and that module."""
+        """Modules that exactly one other module imports, one of the same package, and that module."""
         return {
             name: importers[0]
             for name, importers in self.importers.items()
-            if len(importers) == 1 and not self.is_package(name) and room_of(name) == room_of(importers[0])
+            if len(importers) == 1 and not self.is_package(name) and package_of(name) == package_of(importers[0])
         }
 
     def small_fragments(self) -> dict[str, str]:
@@ -190,15 +190,15 @@ class SourceTree:
         return found
 
     def stale_paths(self) -> list[str]:
-        """Files that docstrings and comments name in backticks (`room/module`, `module.py`) and that do not exist."""
+        """Files that docstrings and comments name in backticks (`folder/module`, `module.py`) and that do not exist."""
         found = []
         for module, path in self.modules.items():
             named = {match[1] for text in self._words(module) for match in _PATH.finditer(text)}
-            room = self.source / PACKAGE / room_of(module)
-            beside = {one.name for one in room.rglob("*.py")}
+            package = self.source / PACKAGE / package_of(module).replace(".", "/")
+            beside = {one.name for one in package.rglob("*.py")}
             for name in sorted(named - beside):
                 is_path = name.endswith(".py") or (self.source / PACKAGE / name.split("/")[0]).is_dir()
-                folders = (path.parent, room, self.source / PACKAGE, self.root)
+                folders = (path.parent, package, self.source / PACKAGE, self.root)
                 if is_path and not any(_exists(folder / name) for folder in folders):
                     found.append(f"{module}: {name}")
         return found
@@ -330,9 +330,12 @@ class SourceTree:
         return used
 
 
-def room_of(module: str) -> str:
-    """The first part of the module's name below the package; empty for the package itself and its `__main__`."""
+def package_of(module: str) -> str:
+    """The top-level package of a module, and for front ends each one of its own (`frontends.serve`); empty for
+    `pigeon` itself and its `__main__`."""
     parts = module.split(".")
+    if len(parts) > 3 and parts[1] == "frontends":
+        return ".".join(parts[1:3])
     return parts[1] if len(parts) > 1 and parts[1] != "__main__" else ""
 
 

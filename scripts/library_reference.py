@@ -19,7 +19,7 @@ from protocol_tables import sentence_of, table
 
 import pigeon
 import pigeon.testing
-from pigeon.batches.public import BatchChoices
+from pigeon.frontends.batch.public import BatchChoices
 from pigeon.sdk.agent import AgentChoices
 from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.conversation import Conversation

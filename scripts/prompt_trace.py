@@ -41,7 +41,7 @@ class Call(NamedTuple):
     thread: int
 
     @property
-    def room(self) -> str:
+    def package(self) -> str:
         """The first folder, or the file itself at the top of the package."""
         return self.file.partition("/")[0]
 
@@ -62,13 +62,13 @@ class Trace(NamedTuple):
         return {(call.file, call.function) for call in self.calls}
 
     @property
-    def changes_of_room(self) -> int:
-        """How often a call is in another room than the call before it in the same thread."""
+    def changes_of_package(self) -> int:
+        """How often a call is in another package than the call before it in the same thread."""
         changes = 0
         last: dict[int, str] = {}
         for call in self.calls:
-            changes += last.get(call.thread, call.room) != call.room
-            last[call.thread] = call.room
+            changes += last.get(call.thread, call.package) != call.package
+            last[call.thread] = call.package
         return changes
 
 

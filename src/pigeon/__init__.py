@@ -14,14 +14,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pigeon.batches.public import batch as batch
-    from pigeon.batches.public import batch_sync as batch_sync
-    from pigeon.batches.records import Check as Check
-    from pigeon.batches.records import CheckResult as CheckResult
-    from pigeon.batches.records import Task as Task
-    from pigeon.batches.records import TaskResult as TaskResult
-    from pigeon.batches.records import Workspace as Workspace
-    from pigeon.batches.shared_limits import Rate as Rate
+    from pigeon.frontends.batch.public import batch as batch
+    from pigeon.frontends.batch.public import batch_sync as batch_sync
+    from pigeon.frontends.batch.records import Check as Check
+    from pigeon.frontends.batch.records import CheckResult as CheckResult
+    from pigeon.frontends.batch.records import Task as Task
+    from pigeon.frontends.batch.records import TaskResult as TaskResult
+    from pigeon.frontends.batch.records import Workspace as Workspace
+    from pigeon.frontends.batch.shared_limits import Rate as Rate
     from pigeon.sdk.agent import Agent as Agent
     from pigeon.sdk.conversation import Conversation as Conversation
     from pigeon.sdk.errors import AnswerTimeout as AnswerTimeout
@@ -246,9 +246,9 @@ __version__ = "0.1.0"
 
 # Each module with the names that are taken from it when they are first asked for.
 _HOMES = {
-    "pigeon.batches.public": "batch batch_sync",
-    "pigeon.batches.records": "Check CheckResult Task TaskResult Workspace",
-    "pigeon.batches.shared_limits": "Rate",
+    "pigeon.frontends.batch.public": "batch batch_sync",
+    "pigeon.frontends.batch.records": "Check CheckResult Task TaskResult Workspace",
+    "pigeon.frontends.batch.shared_limits": "Rate",
     "pigeon.sdk.agent": "Agent",
     "pigeon.sdk.remote.client": "Client",
     "pigeon.sdk.conversation": "Conversation",

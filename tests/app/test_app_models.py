@@ -11,8 +11,8 @@ from pigeon.app.models import gateway_of, model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
-from pigeon.guard.secrets import Redactor
 from pigeon.providers.registry import ModelRegistry
+from pigeon.secrets.redactor import Redactor
 from pigeon.session.hooks import NoHooks
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import StartupError

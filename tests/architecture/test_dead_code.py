@@ -28,7 +28,7 @@ NAMES: dict[str, str] = {
 }
 METHODS: dict[str, str] = {
     "pigeon.extensions.runtime.loading._BoundedLoader.get_data": "the import system calls it",
-    "pigeon.guard.secrets.RedactedText.writelines": "what prints to stderr may call it",
+    "pigeon.secrets.redactor.RedactedText.writelines": "what prints to stderr may call it",
     "pigeon.mcp.connector.sign_in.SignIn.get_client_info": _OAUTH,
     "pigeon.mcp.connector.sign_in.SignIn.set_client_info": _OAUTH,
     "pigeon.mcp.connector.sign_in.SignIn.set_tokens": _OAUTH,
@@ -36,18 +36,18 @@ METHODS: dict[str, str] = {
     "pigeon.providers.http.network._ReceiveBuffer.eof_received": _ASYNCIO,
     "pigeon.rpc.worker_link.SupervisorConnection.pause_writing": _ASYNCIO,
     "pigeon.rpc.worker_link.SupervisorConnection.resume_writing": _ASYNCIO,
-    "pigeon.serve.http.connections.LimitedHttp.send_400_response": "uvicorn calls it",
-    "pigeon.serve.http.connections.LimitedWebSocket.handle_parser_exception": "uvicorn calls it",
-    "pigeon.serve.http.server.HttpServer.capture_signals": "uvicorn calls it",
+    "pigeon.frontends.serve.http.connections.LimitedHttp.send_400_response": "uvicorn calls it",
+    "pigeon.frontends.serve.http.connections.LimitedWebSocket.handle_parser_exception": "uvicorn calls it",
+    "pigeon.frontends.serve.http.server.HttpServer.capture_signals": "uvicorn calls it",
     "pigeon.system.process.peer.PeerProcess.pipe_connection_lost": _ASYNCIO,
     "pigeon.system.process.peer.PeerProcess.pipe_data_received": _ASYNCIO,
-    "pigeon.terminal.screen.input_history.InputHistory.load_history_strings": _PROMPT_TOOLKIT,
-    "pigeon.terminal.screen.input_history.InputHistory.store_string": _PROMPT_TOOLKIT,
-    "pigeon.terminal.screen.live_rows.LiveRows.get_children": _PROMPT_TOOLKIT,
-    "pigeon.terminal.screen.live_rows.LiveRows.preferred_height": _PROMPT_TOOLKIT,
-    "pigeon.terminal.screen.live_rows.LiveRows.preferred_width": _PROMPT_TOOLKIT,
-    "pigeon.terminal.screen.live_rows.LiveRows.write_to_screen": _PROMPT_TOOLKIT,
-    "pigeon.terminal.screen.screen._ChatOutput.erase_down": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.input_history.InputHistory.load_history_strings": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.input_history.InputHistory.store_string": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.live_rows.LiveRows.get_children": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.live_rows.LiveRows.preferred_height": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.live_rows.LiveRows.preferred_width": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.live_rows.LiveRows.write_to_screen": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.screen._ChatOutput.erase_down": _PROMPT_TOOLKIT,
 }
 
 

@@ -31,7 +31,7 @@ ALLOWED = {
     "fakes/serve_storm.py: asyncio.sleep(seconds)": "connections are lost at moments of chance",
     "faults/test_kills.py: threading.Event().wait(chance.random() * 0.003)": "a kill comes at a moment of chance",
     "faults/test_standstill.py: threading.Event().wait(STOPPED)": "a process stands still longer than a time-out",
-    "guard/test_permissions.py: sleep 1": "a command that rules are matched with; it is not run",
+    "permissions/test_permissions.py: sleep 1": "a command that rules are matched with; it is not run",
 }
 
 

@@ -23,7 +23,7 @@ OF_ASYNCIO = {"create_subprocess_exec", "create_subprocess_shell", "subprocess",
 EXCEPTIONS = {
     ("pigeon.cli.main", "os.execv"): "becomes itself once more where the interpreter was not started in UTF-8",
     (
-        "pigeon.serve.warming",
+        "pigeon.frontends.serve.warming",
         "signal.raise_signal",
     ): "ends the agent that it plays, as a worker is ended",
     ("pigeon.rpc.shutdown", "os.kill"): "ends itself by SIGINT, so that a shell sees how it ended",
@@ -42,10 +42,10 @@ MAY_SAY_OUTSIDE = {
 OWNERS = {
     "pigeon.app.build": "the agent's own, which `app/sandbox` encloses",
     "pigeon.cli.commands.doctor": "key commands, which `app/sandbox` encloses, too",
-    "pigeon.terminal.clipboard": "the clipboard of the person",
+    "pigeon.frontends.terminal.clipboard": "the clipboard of the person",
     "pigeon.mcp.connector_process": "a part of Pigeon; servers that are programs are started by the agent's own owner",
-    "pigeon.batches.preparing": "git, before any task runs",
-    "pigeon.batches.task_run": "git before a task has an agent; after that it is the agent's own",
+    "pigeon.frontends.batch.preparing": "git, before any task runs",
+    "pigeon.frontends.batch.task_run": "git before a task has an agent; after that it is the agent's own",
 }
 
 

@@ -1,31 +1,26 @@
-"""How large files, functions, classes and folders may get, and how small a module may be."""
+"""Alarms, not goals: where a file, function, class or folder has grown so large that somebody should look at it.
+
+Never bend code to satisfy one of these figures. An exception is one line with its reason.
+"""
 
 from __future__ import annotations
 
 from fakes.source_tree import ROOT, TREE, hold
 
-FILE_LINES = 600
+FILE_LINES = 800
 FUNCTION_LINES = 60
-PUBLIC_METHODS = 20
-FOLDER_MODULES = 15
+PUBLIC_METHODS = 25
+FOLDER_MODULES = 20
 
 # One line per deliberate exception, with its reason.
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_CLASSES: dict[str, str] = {
-    "pigeon.session.queue.MessageQueue": "the methods of `Feed` that the loop asks, and what commands ask for",
     "pigeon.session.engine.Engine": "the methods of `RunOwner` that the loop asks, and what commands ask for",
     "pigeon.sdk.commands.CommandMethods": "a method for each command, generated",
     "pigeon.sdk.sync_commands.SyncCommandMethods": "a method for each command, generated",
 }
 FULL_FOLDERS: dict[str, str] = {}
-SMALL_MODULES: dict[str, str] = {}
-# What a registry lists may be small: each entry stands apart so that it is found.
-REGISTRIES = {
-    "pigeon.rpc.handlers.all": "a module per group of commands",
-    "pigeon.dialects.choice": "a module per dialect",
-    "pigeon.cli.running": "a module per mode",
-}
 
 
 def test_a_file_is_short_enough() -> None:
@@ -48,12 +43,3 @@ def test_a_class_has_few_enough_public_methods() -> None:
 def test_a_folder_has_few_enough_modules() -> None:
     full = [folder for folder, modules in TREE.folders().items() if modules > FOLDER_MODULES]
     hold(full, FULL_FOLDERS)
-
-
-def test_a_small_module_is_not_there_for_one_neighbour() -> None:
-    small = [module for module, importer in TREE.small_fragments().items() if importer not in REGISTRIES]
-    hold(small, SMALL_MODULES)
-
-
-def test_a_registry_that_may_list_small_modules_does_so() -> None:
-    assert set(REGISTRIES) <= set(TREE.small_fragments().values())

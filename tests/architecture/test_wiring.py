@@ -9,12 +9,12 @@ from fakes.source_tree import TREE, hold
 
 # "module: attribute": reason
 ALLOWED: dict[str, str] = {
-    "pigeon.cli.starting: stdout": "extensions print there, and no key may be shown",
-    "pigeon.cli.starting: stderr": "the interpreter and libraries print there too, and no key may be shown",
+    "pigeon.frontends.starting: stdout": "extensions print there, and no key may be shown",
+    "pigeon.frontends.starting: stderr": "the interpreter and libraries print there too, and no key may be shown",
     "pigeon.extensions.runtime.extension_thread: _exit": "an extension must not end the process",
     "pigeon.extensions.runtime.extension_thread: abort": "an extension must not end the process",
     "pigeon.extensions.runtime.extension_thread: setattr(sys, name, io.StringIO())": "an extension closed it",
-    "pigeon.cli.commands.serve: check_hostname": "the only way in which ssl takes it",
+    "pigeon.frontends.serve.command: check_hostname": "the only way in which ssl takes it",
     **{
         f"pigeon.mcp.connector.authorization: {name}": "the context of the OAuth client, which its subclass fills in"
         for name in (
@@ -27,14 +27,14 @@ ALLOWED: dict[str, str] = {
         )
     },
     "pigeon.mcp.connector.web: stream": "the only way to limit the body of an answer for every proxy",
-    "pigeon.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
+    "pigeon.frontends.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
     **{
         f"pigeon.system.process.shared_pages: {name}": "the only way to have a function elsewhere in memory"
         for name in ("__code__", "__name__", "__qualname__")
     },
     "pigeon.system.process.shared_pages: value": "the only way in which ctypes writes a number",
-    "pigeon.terminal.screen.live_rows: height": "the way in which prompt_toolkit takes it",
-    "pigeon.terminal.screen.live_rows: width": "the way in which prompt_toolkit takes it",
+    "pigeon.frontends.terminal.screen.live_rows: height": "the way in which prompt_toolkit takes it",
+    "pigeon.frontends.terminal.screen.live_rows: width": "the way in which prompt_toolkit takes it",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",
 }
 

@@ -86,8 +86,8 @@ def test_the_first_answer_imports_nothing_that_it_does_not_need(tmp_path: Path) 
 BEHIND_THE_FIRST_DRAWING = {
     "markdown_it",
     "pigeon.sdk.conversation",
-    "pigeon.terminal.chat",
-    "pigeon.terminal.plain",
+    "pigeon.frontends.terminal.chat",
+    "pigeon.frontends.terminal.plain",
     "pigeon.wire.answers",
     "pigeon.wire.commands",
     "pigeon.wire.events",
@@ -99,9 +99,9 @@ import sys
 
 import pigeon.cli.main
 import pigeon.cli.running
-import pigeon.cli.chat_mode
-import pigeon.terminal.screen.completion
-import pigeon.terminal.screen.screen
+import pigeon.frontends.terminal.chat_mode
+import pigeon.frontends.terminal.screen.completion
+import pigeon.frontends.terminal.screen.screen
 
 print(" ".join(sorted(sys.modules)))
 """
@@ -110,5 +110,5 @@ print(" ".join(sorted(sys.modules)))
 def test_the_screen_of_the_chat_stands_before_what_talks_to_the_agent_is_imported() -> None:
     ran = subprocess.run([sys.executable, "-c", DRAWN], capture_output=True, text=True, timeout=30, check=True)
     imported = set(ran.stdout.split())
-    assert "pigeon.terminal.screen.screen" in imported
+    assert "pigeon.frontends.terminal.screen.screen" in imported
     assert sorted(imported & BEHIND_THE_FIRST_DRAWING) == []

@@ -85,8 +85,8 @@ def test_the_map_names_only_what_there_is_and_every_room() -> None:
     text = (ROOT / "AGENTS.md").read_text("utf-8")
     paths = set(re.findall(r"`((?:src|tests|docs|scripts|schema|\.ci)/[\w./-]*)`", text))
     assert not [path for path in paths if not (ROOT / path).exists()]
-    rooms = {path.parent for path in SOURCE.glob("*/__init__.py")}
-    assert not [room.name for room in rooms if f"src/pigeon/{room.name}/" not in paths]
+    packages = {path.parent for path in SOURCE.glob("*/__init__.py")}
+    assert not [package.name for package in packages if f"src/pigeon/{package.name}/" not in paths]
 
 
 def test_every_make_command_is_a_target() -> None:

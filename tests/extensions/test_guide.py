@@ -12,8 +12,8 @@ from fakes.extension_port import Stage
 from fakes.source_tree import ROOT
 from pigeon.extensions.public.api import CAPABILITIES
 from pigeon.extensions.runtime.discovery import Source
-from pigeon.guard.rules import rules_of
-from pigeon.guard.trust import RESOURCES
+from pigeon.permissions.rules import rules_of
+from pigeon.trust.decision import RESOURCES
 
 GUIDE = (ROOT / "docs" / "extensions.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)

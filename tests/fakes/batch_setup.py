@@ -9,9 +9,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from pigeon.batches.batch_folder import BatchFolder, BatchRecord, Tally
-from pigeon.batches.records import TaskResult, TaskSpec, hash_of
-from pigeon.batches.task_run import commit_folder, put_result
+from pigeon.frontends.batch.batch_folder import BatchFolder, BatchRecord, Tally
+from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
+from pigeon.frontends.batch.task_run import commit_folder, put_result
 from pigeon.wire import codec
 from pigeon.wire.model import Cost, Usage
 

@@ -186,7 +186,7 @@ class Storm:
         assert self._driver is not None
         there = below({self._driver.pid})
         parents = [
-            pid for pid, command in there if command.rstrip().split(" -P -m ")[-1].startswith("pigeon.cli.parents")
+            pid for pid, command in there if command.rstrip().split(" -P -m ")[-1].startswith("pigeon.frontends")
         ]
         tasks = [pid for pid, command in there if pid in parents and self._parent(pid) in parents]
         choices = [("driver", self._driver.pid)] if self._chance.random() < 0.25 else []

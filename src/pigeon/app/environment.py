@@ -73,7 +73,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     def programs_path(self, agent_dir: str, *also: str) -> str:
         """The PATH for programs that Pigeon itself runs outside a sandbox: no folder that commands could write."""
-        from pigeon.config.trust_file import programs_path
+        from pigeon.trust.trust_file import programs_path
 
         return programs_path(agent_dir, self.variables.get("PATH"), *also)
 

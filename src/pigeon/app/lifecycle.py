@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pigeon.app.extensions import ExtensionProviders
 from pigeon.app.models import DEMO
 from pigeon.app.reports import Reports
-from pigeon.app.sandbox import SandboxSetup
+from pigeon.extensions.setup import ExtensionProviders
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import Resources
+from pigeon.sandbox.control import SandboxSetup
 from pigeon.session.session import Session
 
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ from pigeon.agent.inference import CacheRetention, ProviderHooks
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.app.recordings import RECORDED, asked_model
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
-from pigeon.config.trust_file import programs_path
-from pigeon.guard.secrets import Redactor, is_secret
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
+from pigeon.providers.recording.setup import RECORDED, asked_model
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
+from pigeon.secrets.redactor import Redactor, is_secret
 from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.clock import sleep_ms
 from pigeon.system.process.start import ProcessOwner
+from pigeon.trust.trust_file import programs_path
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel

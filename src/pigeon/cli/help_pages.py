@@ -8,8 +8,8 @@ from textwrap import wrap
 
 from pigeon.cli.args import GROUPS, HELP_WIDTH, Row
 from pigeon.cli.commands.all import COMMANDS
-from pigeon.cli.commands.call import Action, CommandDeclaration
-from pigeon.cli.printing import did_you_mean, say
+from pigeon.frontends.call import Action, CommandDeclaration
+from pigeon.frontends.printing import did_you_mean, say
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 

@@ -45,7 +45,7 @@ def run(program: str, arguments: list[str]) -> int | None:
 
         return list_models(line.list_models, environment)
     if line.export:
-        from pigeon.app.export_page import export_file
+        from pigeon.export.page_writer import export_file
 
         print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
@@ -64,8 +64,8 @@ def _no_packages(arguments: Sequence[str], environment: Environment) -> str:
 
 def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:
     from pigeon.cli.commands.all import COMMANDS
-    from pigeon.cli.commands.call import call_of
     from pigeon.cli.help_pages import show_help
+    from pigeon.frontends.call import call_of
 
     command = COMMANDS[name]
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -97,19 +97,19 @@ def _run_mode(line: CommandLine, environment: Environment) -> int:
     if line.connect is not None and (line.mode or line.print or line.output or not has_terminal()):
         raise UsageError("--connect is for the chat in a terminal; programs use: pigeon attach URL")
     if line.mode in ("rpc", "rpc-ui"):
-        from pigeon.cli.rpc_mode import run_rpc
+        from pigeon.frontends.stdio.rpc_mode import run_rpc
 
         return run_rpc(line, environment)
     if line.mode == "json":
-        from pigeon.cli.json_mode import run_json
+        from pigeon.frontends.print.json_mode import run_json
 
         return run_json(line, environment)
     if line.mode == "acp":
-        from pigeon.cli.commands.acp import run_acp
+        from pigeon.frontends.acp.command import run_acp
 
         return run_acp(line, environment)
     if line.mode == "text" or line.print or line.output or line.output_schema:
-        from pigeon.cli.one_answer import run_one_answer
+        from pigeon.frontends.print.one_answer import run_one_answer
 
         return run_one_answer(line, environment)
     if not line.unknown:
@@ -117,7 +117,7 @@ def _run_mode(line: CommandLine, environment: Environment) -> int:
         _refuse_misspelt_command(line)
     if has_terminal():
         return open_chat(line, environment)
-    from pigeon.cli.one_answer import run_one_answer
+    from pigeon.frontends.print.one_answer import run_one_answer
 
     return run_one_answer(line, environment, NOTHING_TO_DO)
 
@@ -130,10 +130,10 @@ def has_terminal() -> bool:
 def open_chat(line: CommandLine, environment: Environment) -> int:
     """Chat until the person leaves; raises `UsageError` for an option that neither Pigeon nor an extension knows."""
     if line.unknown:
-        from pigeon.cli.starting import refuse_unknown_options
+        from pigeon.frontends.starting import refuse_unknown_options
 
         refuse_unknown_options(line, environment)
-    from pigeon.cli.chat_mode import run_chat
+    from pigeon.frontends.terminal.chat_mode import run_chat
 
     take_interrupts()
     return run_chat(line, environment)
@@ -145,7 +145,7 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
     if not word or word in line.literal or any(char.isspace() for char in word):
         return
     from pigeon.cli.commands.all import COMMANDS
-    from pigeon.cli.printing import nearest
+    from pigeon.frontends.printing import nearest
 
     meant = nearest(word, COMMANDS)
     if meant is None:
@@ -158,6 +158,6 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
 
 
 def _pick(folder: str) -> str:
-    from pigeon.cli.picker import pick
+    from pigeon.frontends.terminal.picker import pick
 
     return pick(folder)

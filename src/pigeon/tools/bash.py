@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import NO_HOST, CommandSubject, HostAccess, ToolRun
-from pigeon.system.sandbox.explaining import HOW_TO_ASK, hint_of, told_of
+from pigeon.sandbox.explaining import HOW_TO_ASK, hint_of, told_of
 from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, captured, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
 from pigeon.tools.base import BaseTool, text_outcome
@@ -20,7 +20,7 @@ from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 
 if TYPE_CHECKING:
-    from pigeon.system.sandbox.policy import SandboxPolicy
+    from pigeon.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.output import Capture
 
 PARALLEL: dict[str, Json] = {

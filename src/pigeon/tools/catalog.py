@@ -1,4 +1,4 @@
-"""The built-in tools, by name. `app/tools.py` makes them for a working directory, and anew when the session moves."""
+"""The built-in tools, by name. `tools/setup.py` makes them for a working directory, and anew when the session moves."""
 
 from __future__ import annotations
 
@@ -54,6 +54,6 @@ def built_in_tools(
 
 
 def _walled(place: Workplace, home: str) -> PathResolver:
-    from pigeon.system.sandbox.file_access import WalledPaths
+    from pigeon.sandbox.file_access import WalledPaths
 
     return WalledPaths(place.cwd, home, place.sandbox)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.cli.commands.call import Action, CommandCall, CommandDeclaration
+from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 
 JSON = ("--json", "", "print JSON instead of text")
 
@@ -46,7 +46,7 @@ def _completions(call: CommandCall) -> int:
 def _schema(call: CommandCall) -> int:
     import json
 
-    from pigeon.cli.printing import say
+    from pigeon.frontends.printing import say
     from pigeon.transport import exit_codes
     from pigeon.wire.schema import protocol_schema
 
@@ -55,26 +55,26 @@ def _schema(call: CommandCall) -> int:
 
 
 def _serve(call: CommandCall) -> int:
-    from pigeon.cli.commands.serve import run_serve
+    from pigeon.frontends.serve.command import run_serve
 
     return run_serve(call)
 
 
 def _batch(call: CommandCall) -> int:
-    from pigeon.cli.commands.batch import run_batch
+    from pigeon.frontends.batch.command import run_batch
 
     return run_batch(call)
 
 
 def _attach(call: CommandCall) -> int:
-    from pigeon.cli.commands.attach import run_attach
+    from pigeon.frontends.stdio.attach import run_attach
 
     return run_attach(call)
 
 
 def _acp(call: CommandCall) -> int:
     from pigeon.cli.args import parse
-    from pigeon.cli.commands.acp import run_acp
+    from pigeon.frontends.acp.command import run_acp
 
     return run_acp(parse(["--mode", "acp"], "pigeon"), call.environment)
 

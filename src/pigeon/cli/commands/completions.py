@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pigeon.cli.args import MODES, OUTPUTS, Row, option_rows
 from pigeon.cli.commands.all import COMMANDS
-from pigeon.cli.commands.call import CommandCall, CommandDeclaration
-from pigeon.cli.printing import say
+from pigeon.frontends.call import CommandCall, CommandDeclaration
+from pigeon.frontends.printing import say
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 from pigeon.wire.model import LEVELS

@@ -16,12 +16,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.cli.commands.call import CommandCall
-from pigeon.cli.printing import complain, did_you_mean, say, table
 from pigeon.config.json_file import has_comments
 from pigeon.config.layers import USERS_ONLY
 from pigeon.config.paths import OWN_NAME
 from pigeon.config.settings import GROUPS, Settings, fitting, keys_of, read_settings_file
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import complain, did_you_mean, say, table
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import read_text, replace_file
 from pigeon.transport import exit_codes
@@ -211,7 +211,7 @@ def _takes_object(name: str) -> bool:
 
 
 def _wrong_rules(given: Json) -> list[str]:
-    from pigeon.guard.rules import parsed_rules
+    from pigeon.permissions.rules import parsed_rules
 
     wrong: list[str] = []
     parsed_rules(given, "yolo", wrong)

@@ -8,8 +8,8 @@ import signal
 from typing import Any
 
 from pigeon.cli.args import parse
-from pigeon.cli.commands.call import CommandCall
-from pigeon.cli.printing import say
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import say
 from pigeon.sdk.agent import Agent
 from pigeon.transport import exit_codes
 from pigeon.wire.content import text_of
@@ -46,7 +46,7 @@ def run_demo(call: CommandCall) -> int:
     if has_terminal():
         return open_chat(parse([*MODEL, "--", *prompt] if prompt else list(MODEL)), call.environment)
     if prompt:
-        from pigeon.cli.one_answer import run_one_answer
+        from pigeon.frontends.print.one_answer import run_one_answer
 
         return run_one_answer(parse(["-p", *MODEL, "--no-session", "--", *prompt]), call.environment)
     return asyncio.run(_until_signal(call.environment.temporary))

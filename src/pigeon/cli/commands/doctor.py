@@ -20,18 +20,18 @@ from pigeon import __version__
 from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.models import registry_of
 from pigeon.app.options import AgentOptions
-from pigeon.app.sandbox import SandboxSetup
-from pigeon.cli.commands.call import CommandCall
-from pigeon.cli.printing import has_colours, painted, say, say_painted
 from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
-from pigeon.guard.secrets import Redactor
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import has_colours, painted, say, say_painted
 from pigeon.providers.catalog.built_in import current_name
 from pigeon.providers.default_model import default_of, first_usable
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.registry import ModelRegistry, NoKey
+from pigeon.sandbox.control import SandboxSetup
+from pigeon.secrets.redactor import Redactor
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell
 from pigeon.transport import exit_codes
@@ -131,7 +131,7 @@ class _Checks:
             yield Finding("work", "broken", "the working directory does not exist any more", "change to another folder")
         wrong = [*self._layers.doubts, *self._problems]
         if not wrong and self._layers.user_permissions is not None:
-            from pigeon.guard.rules import parsed_rules
+            from pigeon.permissions.rules import parsed_rules
 
             parsed_rules(self._layers.user_permissions, "yolo", wrong)
         for problem in wrong:

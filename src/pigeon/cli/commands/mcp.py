@@ -11,17 +11,17 @@ from typing import Any
 
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.commands.config import change_file
-from pigeon.cli.printing import complain, did_you_mean, say, table
 from pigeon.config.json_file import read_json
 from pigeon.config.paths import OWN_NAME
-from pigeon.config.trust_file import saved_decision
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import complain, did_you_mean, say, table
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.sdk.host_calls import Question
 from pigeon.transport import exit_codes
+from pigeon.trust.trust_file import saved_decision
 from pigeon.wire.base import Absent
 from pigeon.wire.commands.mcp import McpServerState, McpTransport
 from pigeon.wire.dialogs import ConfirmRequest, SelectRequest

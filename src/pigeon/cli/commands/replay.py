@@ -34,17 +34,17 @@ from pigeon.agent.scope import Scope
 from pigeon.app.build import BuiltAgent, build
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.app.recordings import speed_of
-from pigeon.cli.commands.call import CommandCall
 from pigeon.cli.commands.sessions import session_file
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.serve.scopes import needed_scope
+from pigeon.providers.recording.setup import speed_of
 from pigeon.providers.scripted.playback import PieceCutter
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.router import CommandHandler
 from pigeon.rpc.shutdown import die_if_interrupted
-from pigeon.serve.scopes import needed_scope
 from pigeon.session.context.transcript import message_of
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.reading import LoadedSession, load_session

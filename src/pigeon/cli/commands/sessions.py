@@ -9,13 +9,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pigeon.app.environment import Environment
-from pigeon.app.export_page import export_file, export_trajectory
 from pigeon.app.options import AgentOptions
 from pigeon.app.sessions import repository_of
-from pigeon.cli.commands.call import CommandCall
-from pigeon.cli.printing import complain, say, table
 from pigeon.config.layers import Layers
-from pigeon.guard.secrets import Redactor
+from pigeon.export.page_writer import export_file, export_trajectory
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import complain, say, table
+from pigeon.secrets.redactor import Redactor
 from pigeon.session.history import listing
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.repository import SessionRepository

@@ -1,6 +1,6 @@
 """The tap of all exchanges with model servers: what is shown of each, to whom, and what may answer in a server's place.
 
-`HttpClient` shows every exchange to its recorders as it happens: `--trace` and `--verbose` (`cli/observing`), and
+`HttpClient` shows every exchange to its recorders as it happens: `--trace` and `--verbose` (`frontends/observing`), and
 `--record` (`providers/recording/writer`). A recording answers requests in the form of `RawAnswer`, below everything
 that reads answers, so that a replayed answer goes the way of a real one.
 """

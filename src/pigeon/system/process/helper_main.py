@@ -34,7 +34,7 @@ parent is gone it becomes a child of the reaper, which therefore sees when the l
 A request is a marshalled `program, argv, cwd, environment, count, orders`, in packets `+part` and a last one `=part`
 that carries `count` descriptors: output; output and errors; or output, errors and input. No environment means the last
 one. No cwd means that one more descriptor, the last one, is that of the folder to start in. Orders are those of a wall
-(`system/sandbox/wall`), if there is one: files and folders that `bwrap` gets as descriptors from 3 on, or what
+(`sandbox/wall`), if there is one: files and folders that `bwrap` gets as descriptors from 3 on, or what
 `namespaces` needs to build one. A command behind a wall is not our child but that of the first process of its
 namespace, which has a session of its own.
 """

@@ -1,7 +1,7 @@
 """A command in a sandbox that the reaper builds itself: namespaces, mounts, Landlock rules, a system call filter.
 
 `helper_main` imports this with the first command that needs it; like it, this imports nothing of Pigeon. What is
-mounted where is decided by `system/sandbox/plan`, which describes the kinds. Everything is mounted by descriptors that
+mounted where is decided by `sandbox/plan`, which describes the kinds. Everything is mounted by descriptors that
 no link was followed to, because commands that still run could put one in the way.
 
     reaper --- monitor --- first process of the namespace --- command --- all that the command starts

@@ -7,7 +7,7 @@ both outputs (or one for each), `/dev/null` or given bytes as input, and no othe
 descriptors that are given, for a program that is talked to. Shell commands (`shell/shell`), ripgrep
 (`tools/searching`), extensions and key commands (`run_program`) and tool servers (`mcp/`) all start here.
 
-Here stands the wall, too, if the agent has one (`system/sandbox/wall`): what is started becomes what the wall runs in
+Here stands the wall, too, if the agent has one (`sandbox/wall`): what is started becomes what the wall runs in
 its place. Only a call that says `outside` passes by, and a command that cannot be enclosed is not run.
 """
 
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from pigeon.system.sandbox.wall import Orders, Wall
+    from pigeon.sandbox.wall import Orders, Wall
 
 
 class Streams(NamedTuple):

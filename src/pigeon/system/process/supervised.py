@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from pigeon.sandbox.wall import Orders
     from pigeon.system.process.pool import HelperPool
     from pigeon.system.process.reaper import ReaperConnection
     from pigeon.system.process.start import Streams
-    from pigeon.system.sandbox.wall import Orders
 
 PIPE_GRACE = 0.1
 LONGEST_ARGUMENT = 128 * 1024

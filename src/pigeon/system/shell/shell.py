@@ -17,7 +17,7 @@ from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
 
 if TYPE_CHECKING:
-    from pigeon.system.sandbox.policy import SandboxPolicy
+    from pigeon.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.output import Capture, OutputMask
 
 UPDATE_EVERY = 0.1

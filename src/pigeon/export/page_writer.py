@@ -1,0 +1,282 @@
+"""Sessions as pages and trajectories: the seam between the lines of a session and the export room.
+
+The host's `export_html` and the option `--export` write their pages here, so both name and place them alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pigeon.app.environment import Environment
+from pigeon.app.models import registry_of
+from pigeon.config.layers import Layers
+from pigeon.secrets.redactor import Redactor
+from pigeon.session.history.entry_line import EntryLine, line_from_bytes
+from pigeon.session.history.reading import LoadedSession, load_session
+from pigeon.session.history.views import name_of, stats_of, usage_of
+from pigeon.system.files import put_file
+from pigeon.system.paths import expand_home
+from pigeon.wire import codec
+from pigeon.wire.answers import BranchInfo, FoundText, HtmlPiece
+from pigeon.wire.commands import ChangedFile, RenderHtml
+from pigeon.wire.errors import Refusal, StartupError
+
+if TYPE_CHECKING:
+    from pigeon.export.markdown import TextFormatter
+
+_AT_ONCE = 1 << 20
+Mask = Callable[[bytes], bytes]
+
+
+class NothingSaid(StartupError):
+    """There is nothing in a session to export."""
+
+
+class PageWriter:
+    """Writes pages; a relative path begins in the folder of the environment."""
+
+    def __init__(self, environment: Environment, mask: Mask, mask_shapes: bool = True) -> None:
+        """`mask` takes the agent's keys out of the page: the session may be older than the masking of what is kept.
+
+        With `mask_shapes` everything is masked that looks like a secret.
+        """
+        self._environment = environment
+        self._mask_keys = mask
+        self._mask_shapes = mask_shapes
+
+    def write(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
+        """Write the page of a session and return its path as it was asked for.
+
+        Without a path its name is that of the session's file, as hosts of the family expect. Runs in a thread: so it
+        gets raw lines, because the records behind them belong to the event loop.
+        """
+        active = [line.id for line in map(line_from_bytes, branch) if line is not None]
+        lines = [line for line in map(line_from_bytes, every[1:]) if line is not None]
+        return self._write(asked, file, every[0], lines, active)
+
+    def export(self, file: str, asked: str = "", by_title: bool = False) -> str:
+        """Write the page of a session file and return its path; the branch of its last entry is the active one.
+
+        With `by_title` a page without a path is named after the title of the session, for people.
+        """
+        file, loaded = self._loaded(file)
+        return self._write(asked, file, loaded.header_line, loaded.lines, _branch(loaded.lines), by_title)
+
+    def trajectory(self, file: str, asked: str = "", leaf: str = "") -> str:
+        """Write the trajectory of a session file and return its path."""
+        file, loaded = self._loaded(file)
+        lines = list(self._masked(loaded.lines))
+        if leaf and leaf not in {line.id for line in lines}:
+            raise StartupError(f"There is no entry {leaf} in {file}")
+        branch = _branch(lines, leaf)
+        called = expand_home(asked, self._environment.home) or f"{_name_of(file)}.atif.json"
+        path = self._environment.absolute(called)
+        document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
+        if document is None:
+            raise NothingSaid(f"{file} has no messages, so there is no trajectory")
+        from pigeon.export.html import write_page
+
+        write_page(path, [self._mask_keys(codec.encode(document)), b"\n"], protected=file, called=called)
+        return called
+
+    def _loaded(self, file: str) -> tuple[str, LoadedSession]:
+        file = self._environment.absolute(file)
+        try:
+            loaded = load_session(file)
+        except Refusal as error:
+            raise StartupError(str(error)) from None
+        if loaded is None:
+            raise StartupError(f"File not found: {file}")
+        return file, loaded
+
+    def pieces(
+        self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
+    ) -> tuple[list[HtmlPiece], int]:
+        """Entries in a row as HTML, and how many of them will not change any more; runs in a thread, like `write`."""
+        from pigeon.export.live import pieces_of, unsettled_at, with_source
+
+        lines = self._lines(window)
+        marks = self._lines(labels)
+        before = self._lines([] if previous is None else [previous])
+        settled = unsettled_at(lines) if running else len(lines)
+        pieces = pieces_of(lines, start, settled, self._formatter(), marks, before[0] if before else None)
+        return (with_source(pieces, lines) if source else pieces), settled
+
+    def rendered(self, asked: RenderHtml) -> str:
+        """One text as HTML; runs in a thread."""
+        from pigeon.export.live import text_html
+
+        masked = codec.convert(codec.decode(self._mask(codec.encode(asked))), RenderHtml)
+        return text_html(masked, self._formatter())
+
+    def found(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
+        """Where a text stands, newest first, and whether there are more such places; runs in a thread."""
+        from pigeon.export.live import found_in
+
+        return found_in(self._lines(branch), text, most)
+
+    def branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
+        """The branches of a session; runs in a thread."""
+        from pigeon.export.live import listed_branches
+
+        return listed_branches(self._lines(every), branch)
+
+    def changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
+        """What the tools of a branch have changed in files; runs in a thread."""
+        from pigeon.export.session_changes import FileNames, changed_files, entries_on_files
+
+        lines = [line for line in map(line_from_bytes, branch) if line is not None]
+        names = FileNames(cwd, self._environment.home)
+        needed = entries_on_files(lines, names)
+        masked = self._masked([line for line in lines if line.id in needed])
+        return changed_files(masked, names, path, self._formatter() if as_html else None)
+
+    def _lines(self, raw: list[bytes]) -> list[EntryLine]:
+        return list(self._masked([line for line in map(line_from_bytes, raw) if line is not None]))
+
+    def _formatter(self) -> TextFormatter:
+        from pigeon.export.markdown import TextFormatter
+
+        return TextFormatter(self._mask_text)
+
+    def _write(
+        self, asked: str, file: str, head: bytes, lines: list[EntryLine], active: list[str], by_title: bool = False
+    ) -> str:
+        from pigeon.export.html import SessionPage, write_page
+
+        header = codec.decode(self._mask(head))
+        lines = list(self._masked(lines))
+        stats = stats_of(str(header.get("id", "")), file, lines)
+        page = SessionPage(header, lines, active, stats, name_of(lines))
+        default = page.file_name() if by_title else _page_name(file)
+        path = expand_home(asked, self._environment.home) or default
+        blocks = _in_blocks(page.pieces(self._formatter()))
+        write_page(self._environment.absolute(path), map(self._mask_keys, blocks), protected=file, called=path)
+        return path
+
+    def _masked(self, lines: list[EntryLine]) -> Iterator[EntryLine]:
+        """The lines without secrets, before they are rendered: tags that colour a text would stand inside of them.
+
+        Many lines are looked at together, and only those that have something in them one by one.
+        """
+        for batch in _batches(lines):
+            together = b"\n".join([line.raw for line in batch])
+            if self._mask(together) == together:
+                yield from batch
+            else:
+                yield from (line for line in map(self._masked_line, batch) if line is not None)
+
+    def _masked_line(self, line: EntryLine) -> EntryLine | None:
+        masked = self._mask(line.raw)
+        return line if masked == line.raw else line_from_bytes(masked)
+
+    def _mask(self, data: bytes) -> bytes:
+        if self._mask_shapes:
+            from pigeon.secrets.shapes import mask_shapes
+
+            data = mask_shapes(data)
+        return self._mask_keys(data)
+
+    def _mask_text(self, text: str) -> str:
+        return self._mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+
+def export_file(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
+    """Write the page of a session file without an agent; the user's keys are masked all the same."""
+    return _user_pages(environment).export(file, asked, by_title)
+
+
+def _user_pages(environment: Environment) -> PageWriter:
+    redactor = Redactor()
+    folder = environment.agent_dir()
+    registry_of(folder, environment.variables, environment.cwd or "/", None, redactor)
+    settings = Layers(folder, lambda problem: None).settings
+    return PageWriter(environment, redactor.mask, settings.export.mask_secrets)
+
+
+def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:
+    """Write a session file as a trajectory (ATIF) and return its path; images become files beside it.
+
+    Of several branches it is the one that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
+    """
+    return _user_pages(environment).trajectory(file, asked, leaf)
+
+
+def _page_name(file: str) -> str:
+    return f"{_name_of(file)}.html"
+
+
+def _name_of(file: str) -> str:
+    return f"pigeon-session-{os.path.basename(file).removesuffix('.jsonl')}"
+
+
+def _trajectory_of(
+    lines: list[EntryLine], branch: list[str], header: dict[str, Any], path: str
+) -> dict[str, Any] | None:
+    """The document, with its images in a folder beside its `path`; none if nothing was said."""
+    from pigeon import __version__
+    from pigeon.export.trajectory import Trajectory, TrajectoryAgent, final_metrics
+
+    images = f"{path.removesuffix('.json')}-images"
+
+    def keep_image(name: str, data: bytes) -> str | None:
+        with suppress(FileExistsError):
+            os.mkdir(images, 0o700)
+        put_file(os.path.join(images, name), data, 0o600)
+        return f"{os.path.basename(images)}/{name}"
+
+    made = Trajectory(keep_image)
+    by_id = {line.id: line for line in lines}
+    for line in (by_id[id] for id in branch):
+        entry = line.read()
+        if entry is not None:
+            made.add(entry)
+    if made.empty:
+        return None
+    entries = (entry for entry in (line.read() for line in lines) if entry is not None)
+    billed = (usage for usage in map(usage_of, entries) if usage is not None)
+    above = {line.parent_id for line in lines}
+    others = [line.id for line in lines if line.id not in above and line.id not in set(branch)]
+    extra = {"name": name_of(lines), "leaf_id": branch[-1], "other_leaf_ids": others}
+    known = {key: value for key, value in extra.items() if value}
+    return made.document(header, TrajectoryAgent("pigeon", __version__), final_metrics(billed), known)
+
+
+def _branch(lines: list[EntryLine], leaf: str = "") -> list[str]:
+    """The ids from the beginning to an entry, oldest first; without one, to the last."""
+    by_id = {line.id: number for number, line in enumerate(lines)}
+    found: list[str] = []
+    at = by_id.get(leaf, len(lines) - 1)
+    while at >= 0:
+        found.append(lines[at].id)
+        above = by_id.get(lines[at].parent_id or "", -1)
+        at = above if above < at else -1
+    return found[::-1]
+
+
+def _batches(lines: list[EntryLine]) -> Iterator[list[EntryLine]]:
+    batch: list[EntryLine] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line.raw)
+        if size >= _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _in_blocks(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Larger pieces as UTF-8: each is searched for secrets, which is faster for few of them."""
+    waiting: list[str] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _AT_ONCE:
+            yield "".join(waiting).encode("utf-8", "replace")
+            waiting, size = [], 0
+    yield "".join(waiting).encode("utf-8", "replace")

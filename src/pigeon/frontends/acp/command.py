@@ -1,0 +1,158 @@
+"""`pigeon acp`: serve an editor on stdin and stdout until it disconnects. Agents are built when a session needs one, so
+that the first answer waits for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from pigeon import __version__
+from pigeon.app.environment import Environment
+from pigeon.cli.args import HELP_WIDTH, CommandLine
+from pigeon.frontends.acp.acp_server import AcpServer
+from pigeon.frontends.acp.editions.auth_methods import SETUP_ARGUMENTS
+from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
+from pigeon.system.clock import SteadyLoop
+from pigeon.transport import exit_codes, stdio
+from pigeon.transport.reader import Framing, Reader
+from pigeon.transport.writer import Writer
+from pigeon.wire.errors import UsageError, printable
+
+if TYPE_CHECKING:
+    from pigeon.frontends.acp.sessions import Beginning
+    from pigeon.sdk.conversation import Conversation
+    from pigeon.sdk.host_calls import OnDialog, OnPermission
+    from pigeon.secrets.redactor import Redactor
+
+NO_TERMINAL = "pigeon acp --setup asks for a key, so it needs a terminal"
+STOP_SECONDS = 2.0
+FLUSH_SECONDS = 2.0
+
+
+def run_acp(line: CommandLine, environment: Environment) -> int:
+    """Serve; returns the exit code, unless SIGINT ends the process. With `--setup` ask for a key instead."""
+    if line.unknown == SETUP_ARGUMENTS:
+        return set_up(environment)
+    if line.messages:
+        raise UsageError(f'pigeon acp takes no prompt: "{line.messages[0]}"')
+    if line.agent.record is not None:
+        raise UsageError("--record is for one conversation, and an editor may start many")
+    if line.unknown:
+        from pigeon.frontends.starting import refuse_unknown_options
+
+        refuse_unknown_options(line, environment)
+    # Before the loop: it opens descriptors, and would get 0 or 1 where the editor closed them.
+    descriptors = stdio.claim()
+    code = SteadyLoop().run_until_complete(_serve(line, environment, descriptors))
+    die_if_interrupted(code)
+    return code
+
+
+async def _serve(line: CommandLine, environment: Environment, descriptors: tuple[int, int]) -> int:
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    writer = Writer(descriptors[1], lambda: shutdown.request(exit_codes.FAILED))
+    beginner = _Beginner(line, environment)
+    server = AcpServer(writer, beginner.begin, __version__, environment.home, environment.cwd or "/")
+
+    def input_ended() -> None:
+        server.peer.input_ended()
+        shutdown.request(exit_codes.OK)
+
+    Reader(descriptors[0], Framing(tells_ends=True), server.peer.take, input_ended).start()
+    # `main` switched the collector off: nothing that a start makes is garbage.
+    gc.freeze()
+    gc.enable()
+    code = await shutdown.reason()
+    await shutdown.within(asyncio.ensure_future(server.close()), STOP_SECONDS)
+    writer.close(FLUSH_SECONDS)
+    return code
+
+
+def set_up(environment: Environment) -> int:
+    """Ask for a provider and its key at the terminal, and keep them in `auth.json`; the code is 0 if they were kept."""
+    if not (sys.stdin is not None and sys.stdin.isatty()):
+        raise UsageError(NO_TERMINAL)
+    from getpass import getpass
+
+    from pigeon.config.credentials import AuthFile
+    from pigeon.frontends.printing import complain, did_you_mean, say
+    from pigeon.providers.catalog.built_in import KNOWN
+
+    say("Pigeon needs a provider's API key to use a model:")
+    say("\n".join(wrap(", ".join(KNOWN), HELP_WIDTH)))
+    try:
+        provider = input("Provider (anthropic): ").strip() or "anthropic"
+        if provider not in KNOWN:
+            complain(f'There is no provider "{provider}".{did_you_mean(provider, KNOWN)}')
+            return exit_codes.FAILED
+        key = getpass(f"Key of {KNOWN[provider].name} (not shown as you type): ").strip()
+    except (EOFError, KeyboardInterrupt):
+        return exit_codes.FAILED
+    if not key:
+        complain("No key was entered, so nothing was changed.")
+        return exit_codes.FAILED
+    file = os.path.join(environment.agent_dir(), "auth.json")
+    problem = AuthFile(file).put(provider, {"type": "api_key", "key": key})
+    if problem is not None:
+        complain(problem)
+        return exit_codes.FAILED
+    say(f"The key is stored in {file}.")
+    return exit_codes.OK
+
+
+class _Beginner:
+    """Makes the conversations of one process, with the options that it was called with."""
+
+    def __init__(self, line: CommandLine, environment: Environment) -> None:
+        self._line = line
+        self._environment = environment
+        self._told: set[str] = set()
+        self._redactor: Redactor | None = None
+
+    async def begin(
+        self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
+    ) -> Conversation:
+        """An agent in this process; raises `StartupError`."""
+        from pigeon.system.garbage import uncollected
+
+        with uncollected():
+            from msgspec.structs import replace
+
+            from pigeon.app.build import build
+            from pigeon.rpc.in_process import SPOKEN
+            from pigeon.sdk.agent import Agent
+
+        options = replace(
+            self._line.agent.spoken_in(SPOKEN),
+            cwd=beginning.cwd,
+            session=beginning.session,
+            fork=beginning.fork,
+            no_session=beginning.unsaved,
+        )
+        if beginning.unsaved:
+            # Only asked about models and files: nothing of the user's is run for that.
+            options = replace(options, no_extensions=True, extensions=())
+        if beginning.append_system_prompt:
+            words = (*options.append_system_prompt, *beginning.append_system_prompt)
+            options = replace(options, append_system_prompt=words)
+        if beginning.system_prompt is not None:
+            options = replace(options, system_prompt=beginning.system_prompt)
+        if self._redactor is None:
+            from pigeon.frontends.starting import mask_prints
+            from pigeon.secrets.redactor import Redactor
+
+            self._redactor = Redactor()
+            mask_prints(self._redactor)
+        built = await build(options, self._environment, self._redactor)
+        for problem in built.problems:
+            if problem not in self._told:
+                self._told.add(problem)
+                print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+        agent = Agent.over(built, on_permission, on_dialog)
+        await agent.open()
+        return agent

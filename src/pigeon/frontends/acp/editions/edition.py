@@ -1,0 +1,248 @@
+"""How one version of the protocol writes what Pigeon has to say: an `Edition` for each, chosen by `initialize`.
+
+The rest of the room speaks in the terms of this interface, so that no other module asks which version is spoken.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from pigeon.frontends.acp.editions.tool_views import ToolView
+from pigeon.frontends.acp.incoming import ClientCapabilities
+from pigeon.frontends.acp.rpc_errors import RpcError
+from pigeon.wire.base import Json, or_else
+from pigeon.wire.commands import SetHostServices
+from pigeon.wire.model import Usage
+
+Speaker = Literal["user", "agent", "thought"]
+StopWord = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"]
+Update = dict[str, Json]
+
+
+class OptionChoice(Struct, frozen=True):
+    """A value of an option."""
+
+    value: str
+    name: str
+    description: str | None = None
+
+
+class ConfigOption(Struct, frozen=True):
+    """Something that a person can choose for a session; `category` is the protocol's word for what it is about."""
+
+    id: str
+    name: str
+    description: str
+    category: str
+    current: str
+    choices: Sequence[OptionChoice]
+
+
+class CommandView(Struct, frozen=True):
+    """A slash command."""
+
+    name: str
+    description: str
+    hint: str | None = None
+
+
+class PlanTask(Struct, frozen=True):
+    """A task of the plan."""
+
+    content: str
+    status: Literal["pending", "in_progress", "completed", "cancelled"]
+
+
+class SessionStart(Struct, frozen=True):
+    """What the client is told about an opened session."""
+
+    options: Sequence[ConfigOption]
+    commands: Sequence[CommandView]
+    session_id: str | None = None
+
+
+class TokenSum(Struct, frozen=True):
+    """The tokens of all answers of a run."""
+
+    input: int = 0
+    output: int = 0
+    thinking: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    total: int = 0
+
+    def plus(self, usage: Usage) -> TokenSum:
+        """The sum with one more answer."""
+        return TokenSum(
+            self.input + usage.input,
+            self.output + usage.output,
+            self.thinking + or_else(usage.reasoning, 0),
+            self.cache_read + usage.cache_read,
+            self.cache_write + usage.cache_write,
+            self.total + usage.total_tokens,
+        )
+
+
+class PromptEnd(Struct, frozen=True):
+    """How a prompt ended: its stop reason, or the error that ended it; `usage` counts the tokens of its run."""
+
+    stop: StopWord
+    error: RpcError | None = None
+    usage: TokenSum | None = None
+
+
+class Edition(ABC):
+    """What one version writes. `client` is what the editor can do."""
+
+    version: ClassVar[int]
+    # Whether commands that Pigeon runs itself are shown in terminals of their own.
+    has_terminals: ClassVar[bool]
+
+    def __init__(self, client: ClientCapabilities) -> None:
+        self.client = client
+
+    @property
+    def asks_forms(self) -> bool:
+        """True if the client shows forms to a person."""
+        return self.client.elicitation is not None and self.client.elicitation.form is not None
+
+    @abstractmethod
+    def services(self) -> SetHostServices:
+        """What the client does for tools."""
+
+    @property
+    def _sets_up_in_terminal(self) -> bool:
+        """True if the client can run the agent in a terminal for a person."""
+        auth = self.client.auth
+        return auth is not None and auth.terminal not in (None, False)
+
+    # Answers
+
+    @abstractmethod
+    def welcome(self, version: str) -> dict[str, Json]:
+        """The result of `initialize`."""
+
+    @abstractmethod
+    def started(self, start: SessionStart) -> dict[str, Json]:
+        """The result of opening a session."""
+
+    @abstractmethod
+    def options(self, options: Sequence[ConfigOption]) -> list[Json]:
+        """The options of a session."""
+
+    @abstractmethod
+    def permission(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
+        """The params of a question about permission, without the id of the session."""
+
+    # Updates: each method returns the updates that the version has for something, which may be none.
+
+    @abstractmethod
+    def chunk(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
+        """More of a message."""
+
+    @abstractmethod
+    def said(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
+        """A message of the user is now part of the conversation."""
+
+    @abstractmethod
+    def tool_call(self, view: ToolView) -> list[Update]:
+        """A tool call begins or has changed."""
+
+    @abstractmethod
+    def command_output(self, call_id: str, command: str | None, cwd: str, text: str, before: str) -> list[Update]:
+        """The output so far of a command that Pigeon runs itself; `before` is the part that was shown already."""
+
+    @abstractmethod
+    def command_ended(self, call_id: str, code: int | None) -> list[Update]:
+        """A command that was shown has ended."""
+
+    @abstractmethod
+    def plan(self, tasks: Sequence[PlanTask]) -> list[Update]:
+        """The plan as a whole."""
+
+    @abstractmethod
+    def options_changed(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
+        """Options have other values."""
+
+    @abstractmethod
+    def state(self, state: Literal["running", "requires_action"]) -> list[Update]:
+        """What the session does."""
+
+    @abstractmethod
+    def idle(self, end: PromptEnd | None) -> list[Update]:
+        """The session waits for a prompt; `end` says how the last one ended."""
+
+    @abstractmethod
+    def notice(self, severity: str, title: str) -> list[Update]:
+        """Something that a person may want to know."""
+
+    @abstractmethod
+    def compaction(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
+        """The history is being summarized, or was."""
+
+    # The same in both
+
+    def commands(self, commands: Sequence[CommandView]) -> list[Update]:
+        """The slash commands there are."""
+        return [update_of("available_commands_update", availableCommands=[self._command(one) for one in commands])]
+
+    @abstractmethod
+    def _command(self, command: CommandView) -> dict[str, Json]:
+        """One of them."""
+
+    def info(self, title: str | None, updated: str | None = None) -> list[Update]:
+        """The title of the session."""
+        return [
+            {
+                "sessionUpdate": "session_info_update",
+                "title": title,
+                **({} if updated is None else {"updatedAt": updated}),
+            }
+        ]
+
+    def usage(self, used: int, size: int, cost: float) -> list[Update]:
+        """How full the context is, and what the session has cost."""
+        return [update_of("usage_update", used=used, size=size, cost={"amount": cost, "currency": "USD"})]
+
+
+def update_of(session_update: str, /, **members: Json) -> Update:
+    """An update with these members, without those that are `None`."""
+    return {"sessionUpdate": session_update, **{name: value for name, value in members.items() if value is not None}}
+
+
+def usage_member(tokens: TokenSum | None) -> dict[str, Json]:
+    """The tokens of a run, as a member of the answer that ends it; empty if no model was asked."""
+    if tokens is None or not tokens.total:
+        return {}
+    return {
+        "usage": {
+            "totalTokens": tokens.total,
+            "inputTokens": tokens.input,
+            "outputTokens": tokens.output,
+            "thoughtTokens": tokens.thinking,
+            "cachedReadTokens": tokens.cache_read,
+            "cachedWriteTokens": tokens.cache_write,
+        }
+    }
+
+
+def option_members(option: ConfigOption, id_name: str) -> dict[str, Json]:
+    """An option; the versions differ in the name of its id."""
+    return {
+        id_name: option.id,
+        "name": option.name,
+        "description": option.description,
+        "category": option.category,
+        "type": "select",
+        "currentValue": option.current,
+        "options": [_choice(choice) for choice in option.choices],
+    }
+
+
+def _choice(choice: OptionChoice) -> dict[str, Json]:
+    about = {} if choice.description is None else {"description": choice.description}
+    return {"value": choice.value, "name": choice.name, **about}

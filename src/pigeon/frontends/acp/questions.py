@@ -1,0 +1,124 @@
+"""Questions of the agent, shown by the editor: permissions as session/request_permission, dialogs of extensions as
+forms if the client supports them. What cannot be asked, or gets no clear answer, counts as a no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from pigeon.frontends.acp.editions.edition import Edition
+from pigeon.frontends.acp.editions.tool_views import called_view, proposed_pieces
+from pigeon.frontends.acp.incoming import ElicitationResult, PermissionResult
+from pigeon.frontends.acp.rpc_errors import PeerGone, RpcError
+from pigeon.frontends.acp.rpc_peer import RpcPeer
+from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
+from pigeon.wire import codec
+from pigeon.wire.base import Absent, Json, or_else
+from pigeon.wire.dialogs import (
+    ALLOW_ALWAYS,
+    ALLOW_ONCE,
+    DENY,
+    ConfirmRequest,
+    EditorRequest,
+    InputRequest,
+    SelectRequest,
+)
+from pigeon.wire.errors import BadRecord
+
+# The choices of the guard, which has no permanent denial.
+ANSWERS: dict[str, PermissionAnswer] = {"allow_once": "allow", "allow_always": "always", "reject_once": "deny"}
+PERMISSION_OPTIONS: list[Json] = [
+    {"optionId": "allow_once", "name": ALLOW_ONCE, "kind": "allow_once"},
+    {"optionId": "allow_always", "name": ALLOW_ALWAYS, "kind": "allow_always"},
+    {"optionId": "reject_once", "name": DENY, "kind": "reject_once"},
+]
+FIELD = "answer"
+
+
+class EditorQuestions:
+    """Asks the person at the editor for one session; `runs` says whether a prompt is under way there."""
+
+    def __init__(
+        self,
+        peer: RpcPeer,
+        edition: Edition,
+        session_id: Callable[[], str],
+        runs: Callable[[], bool],
+        cwd: str,
+        home: str,
+    ) -> None:
+        self._peer = peer
+        self._edition = edition
+        self._session_id = session_id
+        self._runs = runs
+        self._cwd = cwd
+        self._home = home
+        self._open = 0
+
+    async def permission(self, request: PermissionRequest) -> PermissionAnswer:
+        """Whether a tool call may run."""
+        view = called_view(request.tool_call_id, request.tool_name, request.arguments, self._cwd, self._home)
+        content = proposed_pieces(request.tool_name, request.arguments, request.diff, self._cwd, self._home)
+        view = replace(view, status="pending", content=content)
+        params = self._edition.permission(view, request.text, PERMISSION_OPTIONS)
+        answer = await self._asked("session/request_permission", params, PermissionResult)
+        if not isinstance(answer, PermissionResult) or answer.outcome.outcome != "selected":
+            return "deny"
+        return ANSWERS.get(answer.outcome.option_id or "", "deny")
+
+    async def dialog(self, question: Question) -> str | bool | None:
+        """The answer to an extension's question; none if there was no answer."""
+        if not self._edition.asks_forms:
+            return None
+        title = question.title
+        message = f"{title}\n{question.message}" if isinstance(question, ConfirmRequest) else title
+        schema = {"type": "object", "properties": {FIELD: _field(question)}, "required": [FIELD]}
+        params = {"mode": "form", "message": message, "requestedSchema": schema}
+        answer = await self._asked("elicitation/create", params, ElicitationResult)
+        if not isinstance(answer, ElicitationResult) or answer.action != "accept":
+            return None
+        return _given(question, (answer.content or {}).get(FIELD))
+
+    async def _asked(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
+        """The client's answer; none if it cannot be asked, or its answer does not fit."""
+        self._open += 1
+        session_id = self._session_id()
+        self._tell(session_id, waiting=True)
+        try:
+            return codec.convert(await self._peer.ask(method, {"sessionId": session_id, **params}), kind)
+        except (RpcError, PeerGone, BadRecord):
+            return None
+        finally:
+            self._open -= 1
+            if not self._open:
+                self._tell(session_id, waiting=False)
+
+    def _tell(self, session_id: str, waiting: bool) -> None:
+        # A question of an extension's command may come when nothing runs.
+        updates = self._edition.state("requires_action" if waiting else "running") if self._runs() else []
+        for update in updates:
+            self._peer.notify("session/update", {"sessionId": session_id, "update": update})
+
+
+def _field(question: Question) -> dict[str, Json]:
+    """A question as one field of a form."""
+    if isinstance(question, SelectRequest):
+        return {"type": "string", "title": question.title, "enum": question.options}
+    if isinstance(question, ConfirmRequest):
+        return {"type": "boolean", "title": question.title, "description": question.message, "default": False}
+    field: dict[str, Json] = {"type": "string", "title": question.title}
+    if isinstance(question, InputRequest) and not isinstance(question.placeholder, Absent):
+        field["description"] = question.placeholder
+    if isinstance(question, EditorRequest):
+        field["default"] = or_else(question.prefill, "")
+    return field
+
+
+def _given(question: Question, value: Json) -> str | bool | None:
+    if isinstance(question, ConfirmRequest):
+        return value if isinstance(value, bool) else None
+    if isinstance(question, SelectRequest) and value not in question.options:
+        return None
+    return value if isinstance(value, str) else None

@@ -1,0 +1,141 @@
+"""An earlier conversation as the updates that it would have sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from pigeon.frontends.acp.editions.edition import Edition, Update
+from pigeon.frontends.acp.editions.tool_views import (
+    CallStatus,
+    DiffPiece,
+    ToolPiece,
+    ToolView,
+    called_view,
+    content_block,
+    fenced,
+    outcome_pieces,
+    raw_output_of,
+    text_block,
+)
+from pigeon.frontends.acp.translation import MessageIds, user_updates
+from pigeon.system.paths import absolute
+from pigeon.wire.answers import Entries
+from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry, Entry, MessageEntry
+from pigeon.wire.events import ToolOutcome
+from pigeon.wire.messages import AssistantMessage, BashExecutionMessage, Message, ToolResultMessage, UserMessage
+
+
+def replay(
+    entries: Entries, edition: Edition, cwd: str, home: str, status_of: Callable[[str], CallStatus | None]
+) -> Iterator[list[Update]]:
+    """The updates for each message of the active branch, in order, including messages that a compaction has replaced.
+
+    `status_of` gives the status of calls that are running now.
+    """
+    past = _Past(edition, cwd, home)
+    for entry in _branch(entries):
+        if isinstance(entry, MessageEntry):
+            yield past.updates(entry.message)
+        elif isinstance(entry, CustomMessageEntry):
+            yield past.shown(entry)
+        elif isinstance(entry, CompactionEntry | BranchSummaryEntry):
+            yield edition.compaction(f"compaction-{entry.id}", "completed", entry.summary, None)
+    yield past.left_open(status_of)
+
+
+def _branch(entries: Entries) -> list[Entry]:
+    """The entries from the root to the leaf."""
+    known = {entry.id: entry for entry in entries.entries}
+    branch: list[Entry] = []
+    at = entries.leaf_id
+    while at is not None and at in known and len(branch) < len(known):
+        branch.append(known[at])
+        at = known[at].parent_id
+    return branch[::-1]
+
+
+class _Past:
+    def __init__(self, edition: Edition, cwd: str, home: str) -> None:
+        self._edition = edition
+        self._cwd = cwd
+        self._home = home
+        self._ids = MessageIds()
+        self._open: dict[str, ToolCall] = {}
+
+    def updates(self, message: Message) -> list[Update]:
+        edition = self._edition
+        if isinstance(message, UserMessage):
+            return user_updates(edition, self._ids.of(message), message)
+        if isinstance(message, AssistantMessage):
+            return self._answer(message)
+        if isinstance(message, ToolResultMessage):
+            return self._result(message)
+        if isinstance(message, BashExecutionMessage):
+            text = fenced(f"$ {message.command}\n{message.output}")
+            return edition.chunk("user", self._ids.of(message), text_block(text))
+        return []
+
+    def shown(self, entry: CustomMessageEntry) -> list[Update]:
+        """A message of an extension."""
+        if not entry.display:
+            return []
+        blocks = [TextContent(text=entry.content)] if isinstance(entry.content, str) else entry.content
+        id = f"agent-{entry.id}"
+        return [one for block in blocks for one in self._edition.chunk("agent", id, content_block(block))]
+
+    def _answer(self, message: AssistantMessage) -> list[Update]:
+        base = self._ids.of(message)
+        updates: list[Update] = []
+        for index, block in enumerate(message.content):
+            if isinstance(block, TextContent):
+                if block.text:
+                    updates += self._edition.chunk("agent", f"{base}.{index}", text_block(block.text))
+            elif isinstance(block, ThinkingContent):
+                if block.thinking:
+                    updates += self._edition.chunk("thought", f"{base}.{index}", text_block(block.thinking))
+            else:
+                self._open[block.id] = block
+                view = called_view(block.id, block.name, block.arguments, self._cwd, self._home)
+                updates += self._edition.tool_call(replace(view, begun=True, status="pending"))
+        return updates
+
+    def _result(self, message: ToolResultMessage) -> list[Update]:
+        call = self._open.pop(message.tool_call_id, None)
+        outcome = ToolOutcome(content=message.content, details=message.details)
+        diffs = [] if call is None or message.is_error else _diffs(call, outcome, self._cwd, self._home)
+        content = [*diffs, *outcome_pieces(message.tool_name, outcome, message.is_error)]
+        view = ToolView(
+            call_id=message.tool_call_id,
+            begun=call is None,
+            name=message.tool_name if call is None else None,
+            status="failed" if message.is_error else "completed",
+            content=content or None,
+            raw_output=raw_output_of(message.tool_name, outcome),
+        )
+        return self._edition.tool_call(view)
+
+    def left_open(self, status_of: Callable[[str], CallStatus | None]) -> list[Update]:
+        """Calls without a result: those that are running, and those that will never get one."""
+        views = [ToolView(call_id=id, status=status_of(id) or "cancelled") for id in self._open]
+        return [update for view in views for update in self._edition.tool_call(view)]
+
+
+def _diffs(call: ToolCall, outcome: ToolOutcome, cwd: str, home: str) -> list[ToolPiece]:
+    """The changes that a call made, as far as the conversation records them."""
+    path = call.arguments.get("path")
+    if not isinstance(path, str):
+        return []
+    place = absolute(path, cwd, home)
+    if call.name == "write":
+        return [DiffPiece(place, None, str(call.arguments.get("content", "")))]
+    edits = call.arguments.get("edits")
+    if call.name != "edit" or not isinstance(edits, list):
+        return []
+    return [
+        DiffPiece(place, str(edit.get("oldText", "")), str(edit.get("newText", "")))
+        for edit in edits
+        if isinstance(edit, dict)
+    ]

@@ -1,0 +1,500 @@
+"""The sessions of one connection: how they are opened, listed, asked and closed.
+
+`Beginning` is what a conversation is made from; the command line makes it, so that this room knows
+`pigeon.Conversation` and not how an agent is put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.frontends.acp.editions.auth_methods import NO_KEY
+from pigeon.frontends.acp.editions.edition import Edition, usage_member
+from pigeon.frontends.acp.incoming import (
+    CancelTerminalParams,
+    CancelToolCallParams,
+    ListSessionsParams,
+    NewSessionParams,
+    OpenSessionParams,
+    PromptParams,
+    SessionParams,
+    SetConfigOptionParams,
+    SetModelParams,
+    SetModeParams,
+    SetTitleParams,
+    SystemPromptGiven,
+    servers_by_name,
+)
+from pigeon.frontends.acp.options import MODE, MODEL
+from pigeon.frontends.acp.prompt_blocks import prompt_of, system_text
+from pigeon.frontends.acp.questions import EditorQuestions
+from pigeon.frontends.acp.rpc_errors import (
+    AUTH_REQUIRED,
+    INVALID_REQUEST,
+    REQUEST_CANCELLED,
+    RpcError,
+    bad_params,
+    no_session,
+)
+from pigeon.frontends.acp.rpc_peer import RpcPeer
+from pigeon.frontends.acp.session import EditorSession, PromptTurn
+from pigeon.sdk.conversation import Conversation
+from pigeon.sdk.errors import ConversationClosed
+from pigeon.sdk.host_calls import OnDialog, OnPermission
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import Json
+from pigeon.wire.errors import PigeonError, StartupError
+
+MOST_SESSIONS = 1000
+PAGE = 50
+
+
+class Beginning(Struct, frozen=True, kw_only=True):
+    """What a conversation begins with: a folder, further ones, at most one of the next three members, and text for the
+    system prompt."""
+
+    cwd: str
+    further: tuple[str, ...] = ()
+    session: str | None = None
+    fork: str | None = None
+    unsaved: bool = False
+    append_system_prompt: tuple[str, ...] = ()
+    system_prompt: str | None = None
+
+
+class Begin(Protocol):
+    """Creates and opens a conversation; raises `StartupError`."""
+
+    async def __call__(
+        self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
+    ) -> Conversation:
+        """The conversation; its questions go to the two callbacks."""
+        ...
+
+
+class EditorSessions:
+    """All sessions of one connection, in the version that was agreed on."""
+
+    def __init__(self, begin: Begin, peer: RpcPeer, edition: Edition, home: str, cwd: str) -> None:
+        self._begin = begin
+        self._peer = peer
+        self._edition = edition
+        self._home = home
+        self._cwd = cwd
+        self._sessions: dict[str, EditorSession] = {}
+        # Sessions that are being opened, closed or deleted.
+        self._changing: dict[str, asyncio.Future[None]] = {}
+        self._logged_out = False
+        self._later: set[asyncio.Future[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def log_out(self, out: bool) -> None:
+        """Start no session until the client authenticates again; stored keys are not touched."""
+        self._logged_out = out
+
+    async def may_begin(self) -> bool:
+        """Whether a session can begin: the client has not logged out, and there is a key."""
+        return not self._logged_out and await self.has_key()
+
+    async def has_key(self) -> bool:
+        """Whether any model can be used; looks for keys again."""
+        async with self._reader(self._cwd) as conversation:
+            return bool((await conversation.get_available_models()).models)
+
+    def cancel(self, session_id: str) -> None:
+        """session/cancel; ignored for a session that is not open."""
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.cancel()
+
+    # Sessions
+
+    async def new(self, params: NewSessionParams) -> dict[str, Json]:
+        """session/new."""
+        beginning = self._beginning(params)
+        self._must_be_allowed()
+        return await self._begun(beginning, params)
+
+    async def load(self, params: OpenSessionParams) -> dict[str, Json]:
+        """session/load: the whole conversation is sent as updates before the answer."""
+        return await self._reopen(params, replayed=True)
+
+    async def resume(self, params: OpenSessionParams) -> dict[str, Json]:
+        """session/resume: in version 2 with the conversation as updates, if the client asks for it."""
+        start = params.replay_from
+        if start is not None and start.type != "start":
+            raise bad_params(f'"replayFrom.type" cannot be "{start.type}" (allowed: "start")')
+        return await self._reopen(params, replayed=start is not None)
+
+    async def _reopen(self, params: OpenSessionParams, replayed: bool) -> dict[str, Json]:
+        beginning = self._beginning(params)
+        servers = servers_by_name(params.mcp_servers or ())
+        async with self._alone(params.session_id):
+            session = self._sessions.get(params.session_id)
+            is_new = session is None
+            if session is None:
+                session = await self._open_saved(params, beginning, servers)
+            elif not _same_folder(session.cwd, params.cwd):
+                raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
+            else:
+                await session.use_servers(servers)
+        try:
+            with _while_open(session.id):
+                if replayed:
+                    await session.replay()
+                return await self._started(session, new=False)
+        except BaseException:
+            if is_new:
+                async with self._alone(session.id):
+                    await self._drop(session)
+            raise
+
+    @asynccontextmanager
+    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+        """While this context is open, no other request opens, closes or deletes the session."""
+        while session_id in self._changing:
+            await asyncio.wait({self._changing[session_id]})
+        changed = self._changing[session_id] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self._changing[session_id]
+            changed.set_result(None)
+
+    async def _open_saved(
+        self, params: OpenSessionParams, beginning: Beginning, servers: dict[str, Json]
+    ) -> EditorSession:
+        row = await self._found(params.session_id, params.cwd)
+        if not _same_folder(row.cwd, params.cwd):
+            raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
+        _must_be_free(row)
+        return await self._open(replace(beginning, session=row.path), servers)
+
+    async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
+        """session/fork: a new session with a copy of the conversation so far."""
+        beginning = self._beginning(params)
+        self._must_be_allowed()
+        source = self._sessions.get(params.session_id)
+        try:
+            row = await self._found(params.session_id, params.cwd)
+        except RpcError:
+            # An open session in which nothing was said has no file yet.
+            if source is None:
+                raise
+        else:
+            beginning = replace(beginning, fork=row.path)
+        return await self._begun(beginning, params)
+
+    async def list_sessions(self, params: ListSessionsParams) -> dict[str, Json]:
+        """session/list: those of a folder, or of all."""
+        if params.cwd is not None:
+            _check_folder("cwd", params.cwd)
+            if not _is_folder(params.cwd):
+                return {"sessions": []}
+        async with self._reader(params.cwd or self._cwd) as conversation:
+            page = await conversation.list_sessions(
+                scope="all" if params.cwd is None else "project", cursor=params.cursor, limit=PAGE
+            )
+        rows = [row for row in page.sessions if params.cwd is None or _same_folder(row.cwd, params.cwd)]
+        cursor = {} if not page.next_cursor else {"nextCursor": page.next_cursor}
+        return {"sessions": [_row(row) for row in rows if row.cwd.startswith("/")], **cursor}
+
+    async def close_session(self, params: SessionParams) -> dict[str, Json]:
+        """session/close."""
+        async with self._alone(params.session_id):
+            if not await self._closed(params.session_id) and self._edition.version == 1:
+                raise no_session(params.session_id)
+        return {}
+
+    async def _closed(self, session_id: str) -> bool:
+        """Close a session; false if it is not open."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            await session.close()
+        return session is not None
+
+    async def delete(self, params: SessionParams) -> dict[str, Json]:
+        """session/delete: closed if it is open, and moved to the trash; one that is not there counts as deleted."""
+        async with self._alone(params.session_id), self._reader(self._cwd) as conversation:
+            await self._closed(params.session_id)
+            for row in (await conversation.list_sessions(scope="all", session_id=params.session_id)).sessions:
+                _must_be_free(row)
+                await conversation.delete_session(row.path)
+        return {}
+
+    async def set_title(self, params: SetTitleParams) -> dict[str, Json]:
+        """session/set_title, also of a session that is not open."""
+        title = " ".join(params.title.split())
+        if not title:
+            raise bad_params('"title" is empty')
+        async with self._alone(params.session_id):
+            session = self._sessions.get(params.session_id)
+            if session is not None:
+                await session.conversation.set_session_name(title)
+                return {"title": title}
+            row = await self._found(params.session_id, self._cwd)
+            _must_be_free(row)
+            conversation = await _whole(self._begin(Beginning(cwd=row.cwd, session=row.path)))
+            try:
+                await conversation.set_session_name(title)
+            finally:
+                await conversation.close()
+        return {"title": title}
+
+    async def status(self, params: SessionParams) -> dict[str, Json]:
+        """session/status."""
+        if params.session_id in self._sessions:
+            return {"status": "open"}
+        await self._found(params.session_id, self._cwd)
+        return {"status": "saved"}
+
+    # What is asked of an open session
+
+    def prompt(self, params: PromptParams) -> Any:
+        """session/prompt: begun at once, so that a cancellation that follows reaches it."""
+        session = self._session(params.session_id)
+        turn = session.begin(prompt_of(params.prompt))
+        return self._prompted(session, turn)
+
+    async def _prompted(self, session: EditorSession, turn: PromptTurn) -> dict[str, Json]:
+        if self._edition.version == 1:
+            end = await session.run(turn)
+            if end.error is not None and end.stop != "cancelled":
+                raise end.error
+            return {"stopReason": end.stop, **usage_member(end.usage)}
+        running = asyncio.ensure_future(session.run(turn))
+        self._keep(running)
+        await asyncio.wait({turn.taken})
+        if not turn.inserted:
+            end = turn.ended.result()
+            raise end.error or RpcError(REQUEST_CANCELLED, "The prompt was cancelled before it started")
+        return {"messageId": turn.message_id}
+
+    async def set_mode(self, params: SetModeParams) -> dict[str, Json]:
+        """session/set_mode."""
+        with _while_open(params.session_id):
+            await self._session(params.session_id).set_option(MODE, params.mode_id)
+        return {}
+
+    async def set_model(self, params: SetModelParams) -> dict[str, Json]:
+        """session/set_model."""
+        with _while_open(params.session_id):
+            await self._session(params.session_id).set_option(MODEL, params.model_id)
+        return {}
+
+    async def set_config_option(self, params: SetConfigOptionParams) -> dict[str, Json]:
+        """session/set_config_option."""
+        session = self._session(params.session_id)
+        if params.type not in (None, "id", "select"):
+            raise bad_params(f'"type" cannot be "{params.type}": every option of Pigeon is a choice (type "id")')
+        with _while_open(params.session_id):
+            options = await session.set_option(params.config_id, params.value)
+        return {"configOptions": self._edition.options(options)}
+
+    async def cancel_call(self, params: CancelToolCallParams) -> dict[str, Json]:
+        """tool_call/cancel."""
+        if not await self._session(params.session_id).cancel_call(params.tool_call_id):
+            raise bad_params(f'There is no tool call "{params.tool_call_id}" that runs')
+        return {}
+
+    async def cancel_terminal(self, params: CancelTerminalParams) -> dict[str, Json]:
+        """terminal/cancel: the terminal of a command has the id of its tool call."""
+        if not await self._session(params.session_id).cancel_call(params.terminal_id):
+            raise bad_params(f'There is no terminal "{params.terminal_id}" in which a command runs')
+        return {}
+
+    # Helpers
+
+    def _session(self, session_id: str) -> EditorSession:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise no_session(session_id)
+        return session
+
+    def _must_be_allowed(self) -> None:
+        if self._logged_out:
+            raise RpcError(AUTH_REQUIRED, "The client has logged out: authenticate first")
+
+    def _beginning(self, params: NewSessionParams | OpenSessionParams) -> Beginning:
+        _check_folder("cwd", params.cwd)
+        if not os.path.isdir(params.cwd):
+            raise bad_params(f'"cwd" is not a folder: {params.cwd}')
+        others = params.additional_directories or []
+        for index, folder in enumerate(others):
+            _check_folder(f"additionalDirectories[{index}]", folder)
+        beginning = Beginning(cwd=params.cwd, further=tuple(others), append_system_prompt=_roots_text(others))
+        return _with_words(beginning, params.system_prompt)
+
+    async def _begun(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
+        """Open a session whose id is new to the client, and return the answer."""
+        session = await self._open(beginning, servers_by_name(params.mcp_servers or ()))
+        try:
+            return await self._started(session, new=True)
+        except BaseException:
+            # The request was cancelled: its client does not know the id.
+            await self._drop(session)
+            raise
+
+    async def _open(self, beginning: Beginning, servers: dict[str, Json]) -> EditorSession:
+        if len(self._sessions) >= MOST_SESSIONS:
+            raise RpcError(INVALID_REQUEST, f"More than {MOST_SESSIONS} sessions are open; close some of them")
+        opened: list[str] = []
+
+        def runs() -> bool:
+            session = self._sessions.get(opened[0]) if opened else None
+            return session is not None and session.runs
+
+        cwd = beginning.cwd
+        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], runs, cwd, self._home)
+        try:
+            conversation = await _whole(self._begin(beginning, questions.permission, questions.dialog))
+        except StartupError as error:
+            raise RpcError(INVALID_REQUEST, str(error)) from None
+        try:
+            state = await conversation.get_state()
+            if state.model is None and beginning.session is None:
+                raise RpcError(AUTH_REQUIRED, NO_KEY)
+            id = state.session_id
+            opened.append(id)
+            session = EditorSession(
+                id, conversation, self._edition, self._peer, cwd, self._home, lambda: self._forget(session)
+            )
+        except BaseException:
+            await conversation.close()
+            raise
+        self._sessions[id] = session
+        try:
+            await session.use_client([cwd, *beginning.further])
+            await session.use_servers(servers)
+        except BaseException:
+            await self._drop(session)
+            raise
+        return session
+
+    def _forget(self, session: EditorSession) -> None:
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+
+    async def _drop(self, session: EditorSession) -> None:
+        """Close a session that was opened for a request that failed."""
+        self._forget(session)
+        await session.close()
+
+    async def _started(self, session: EditorSession, new: bool) -> dict[str, Json]:
+        start = await session.start(new)
+        # After the answer, without which the client does not know the session.
+        asyncio.get_running_loop().call_soon(lambda: self._keep(asyncio.ensure_future(session.tell_opened())))
+        return self._edition.started(start)
+
+    def _keep(self, task: asyncio.Future[Any]) -> None:
+        """Keep a reference to a background task."""
+        self._later.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Future[Any]) -> None:
+        self._later.discard(task)
+        if not task.cancelled():
+            # A closed session sends no updates.
+            task.exception()
+
+    async def _found(self, session_id: str, cwd: str) -> SessionRow:
+        """The session with exactly this id, wherever it is; raises `RpcError`."""
+        async with self._reader(cwd) as conversation:
+            rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
+        if not rows:
+            raise no_session(session_id, f'There is no session "{session_id}"; session/list lists them')
+        return rows[0]
+
+    @asynccontextmanager
+    async def _reader(self, cwd: str) -> AsyncIterator[Conversation]:
+        """A conversation without a file, to ask about sessions and models."""
+        conversation = await _whole(self._begin(Beginning(cwd=cwd, unsaved=True)))
+        try:
+            yield conversation
+        finally:
+            await conversation.close()
+
+    async def close(self) -> None:
+        """End all sessions; what runs is cancelled."""
+        sessions = list(self._sessions.values())
+        self._sessions.clear()
+        if sessions:
+            await asyncio.wait([asyncio.ensure_future(session.close()) for session in sessions])
+        for task in list(self._later):
+            task.cancel()
+
+
+async def _whole(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
+    """Begin a conversation to the end even if this is cancelled meanwhile; then it is closed at once."""
+    task = asyncio.ensure_future(beginning)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(PigeonError):
+            await (await task).close()
+        raise
+
+
+@contextmanager
+def _while_open(session_id: str) -> Iterator[None]:
+    """Report a session that another request has closed meanwhile as not open, instead of as an internal error."""
+    try:
+        yield
+    except ConversationClosed:
+        raise no_session(session_id, f'The session "{session_id}" has been closed') from None
+
+
+def _must_be_free(row: SessionRow) -> None:
+    if row.in_use is True:
+        raise RpcError(
+            INVALID_REQUEST,
+            f"The session is in use: another process is writing {row.path}. Close it there first, or fork it",
+        )
+
+
+def _check_folder(name: str, path: str) -> None:
+    if not os.path.isabs(path) or "\0" in path:
+        raise bad_params(f'"{name}" must be an absolute path, not {path!r}')
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+def _same_folder(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _roots_text(folders: Sequence[str]) -> tuple[str, ...]:
+    if not folders:
+        return ()
+    return ("Additional folders of the workspace, besides the working directory:\n" + "\n".join(folders),)
+
+
+def _with_words(beginning: Beginning, given: SystemPromptGiven | None) -> Beginning:
+    if given is None:
+        return beginning
+    if given.mode == "append":
+        return replace(beginning, append_system_prompt=(*beginning.append_system_prompt, system_text(given.content)))
+    if given.mode == "override":
+        return replace(beginning, system_prompt=system_text(given.content))
+    raise bad_params(f'"systemPrompt.mode" cannot be "{given.mode}" (allowed: "append", "override")')
+
+
+def _row(row: SessionRow) -> dict[str, Json]:
+    title = row.name or row.first_message
+    return {
+        "sessionId": row.id,
+        "cwd": row.cwd,
+        "updatedAt": row.modified,
+        **({"title": " ".join(title.split())[:200]} if title else {}),
+    }

@@ -1,0 +1,61 @@
+"""Options of agents behind `--`, for commands that start many agents: `pigeon serve -- --thinking high`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.cli.args import parse
+from pigeon.frontends.starting import with_key
+from pigeon.wire.errors import UsageError
+
+LONGEST_PATH = 4096
+OF_ONE_SESSION = (
+    *("session", "session_id", "resume", "continue_newest", "fork"),
+    *("no_session", "name", "cwd", "session_dir", "record"),
+)
+
+
+def agent_options(words: Sequence[str], environment: Environment) -> AgentOptions:
+    """The options of every agent, with absolute paths.
+
+    Raises `UsageError` for anything that is not an option, and for options of a single conversation.
+    """
+    line = with_key(parse(words), environment)
+    agent = line.agent
+    if line.messages or line.unknown:
+        what = (*line.unknown, *line.messages)[0]
+        raise UsageError(f"Behind -- stand options of agents, and {what} is none. See: pigeon --help")
+    if given := [f"--{name.replace('_', '-')}" for name in OF_ONE_SESSION if getattr(agent, name)]:
+        raise UsageError(f"{given[0]} applies to a single conversation, so it cannot be given to all of them")
+    located = _located(environment)
+    # Agents work in other folders, and these paths are relative to this one.
+    paths = {name: tuple(map(located, getattr(agent, name))) for name in ("extensions", "skills")}
+    paths["prompt_templates"] = tuple(map(located, agent.prompt_templates))
+    paths["append_system_prompt"] = tuple(map(located, agent.append_system_prompt))
+    texts = {name: getattr(agent, name) for name in ("system_prompt", "permissions")}
+    changed = {name: located(text) for name, text in texts.items() if isinstance(text, str)}
+    return structs.replace(agent, **paths, **changed)
+
+
+def _located(environment: Environment) -> Callable[[str], str]:
+    """Makes a path absolute; a text that is no path stays as it is."""
+
+    def located(text: str) -> str:
+        path = environment.absolute(text) if text and len(text) < LONGEST_PATH else ""
+        return path if path and os.path.exists(path) else text
+
+    return located
+
+
+def whole_number(option: str, asked: str | None, default: int, most: int = 999_999_999) -> int:
+    """The value of an option; raises `UsageError` for what is no whole number up to `most`."""
+    if asked is None:
+        return default
+    if not asked.isascii() or not asked.isdigit() or len(asked) > 9 or int(asked) > most:
+        raise UsageError(f'--{option.replace("_", "-")} must be a whole number up to {most}; got "{asked}"')
+    return int(asked)

@@ -1,0 +1,81 @@
+"""The warm parent of `pigeon batch`: a process that has imported all that an agent needs, and forks one for each task.
+
+`task_process.py` starts it as `python -P -m pigeon.frontends.batch.batch_parent DESCRIPTOR`; what is said over that
+socket is in `system/process/forking.py`. Nothing of a user is in the parent: folders, variables and keys come with each
+task.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from contextlib import suppress
+from socket import socket
+
+from msgspec.structs import replace
+
+from pigeon.app.environment import process_environment
+from pigeon.frontends.batch.task_link import TaskLink
+from pigeon.frontends.batch.task_process import TaskRequest, unpacked_request
+from pigeon.frontends.batch.task_run import NO_DISK, run
+from pigeon.frontends.serve.warming import import_all
+from pigeon.frontends.starting import mask_prints
+from pigeon.providers.http.client import own_certificates
+from pigeon.secrets.redactor import Redactor
+from pigeon.system.clock import SteadyLoop
+from pigeon.system.process.forking import die_with_parent, serve_forks
+from pigeon.system.process.pool import hide_from_other_processes
+from pigeon.wire.errors import StartupError, printable, text_for_host
+
+PARENT = os.getpid()
+
+
+def main() -> None:
+    """Serve requests until the host has gone."""
+    hide_from_other_processes()
+    import_all()
+    with suppress(OSError):
+        own_certificates()
+    os.environ.clear()
+    serve_forks(int(sys.argv[1]), _work)
+
+
+def _work(data: bytes, descriptors: list[int]) -> int:
+    """Be the process of a task: with descriptors and variables of its own."""
+    die_with_parent(PARENT)
+    request = unpacked_request(data)
+    link, stderr = descriptors
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, null), (1, stderr), (2, stderr)):
+        os.dup2(source, target)
+    os.close(null)
+    os.close(stderr)
+    os.environ.update(request.place.variables)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    mask_prints(Redactor())
+    return SteadyLoop().run_until_complete(_done(request, socket(fileno=link)))
+
+
+async def _done(request: TaskRequest, end: socket) -> int:
+    link = await TaskLink.over(end)
+    # The collector was off: nothing that a start makes is garbage.
+    gc.freeze()
+    gc.enable()
+    try:
+        environment = replace(process_environment(module_path=sys.path), cwd=request.place.cwd, pacing=link)
+        result = await run(request.spec, request.place, environment, link)
+    except OSError as error:
+        print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201
+        await link.finish(None, text_for_host(error) if error.errno in NO_DISK else "")
+        return 1
+    except StartupError as error:
+        print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201
+        return 1
+    await link.finish(result)
+    return 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,339 @@
+"""`pigeon batch`: many tasks, each by an agent of its own in a workspace of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import shlex
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from pigeon.app.options import AgentOptions
+from pigeon.frontends.agent_words import agent_options, whole_number
+from pigeon.frontends.batch.batch_folder import BatchFolder
+from pigeon.frontends.batch.opened_batch import ENGINES, KEEPS, EngineChoice, OpenedBatch
+from pigeon.frontends.batch.preparing import BatchRequest
+from pigeon.frontends.batch.progress import LiveProgress, LookupLines, PlainProgress, counted, summary
+from pigeon.frontends.batch.records import CHECK_SECONDS, Check, Workspace
+from pigeon.frontends.batch.report.writing import COMPARISON_FILE, REPORT_FILE, write_comparison, write_report
+from pigeon.frontends.batch.shared_limits import Rate
+from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import colours_of, complain, say
+from pigeon.frontends.prompt_input import given_schema
+from pigeon.system.clock import SteadyLoop
+from pigeon.system.files import read_text
+from pigeon.transport import exit_codes
+from pigeon.wire import codec
+from pigeon.wire.errors import UsageError, text_for_host
+
+if TYPE_CHECKING:
+    from pigeon.frontends.batch.driver import Driver, Outcome
+
+LARGEST_TEMPLATE = 16 * 1024 * 1024
+# What a batch has other words for, or keeps to itself.
+NOT_IN_SPECS = ("api_key", "model", "limits", "agent_dir", "unattended", "finish_gate")
+# What is part of each task, and decided when the file of tasks is read.
+OF_TASKS = (
+    *("prompt", "template", "format", "model", "folder", "git", "revision"),
+    *("output_schema", "check", "check_seconds"),
+)
+INTERRUPTED = "Interrupted: unfinished tasks will start over"
+
+
+def run_batch(call: CommandCall) -> int:
+    """Run tasks, or make a report; returns the exit code."""
+    if call.has("compare") or call.has("report"):
+        return _run_reports(call)
+    words = list(call.words)
+    tasks = words.pop(0) if words and not words[0].startswith("--") else None
+    out = call.options.get("out")
+    if (out is None and call.has("resume")) or (call.has("retry_failed") and out is None):
+        out, tasks = tasks, None
+    if out is None:
+        raise UsageError("pigeon batch needs --out DIR, the folder for results. See: pigeon help batch")
+    environment = call.environment
+    agent = agent_options(words, environment)
+    if tasks is None:
+        _refuse_other_tasks(call, agent)
+    agent_dir = environment.agent_dir(agent.agent_dir)
+    choice = _engine_choice(call)
+    resume = call.has("resume") or call.has("retry_failed")
+    if tasks is None and not resume:
+        raise UsageError("pigeon batch needs TASKS, a file of tasks. See: pigeon help batch")
+    request = BatchRequest(
+        out=environment.absolute(out),
+        tasks=tasks if tasks in (None, "-") else environment.absolute(tasks),
+        format=_word(call, "format", ("jsonl", "csv")),
+        resume=resume,
+        defaults=_defaults(call, agent),
+        title=call.options.get("title") or (None if tasks in (None, "-") or resume else os.path.basename(tasks)),
+        max_cost=_dollars(call.options.get("max_cost")),
+        rates=_rates(call),
+        keep=_word(call, "keep", KEEPS),
+        engine=choice.engine,
+        api_key=agent.api_key,
+        max_tasks=whole_number("max_tasks", call.options.get("max_tasks"), MOST_TASKS),
+        keys_are_here=choice.address is None,
+    )
+    try:
+        batch = OpenedBatch(request, choice, environment, agent_dir, LookupLines(complain))
+    except KeyboardInterrupt:
+        complain("Interrupted: nothing was started")
+        raise
+    try:
+        return _run(batch, call, out)
+    finally:
+        batch.close()
+
+
+def _refuse_other_tasks(call: CommandCall, agent: AgentOptions) -> None:
+    """Raise `UsageError` for what would change tasks that are resumed as they are."""
+    given = [f"--{name.replace('_', '-')}" for name in OF_TASKS if call.options.get(name) is not None]
+    if _kept_options(agent) or agent.model is not None or codec.to_plain(agent.limits):
+        given.append("An option of agents")
+    if given:
+        raise UsageError(
+            f"{given[0]} cannot be changed for tasks that are resumed as they are. "
+            "Name the file of tasks as well: pigeon batch TASKS --out DIR --resume"
+        )
+
+
+def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
+    changes = batch.prepared.changes
+    if changes is not None and (changes.new or changes.gone):
+        complain(f"Unchanged: {counted(changes.same)}. New: {changes.new:,}. Removed from the file: {changes.gone:,}.")
+    at_terminal = sys.stderr is not None and sys.stderr.isatty() and colours_of(call.environment.variables) is not None
+    progress: LiveProgress | PlainProgress
+    if at_terminal:
+        from rich.console import Console
+
+        progress = LiveProgress(Console(stderr=True, highlight=False))
+    else:
+        progress = PlainProgress(sys.stderr)
+    began = time.monotonic()
+    # `main` switched the collector off: nothing that a start makes is garbage. From here on there will be some.
+    gc.freeze()
+    gc.enable()
+
+    async def work() -> Driver:
+        driver = batch.driver(progress)
+        _watch_signals(driver)
+        try:
+            async for _ in driver.results(call.has("retry_failed")):
+                pass
+        finally:
+            progress.close()
+        return driver
+
+    driver = SteadyLoop().run_until_complete(work())
+    outcome = driver.outcome
+    for line in summary(outcome, driver.spent, time.monotonic() - began):
+        say(line)
+    say(f"Results: {os.path.join(out, 'results.jsonl')}")
+    if not call.has("no_report"):
+        _report(batch)
+    if outcome.left or outcome.stopped or set(outcome.tally.by_status) - {"done"}:
+        say(_how_to_go_on(outcome, out))
+    return _exit_code(outcome)
+
+
+def _report(batch: OpenedBatch) -> None:
+    """Write the report; the results count, whatever goes wrong with it."""
+    try:
+        _write_report(batch.folder)
+    except Exception as error:
+        complain(f"Warning: the report could not be written: {text_for_host(error)}: {error}")
+
+
+def _how_to_go_on(outcome: Outcome, out: str) -> str:
+    more = " --max-cost MORE" if outcome.limited else ""
+    if outcome.left or outcome.stopped:
+        return f"Continue with: pigeon batch --resume {shlex.quote(out)}{more}"
+    return f"Run the unsuccessful tasks again: pigeon batch --retry-failed {shlex.quote(out)}"
+
+
+def _exit_code(outcome: Outcome) -> int:
+    states = outcome.tally.by_status
+    if outcome.signal is not None:
+        return exit_codes.BY_SIGNAL[signal.Signals(outcome.signal)]
+    if outcome.limited:
+        return exit_codes.LIMIT
+    if outcome.left or outcome.stopped or states.get("failed") or states.get("error"):
+        return exit_codes.FAILED
+    return exit_codes.LIMIT if states.get("limit") else exit_codes.OK
+
+
+def _watch_signals(driver: Driver) -> None:
+    """The first signal ends the batch in order, the second at once."""
+    loop = asyncio.get_running_loop()
+    count = 0
+
+    def signalled(number: int) -> None:
+        nonlocal count
+        count += 1
+        if count == 1:
+            driver.stop(INTERRUPTED, signal=number)
+            # The terminal may be gone, as after SIGHUP.
+            with suppress(OSError):
+                complain("Stopping; interrupt again to stop immediately")
+        else:
+            driver.kill()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, signalled, number)
+
+
+# Reports
+
+
+def _run_reports(call: CommandCall) -> int:
+    """Write a page; returns the exit code."""
+    words = [*call.words]
+    environment = call.environment
+    if call.has("report"):
+        if len(words) != 1 or call.has("compare"):
+            raise UsageError("To write the report of a batch: pigeon batch --report DIR")
+        _write_report(BatchFolder(environment.absolute(words[0])))
+        return exit_codes.OK
+    if len(words) != 2:
+        raise UsageError("To compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]")
+    folders = [BatchFolder(environment.absolute(word)) for word in words]
+    for folder in folders:
+        folder.record()
+    asked = call.options.get("out")
+    path = environment.absolute(asked) if asked else os.path.join(folders[1].path, COMPARISON_FILE)
+    if os.path.isdir(path):
+        path = os.path.join(path, COMPARISON_FILE)
+    write_comparison(folders[0], folders[1], path)
+    say(f"Comparison: {path}")
+    return exit_codes.OK
+
+
+def _write_report(folder: BatchFolder) -> None:
+    """Write the report of a batch, and say where it is and what is missing in it."""
+    folder.record()
+    for problem in write_report(folder):
+        complain(f"Warning: {problem}")
+    say(f"Report: {os.path.join(folder.path, REPORT_FILE)}")
+
+
+# Options
+
+
+def _defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
+    options = call.options
+    workspace = None
+    if options.get("folder") or options.get("git"):
+        workspace = Workspace(folder=options.get("folder"), git=options.get("git"), revision=options.get("revision"))
+    elif options.get("revision"):
+        raise UsageError("--revision needs --git")
+    return BatchDefaults(
+        template=_template(call),
+        workspace=workspace,
+        model=options.get("model") or agent.model,
+        limits=codec.to_plain(agent.limits),
+        output=_schema(call),
+        check=_check(call),
+        options=_kept_options(agent),
+    )
+
+
+def _kept_options(agent: AgentOptions) -> dict[str, Any]:
+    """The options of agents that are part of each task."""
+    usual = AgentOptions()
+    kept = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(agent).items()
+        if name not in NOT_IN_SPECS and value != getattr(usual, name)
+    }
+    return {**kept, "unattended": True} if agent.unattended else kept
+
+
+def _template(call: CommandCall) -> str | None:
+    text, file = call.options.get("prompt"), call.options.get("template")
+    if text is not None and file is not None:
+        raise UsageError("use either --prompt or --template, not both")
+    if file is None:
+        return text
+    try:
+        return read_text(call.environment.absolute(file), LARGEST_TEMPLATE)
+    except OSError as error:
+        raise UsageError(f"--template {file}: {error.strerror or error}") from None
+
+
+def _schema(call: CommandCall) -> dict[str, Any] | None:
+    given = call.options.get("output_schema")
+    return None if given is None else given_schema(given, call.environment)
+
+
+def _check(call: CommandCall) -> Check | None:
+    command, seconds = call.options.get("check"), call.options.get("check_seconds")
+    if command is None:
+        if seconds is not None:
+            raise UsageError("--check-seconds needs --check")
+        return None
+    return Check(command=command, seconds=whole_number("check_seconds", seconds, int(CHECK_SECONDS)))
+
+
+def _engine_choice(call: CommandCall) -> EngineChoice:
+    options = call.options
+    engine = _word(call, "engine", ENGINES)
+    if options.get("address") and engine is None:
+        engine = "ray"
+    if options.get("address") and engine != "ray":
+        raise UsageError("--address needs --engine ray")
+    concurrency = options.get("concurrency")
+    found = None if concurrency is None else whole_number("concurrency", concurrency, 1, 100_000)
+    if found == 0:
+        raise UsageError("--concurrency must be at least 1")
+    return EngineChoice(
+        engine=engine,
+        address=options.get("address"),
+        concurrency=found,
+        pass_variables=tuple(options.get("pass_variable") or ()),
+        cpus=_number("cpus", options.get("cpus"), 1.0),
+        resources={
+            name: _number("resource", value, 1.0)
+            for name, _, value in (one.partition("=") for one in options.get("resource") or ())
+        },
+    )
+
+
+def _rates(call: CommandCall) -> dict[str, Rate] | None:
+    """`--requests-per-minute anthropic=50`, or `50` for all providers."""
+    found: dict[str, dict[str, float]] = {}
+    for option, member in (("requests_per_minute", "requests"), ("tokens_per_minute", "tokens")):
+        for given in call.options.get(option) or ():
+            provider, _, value = given.rpartition("=")
+            found.setdefault(provider or "*", {})[member] = _number(option, value, 1.0)
+    return {provider: Rate(**members) for provider, members in found.items()} or None
+
+
+def _dollars(given: str | None) -> float | None:
+    return None if given is None else _number("max_cost", given.removeprefix("$"), 0.0)
+
+
+def _number(option: str, given: str | None, default: float) -> float:
+    if given is None:
+        return default
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e12:
+        raise UsageError(f'--{option.replace("_", "-")} must be a number greater than 0; got "{given}"')
+    return value
+
+
+def _word(call: CommandCall, option: str, allowed: tuple[Any, ...]) -> Any:
+    given = call.options.get(option)
+    if given is not None and given not in allowed:
+        raise UsageError(f'--{option} must be one of {", ".join(allowed)}; got "{given}"')
+    return given

@@ -1,0 +1,177 @@
+"""Engines run tasks in parallel: their interface, and `local`, which needs nothing but this machine.
+
+An engine is used like an executor of `concurrent.futures`: `submit` gives a future of the result, and as many tasks are
+running as it has `slots`. It also provides the limits that all tasks share, which must be reachable from the tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Protocol
+
+from pigeon.frontends.batch.records import TaskResult, TaskSpec
+from pigeon.frontends.batch.shared_limits import SharedLimits
+from pigeon.frontends.batch.task_process import TaskProcesses
+from pigeon.frontends.batch.task_run import TaskPlace
+
+# Tasks per core, since they mostly wait for a model; and the memory that each needs for its commands.
+TASKS_PER_CORE = 2
+MEMORY_PER_TASK = 512 * 1024 * 1024
+
+
+class TaskEngine(Protocol):
+    """Runs tasks side by side."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks it has room for now."""
+        ...
+
+    async def open(self) -> None:
+        """Get ready; raises `StartupError`."""
+        ...
+
+    def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
+        """Run a task; the result is none if it was stopped.
+
+        The future raises `TaskProcessDied` if its process died, and `FatalTask` if no task can be run.
+        """
+        ...
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task (`SharedLimits.reserve`)."""
+        ...
+
+    async def release(self, task: str) -> float:
+        """A task has ended (`SharedLimits.release`); returns what it has spent."""
+        ...
+
+    async def spent(self) -> float:
+        """What all tasks have cost so far."""
+        ...
+
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse, and how long nothing is sent to them (`SharedLimits.pauses`)."""
+        ...
+
+    async def stop(self, reason: str) -> None:
+        """End all tasks that are under way, in order."""
+        ...
+
+    def kill(self) -> None:
+        """End everything at once; also the last call of all."""
+        ...
+
+
+class LocalLimits:
+    """The limits of tasks whose host is the driver itself."""
+
+    def __init__(self, limits: SharedLimits) -> None:
+        self._limits = limits
+
+    async def ask(self, provider: str, tokens: int) -> float:
+        """Assign a time to a request."""
+        return self._limits.ask(provider, tokens)
+
+    async def still(self, provider: str) -> float:
+        """Whether it has to wait longer."""
+        return self._limits.still(provider)
+
+    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+        """A request has ended."""
+        self._limits.ended(provider, more_tokens, is_refused, seconds)
+
+    async def spend(self, task: str, dollars: float) -> bool:
+        """A task has spent something."""
+        return self._limits.spend(task, dollars)
+
+
+class LocalEngine:
+    """A pool of processes on this machine, one for each task."""
+
+    def __init__(self, place: TaskPlace, slots: int, limits: SharedLimits, exhausted: Callable[[], None]) -> None:
+        """`exhausted` is called when the last of the money is spent."""
+        self._place = place
+        self._slots = slots
+        self._limits = limits
+        self._exhausted = exhausted
+        self._processes = TaskProcesses(place.variables, LocalLimits(limits))
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def slots(self) -> int:
+        """The room that it was given."""
+        return self._slots
+
+    async def open(self) -> None:
+        """Do nothing: the first task starts the warm parent."""
+
+    def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
+        """Run a task in a process of its own."""
+        future: Future[TaskResult | None] = Future()
+        future.set_running_or_notify_cancel()
+        running = asyncio.ensure_future(self._run(spec, future))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        return future
+
+    async def _run(self, spec: TaskSpec, future: Future[TaskResult | None]) -> None:
+        try:
+            future.set_result(await self._processes.run(spec, self._place, self._over))
+        except asyncio.CancelledError:
+            future.set_result(None)
+            raise
+        except Exception as error:
+            future.set_exception(error)
+
+    async def _over(self) -> None:
+        self._exhausted()
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task."""
+        return self._limits.reserve(task, share)
+
+    async def release(self, task: str) -> float:
+        """A task has ended."""
+        return self._limits.release(task)
+
+    async def spent(self) -> float:
+        """What all tasks have cost so far."""
+        return self._limits.spent
+
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse."""
+        return self._limits.pauses()
+
+    async def stop(self, reason: str) -> None:
+        """Tell all tasks to end, and see that they do."""
+        await self._processes.stop(reason)
+
+    def kill(self) -> None:
+        """End everything at once."""
+        self._processes.kill()
+
+
+def fitting_slots() -> int:
+    """How many tasks fit on this machine: by its cores, and by the memory that is free."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    free = _free_memory()
+    by_memory = cores * TASKS_PER_CORE if free is None else free // MEMORY_PER_TASK
+    return max(1, min(cores * TASKS_PER_CORE, by_memory))
+
+
+def _free_memory() -> int | None:
+    """The bytes of memory that are available, within the limit of a container; none if unknown."""
+    found = []
+    with suppress(OSError, ValueError, IndexError), open("/proc/meminfo", encoding="ascii") as file:
+        found += [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]
+    with suppress(OSError, ValueError):
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            most = int(file.read())
+        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as file:
+            found.append(max(0, most - int(file.read())))
+    return min(found) if found else None

@@ -1,0 +1,192 @@
+"""Finds the commit of each revision, once for a batch and before anything starts.
+
+All tasks start from the commit that was found then, on any machine and after any restart. A local repository is asked
+directly. A server is asked for its refs, which takes one short connection; a revision that is not a ref (a commit,
+`main~3`) is looked up in the clone from which tasks get their copies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct, field, structs
+
+from pigeon.frontends.batch.places.workspaces import Git, GitTookTooLong, WorkspaceError, Workspaces, is_whole_hash
+from pigeon.frontends.batch.records import TaskSpec, Workspace
+from pigeon.frontends.batch.task_files import is_path
+
+ASK_SECONDS = 60.0
+AT_ONCE = 16
+WATCH_SECONDS = 1.0
+# How many lines are named for a revision that does not exist; the rest are only counted.
+MOST_PLACES = 20
+# Where git looks for a name, in its order.
+_REFS = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/origin/{}")
+Pair = tuple[str, str | None]
+LookupWatch = Callable[[int, int], None]
+
+
+class _Asked(Struct):
+    """A requested revision, the places of its tasks, and the commit that was found."""
+
+    places: list[str] = field(default_factory=list)
+    count: int = 0
+    commit: str | None = None
+
+
+class MissingRevision(Struct, frozen=True):
+    """A revision that was not found, why, how many tasks need it, and the places of the first of them."""
+
+    places: list[str]
+    count: int
+    reason: str
+
+
+class Revisions:
+    """The commits of all tasks: call `want` for each task, then `look_up` once, then `pinned`.
+
+    `known` are the tasks of a resumed batch, whose commits stay. A task from an older version has none and gets none,
+    since that would make it another task. `is_elsewhere` means that tasks run on other machines, which may reach what
+    this one cannot: then a full commit hash is accepted unchecked.
+    """
+
+    def __init__(
+        self,
+        git: Git,
+        workspaces: Workspaces,
+        known: Iterable[TaskSpec],
+        is_elsewhere: bool,
+        ask_seconds: float = ASK_SECONDS,
+    ) -> None:
+        self._git = git
+        self._workspaces = workspaces
+        self._is_elsewhere = is_elsewhere
+        self._ask_seconds = ask_seconds
+        self._known: dict[Pair, str | None] = {}
+        for spec in known:
+            if spec.workspace is not None and spec.workspace.git is not None:
+                self._known.setdefault((spec.workspace.git, spec.workspace.revision), spec.commit)
+        self._asked: dict[Pair, _Asked] = {}
+        self._silent: set[str] = set()
+
+    def want(self, workspace: Workspace | None, place: str) -> None:
+        """Add a task, with its workspace and its place in the file."""
+        if workspace is None or workspace.git is None:
+            return
+        asked = self._asked.setdefault((workspace.git, workspace.revision), _Asked())
+        asked.count += 1
+        if len(asked.places) < MOST_PLACES:
+            asked.places.append(place)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any task has a repository."""
+        return bool(self._asked)
+
+    def pinned(self, spec: TaskSpec) -> TaskSpec:
+        """A task with its commit, once all were looked up."""
+        if spec.workspace is None or spec.workspace.git is None:
+            return spec
+        return structs.replace(spec, commit=self._asked[spec.workspace.git, spec.workspace.revision].commit)
+
+    async def look_up(self, watch: LookupWatch = lambda _found, _total: None) -> list[MissingRevision]:
+        """Find all commits; returns the revisions that were not found.
+
+        `watch` is told every second how many of how many have been looked up.
+        """
+        turns = asyncio.Semaphore(AT_ONCE)
+        ended = 0
+
+        async def one(pair: Pair, asked: _Asked) -> MissingRevision | None:
+            nonlocal ended
+            async with turns:
+                try:
+                    asked.commit = await self._commit(*pair)
+                except WorkspaceError as error:
+                    return MissingRevision(asked.places, asked.count, str(error))
+                finally:
+                    ended += 1
+                return None
+
+        async def tell() -> None:
+            while True:
+                watch(ended, len(unknown))
+                await asyncio.sleep(WATCH_SECONDS)
+
+        unknown = []
+        for pair, asked in self._asked.items():
+            if pair in self._known:
+                asked.commit = self._known[pair]
+            else:
+                unknown.append(one(pair, asked))
+        telling = asyncio.ensure_future(tell())
+        try:
+            return [found for found in await asyncio.gather(*unknown) if found is not None]
+        finally:
+            telling.cancel()
+
+    async def _commit(self, git: str, revision: str | None) -> str:
+        if is_path(git):
+            return await self._of_folder(git, revision)
+        if is_whole_hash(revision) and (self._is_elsewhere or await self._workspaces.has(git, revision)):
+            return revision
+        commit = await self._of_server(git, revision)
+        if commit is not None:
+            return commit
+        try:
+            return await self._workspaces.commit_of(git, revision)
+        except WorkspaceError as error:
+            raise WorkspaceError(f"{_member(revision)}: {error}") from None
+
+    async def _of_folder(self, git: str, revision: str | None) -> str:
+        if not _is_folder(git):
+            raise WorkspaceError(f'"workspace.git": {git} is not a folder')
+        try:
+            await self._git.run("rev-parse", "--git-dir", cwd=git)
+        except WorkspaceError as error:
+            raise WorkspaceError(f'"workspace.git": {git}: {error}') from None
+        try:
+            return await self._workspaces.commit_in(git, git, revision)
+        except WorkspaceError as error:
+            raise WorkspaceError(f"{_member(revision)}: {error}") from None
+
+    async def _of_server(self, git: str, revision: str | None) -> str | None:
+        """The commit of a ref, as the server says; none if it has no such ref."""
+        host, called = host_of(git), f'"workspace.git": {shown(git)}'
+        if host in self._silent:
+            raise WorkspaceError(f"{called}: {host} does not answer. Try again when it does")
+        # An annotated tag is not the commit itself; git lists the commit separately.
+        names = [f"{one.format(revision or 'HEAD')}{end}" for one in _REFS for end in ("^{}", "")]
+        try:
+            listed = await self._git.run("ls-remote", "--quiet", git, *names, seconds=self._ask_seconds)
+        except GitTookTooLong:
+            self._silent.add(host)
+            raise WorkspaceError(
+                f"{called}: {host} did not answer within {self._ask_seconds:g} s. Try again when it does"
+            ) from None
+        except WorkspaceError as error:
+            raise WorkspaceError(f"{called} cannot be read: {error}. Try: git ls-remote {shown(git)}") from None
+        refs = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
+        return next((refs[name] for name in names if name in refs), None)
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+def host_of(git: str) -> str:
+    """The host of an address."""
+    authority = (git.partition("://")[2] or git).partition("/")[0]
+    return authority.rpartition("@")[2].partition(":")[0] or git
+
+
+def shown(git: str) -> str:
+    """An address without its password or token, for messages."""
+    return re.sub(r"(https?://)[^/@]+@", r"\1***@", git)
+
+
+def _member(revision: str | None) -> str:
+    return '"workspace.git"' if revision is None else '"workspace.revision"'

@@ -1,0 +1,315 @@
+"""The workspace of a task: an empty folder, a copy of a folder, or a fresh checkout of a revision.
+
+A repository is cloned once for all batches, as a mirror in a cache, and each task gets its own clone of the mirror
+without shared files, so that nothing it does reaches the mirror. The commit was decided before the batch started
+(`revisions.py`); for batches of older versions, a revision is looked up here, once per batch (`batch` identifies it).
+Several processes may do all this at once and be killed at any time: a lock is held while a mirror is made, and an
+incomplete mirror has another name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeGuard
+
+from pigeon.app.environment import Environment
+from pigeon.frontends.batch.records import Workspace
+from pigeon.frontends.batch.task_files import is_path
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import swap_file
+from pigeon.system.process.run_program import run_program
+from pigeon.system.process.start import ProcessOwner
+from pigeon.wire.errors import PigeonError
+
+GIT_SECONDS = 1800.0
+LONGEST_REASON = 500
+LARGEST_PATCH = 64 * 1024 * 1024
+LOCK_PAUSE = 0.05
+# Prefix of a folder that is being removed.
+OLD = ".old-"
+# Variables that git sets for hooks, which point to another repository; and programs that would ask for passwords.
+NOT_FOR_GIT = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_QUARANTINE_PATH", "SSH_ASKPASS"),
+)
+# Commits that batches began with, in mirrors: the branches that had them may be gone.
+KEPT_REFS = "refs/pigeon/"
+# Submodules of a local repository may be local, too; those of remote ones must not read our files.
+LOCAL_SUBMODULES = ("-c", "protocol.file.allow=always")
+
+
+class WorkspaceError(PigeonError):
+    """The workspace of a task cannot be made; the text says why."""
+
+
+class GitTookTooLong(WorkspaceError):
+    """Git was stopped because it took too long or printed too much."""
+
+
+def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
+    """The variables for git, which is not looked for where commands of an agent could have put another one."""
+    return {**environment.variables, "PATH": environment.programs_path(agent_dir)}
+
+
+class Git:
+    """Runs git, without questions and in one language."""
+
+    def __init__(self, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
+        self._owner = owner
+        self._variables = {
+            **{name: value for name, value in variables.items() if name not in NOT_FOR_GIT},
+            "GIT_TERMINAL_PROMPT": "0",
+            "GCM_INTERACTIVE": "never",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "LC_ALL": "C",
+        }
+
+    async def run(self, *arguments: str, cwd: str = "/", seconds: float = GIT_SECONDS) -> str:
+        """The output of git; raises `WorkspaceError` with its error message, and `GitTookTooLong` after `seconds`."""
+        try:
+            result = await run_program(
+                self._owner,
+                ["git", *arguments],
+                cwd=cwd,
+                environment=self._variables,
+                timeout=seconds,
+                limit=LARGEST_PATCH,
+            )
+        except OSError as error:
+            raise WorkspaceError(f"git cannot be run: {error.strerror or error}") from None
+        if result.killed:
+            raise GitTookTooLong(f"git {arguments[0]} took longer than {seconds:g} s, or printed too much")
+        if result.code:
+            raise WorkspaceError(f"git: {_reason(result.stderr)}")
+        return result.stdout.decode("utf-8", "surrogateescape").strip("\n")
+
+
+def _reason(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    fatal = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
+    # The message of the server or transport comes first; git's own message after it says little.
+    told = [line for line in lines if line.startswith(("ssh: ", "remote: ", "ERROR: ")) or "denied" in line]
+    return " ".join([*told, *fatal] or lines[-3:])[:LONGEST_REASON] or "it failed without a message"
+
+
+class Workspaces:
+    """Makes workspaces; `cache` is the folder of mirrors, `batch` the batch that they are made for."""
+
+    def __init__(self, cache: str, batch: str, owner: ProcessOwner, variables: Mapping[str, str]) -> None:
+        self._cache = cache
+        self._batch = batch
+        self._git = Git(owner, variables)
+        self._variables = variables
+
+    async def make(self, wanted: Workspace | None, path: str, leave_out: str, commit: str | None = None) -> str | None:
+        """Create a workspace at a path that does not exist; returns its commit, if it has one.
+
+        `commit` was decided before the batch started. The folder `leave_out` is not copied: the results may be inside
+        the folder that is copied.
+        """
+        if wanted is None:
+            os.mkdir(path)
+            return None
+        if wanted.folder is not None:
+            await asyncio.to_thread(copy_folder, wanted.folder, path, leave_out)
+            return None
+        assert wanted.git is not None
+        mirror, commit = await self._found(wanted.git, commit or wanted.revision)
+        await self._check_out(wanted.git, mirror, commit, path)
+        return commit
+
+    async def changes(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
+        """What was changed in a checkout since its commit, new files included, as a patch.
+
+        Files left by a command can make git run programs, so git runs with the agent's `owner`, in its sandbox.
+        """
+        git = Git(owner, self._variables)
+        await git.run("add", "--all", "--intent-to-add", cwd=workspace)
+        return await git.run("diff", "--binary", commit, cwd=workspace)
+
+    async def _check_out(self, git: str, mirror: str, commit: str, path: str) -> None:
+        run = self._git.run
+        # With hard links, a task could change the files of the mirror, and of the repository that it was cloned from.
+        await run("clone", "--quiet", "--no-checkout", "--no-hardlinks", mirror, path)
+        await run("remote", "set-url", "origin", git, cwd=path)
+        await run("checkout", "--quiet", "--detach", commit, cwd=path)
+        if _exists(os.path.join(path, ".gitmodules")):
+            allowed = LOCAL_SUBMODULES if is_path(git) else ()
+            await run(*allowed, "submodule", "--quiet", "update", "--init", "--recursive", cwd=path)
+
+    async def has(self, git: str, revision: str | None) -> bool:
+        """Whether the mirror of a repository has a commit; makes no connection."""
+        mirror = self._mirror(git)
+        return _exists(mirror) and await self._has(mirror, revision)
+
+    async def commit_of(self, git: str, revision: str | None) -> str:
+        """The current commit of a revision, which is then also in the mirror."""
+        async with self._locked(git) as mirror:
+            await self._update(git, mirror, revision)
+            return await self._commit(mirror, git, revision)
+
+    async def commit_in(self, folder: str, git: str, revision: str | None) -> str:
+        """The commit of a revision in a local repository."""
+        return await self._commit(folder, git, revision)
+
+    def _mirror(self, git: str) -> str:
+        return os.path.join(self._cache, f"{hashlib.sha256(git.encode()).hexdigest()[:24]}.git")
+
+    @asynccontextmanager
+    async def _locked(self, git: str) -> AsyncIterator[str]:
+        """The mirror of a repository, locked against changes by other processes."""
+        make_private_folder(self._cache)
+        mirror = self._mirror(git)
+        async with _locked(f"{mirror.removesuffix('.git')}.lock"):
+            yield mirror
+
+    async def _found(self, git: str, revision: str | None) -> tuple[str, str]:
+        """The mirror of a repository, and the commit of a revision for this batch."""
+        asked = hashlib.sha256((revision or "HEAD").encode()).hexdigest()[:16]
+        known = os.path.join(self._mirror(git), "pigeon", f"{self._batch}-{asked}")
+        if commit := _kept(known):
+            return self._mirror(git), commit
+        async with self._locked(git) as mirror:
+            if commit := _kept(known):
+                return mirror, commit
+            await self._update(git, mirror, revision)
+            commit = await self._commit(mirror, git, revision)
+            await self._git.run("update-ref", f"{KEPT_REFS}{commit}", commit, cwd=mirror)
+            os.makedirs(os.path.dirname(known), exist_ok=True)
+            swap_file(known, commit.encode("ascii"), 0o644)
+            return mirror, commit
+
+    async def _update(self, git: str, mirror: str, revision: str | None) -> None:
+        run = self._git.run
+        if not _exists(mirror):
+            half = f"{mirror}.half"
+            remove_folder(half)
+            await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
+            os.rename(half, mirror)
+        elif not is_whole_hash(revision) or not await self._has(mirror, revision):
+            # A full commit hash never changes; anything else may have moved.
+            refs = ("+refs/*:refs/*", f"^{KEPT_REFS}*")
+            await run("fetch", "--quiet", "--prune", "--force", "origin", *refs, cwd=mirror)
+            with suppress(WorkspaceError):
+                head = await run("ls-remote", "--symref", "origin", "HEAD", cwd=mirror)
+                await run("symbolic-ref", "HEAD", head.split()[1], cwd=mirror)
+        if is_whole_hash(revision) and not await self._has(mirror, revision):
+            # No branch contains it any more. Most servers still provide it; otherwise it is reported as missing.
+            with suppress(WorkspaceError):
+                await run("fetch", "--quiet", "origin", revision, cwd=mirror)
+
+    async def _has(self, mirror: str, revision: str | None) -> bool:
+        try:
+            await self._git.run("cat-file", "-e", f"{revision}^{{commit}}", cwd=mirror)
+        except WorkspaceError:
+            return False
+        return True
+
+    async def _commit(self, mirror: str, git: str, revision: str | None) -> str:
+        for candidate in (revision or "HEAD", f"refs/remotes/origin/{revision}"):
+            with suppress(WorkspaceError):
+                return await self._git.run("rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}", cwd=mirror)
+        if revision is None:
+            raise WorkspaceError(f"{git} has no commit")
+        raise WorkspaceError(f'{git} has no revision "{revision}"')
+
+
+def _kept(path: str) -> str | None:
+    """The commit that was looked up before."""
+    with suppress(FileNotFoundError), open(path, encoding="ascii") as file:
+        return file.read()
+    return None
+
+
+def _exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def is_whole_hash(revision: str | None) -> TypeGuard[str]:
+    """Whether it is a full commit hash, which cannot move."""
+    return revision is not None and len(revision) in (40, 64) and not set(revision) - set("0123456789abcdef")
+
+
+@asynccontextmanager
+async def _locked(path: str) -> AsyncIterator[None]:
+    """Hold a lock against other processes of this machine; it ends with the process."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(LOCK_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def copy_folder(source: str, path: str, leave_out: str) -> None:
+    """Copy a folder with its links, modes and times; raises `WorkspaceError`.
+
+    Pipes, sockets and devices are left out, and so is the folder `leave_out`.
+    """
+    left_out = os.path.realpath(leave_out)
+
+    def ignored(folder: str, names: Sequence[str]) -> set[str]:
+        found = set()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                kind = entry.stat(follow_symlinks=False).st_mode
+                is_plain = stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)
+                if not is_plain or (stat.S_ISDIR(kind) and os.path.realpath(entry.path) == left_out):
+                    found.add(entry.name)
+        return found
+
+    try:
+        shutil.copytree(source, path, symlinks=True, ignore=ignored)
+    except shutil.Error as error:
+        first = error.args[0][0] if error.args and error.args[0] else (source, "", str(error))
+        raise WorkspaceError(f"{first[0]} cannot be copied: {first[2]}") from None
+    except OSError as error:
+        raise WorkspaceError(f"{error.filename or source} cannot be copied: {error.strerror or error}") from None
+    # The copy must be writable, even if the folder was not.
+    os.chmod(path, os.stat(path).st_mode | stat.S_IRWXU)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder with everything in it, including read-only folders; missing files are no error."""
+
+    def again(function: Callable[..., Any], name: str, caught: Any) -> None:
+        error = caught[1]
+        if isinstance(error, FileNotFoundError):
+            return
+        if error.errno not in (errno.EACCES, errno.EPERM):
+            raise error
+        for one in (os.path.dirname(name), name):
+            with suppress(OSError):
+                os.chmod(one, stat.S_IRWXU, follow_symlinks=False) if os.path.islink(one) else os.chmod(one, 0o700)
+        if os.path.isdir(name) and not os.path.islink(name):
+            remove_folder(name)
+        else:
+            os.unlink(name)
+
+    if os.path.islink(path):
+        os.unlink(path)
+        return
+    shutil.rmtree(path, onerror=again)
+
+
+def take_away(path: str) -> str:
+    """Rename a folder so that it can no longer become a result; returns the new path.
+
+    A process of a killed driver may still work in it, and must not commit what is left while it is being removed.
+    """
+    taken = os.path.join(os.path.dirname(path), f"{OLD}{os.path.basename(path).lstrip('.')}-{os.urandom(4).hex()}")
+    os.rename(path, taken)
+    return taken

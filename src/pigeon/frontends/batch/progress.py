@@ -1,0 +1,281 @@
+"""What a person sees of a batch: a live display in a terminal, plain lines elsewhere, and a summary.
+
+Times are taken from the monotonic clock, so that setting the system clock changes nothing. The rate covers the last
+minutes, and the estimate is based on it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
+
+from pigeon.frontends.batch.batch_folder import Tally
+from pigeon.frontends.batch.driver import Outcome
+from pigeon.frontends.batch.records import STATUSES, TaskResult, TaskSpec
+from pigeon.system.clock import duration_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+# Plain lines: one for each task that is not done, and one with the totals at this interval.
+LINE_SECONDS = 10.0
+LOOKUP_SECONDS = 3.0
+RATE_SECONDS = 300.0
+SHOWN_RUNNING = 5
+SHOWN_REASONS = 10
+COLOURS = {"done": "green", "failed": "red", "limit": "yellow", "error": "red"}
+
+
+class Figures:
+    """How far a batch is, and when it will probably end."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = now()
+        # How many tasks ended in each second; one time per task would grow with the batch.
+        self._ends: deque[tuple[int, int]] = deque()
+        self._ended = 0
+        self.pauses: Mapping[str, float] = {}
+        self.tally = Tally()
+        self.spent = 0.0
+        self.running: dict[str, float] = {}
+
+    def begin(self, tally: Tally) -> None:
+        """The batch begins."""
+        self.tally, self.spent, self._began = tally, tally.cost, self._now()
+
+    def start(self, id: str) -> None:
+        """A task begins."""
+        self.running[id] = self._now()
+
+    def end(self, id: str, tally: Tally, spent: float, is_finished: bool) -> None:
+        """A task has ended."""
+        self.running.pop(id, None)
+        self.tally, self.spent = tally, spent
+        if is_finished:
+            second = int(self._now())
+            before = self._ends.pop()[1] if self._ends and self._ends[-1][0] == second else 0
+            self._ends.append((second, before + 1))
+            self._ended += 1
+            self._forget()
+
+    def _forget(self) -> None:
+        """Drop what is too old for the rate."""
+        while self._ends and self._now() - self._ends[0][0] > RATE_SECONDS:
+            self._ended -= self._ends.popleft()[1]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the driver began."""
+        return self._now() - self._began
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that have not begun."""
+        return max(0, self.tally.total - self.tally.finished - len(self.running))
+
+    @property
+    def per_minute(self) -> float:
+        """Tasks per minute, recently."""
+        self._forget()
+        return 60.0 * self._ended / max(min(self.elapsed, RATE_SECONDS), 0.001)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The estimate; none before anything has ended."""
+        rate = self.per_minute
+        return 60.0 * (self.tally.total - self.tally.finished) / rate if rate else None
+
+    def pause(self, pauses: Mapping[str, float]) -> None:
+        """These providers refuse."""
+        self.pauses = pauses
+
+    def waits(self) -> str:
+        """The providers that all tasks wait for, in words; empty if there are none."""
+        waited = (
+            f"{name} refuses requests; all tasks wait {duration_text(seconds)}" for name, seconds in self.pauses.items()
+        )
+        return "; ".join(waited)
+
+    def line(self) -> str:
+        """All of it in one line."""
+        tally = self.tally
+        states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
+        left = self.seconds_left
+        parts = [
+            f"{tally.finished}/{tally.total}",
+            ", ".join([*states, f"{len(self.running)} running", f"{self.waiting} waiting"]),
+            f"{self.per_minute:.1f}/min",
+            f"${self.spent:,.4f}",
+            "" if left is None or tally.finished == tally.total else f"about {duration_text(left)} left",
+            self.waits(),
+        ]
+        return " · ".join(part for part in parts if part)
+
+
+class LookupLines:
+    """Lines about the look-up of repositories, where it takes long enough to be wondered about."""
+
+    def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._now = now
+        self._next = now() + LOOKUP_SECONDS
+
+    def __call__(self, ended: int, total: int) -> None:
+        """So many of all have been looked up."""
+        if self._now() >= self._next:
+            self._next = self._now() + LINE_SECONDS
+            self._say(f"Looking up the revisions of repositories: {ended:,} of {total:,}")
+
+
+class PlainProgress:
+    """Lines on a stream that is no terminal."""
+
+    def __init__(self, stream: TextIO | None, now: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._now = now
+        self._figures = Figures(now)
+        self._last = now()
+        self._paused: set[str] = set()
+
+    def began(self, tally: Tally, slots: int) -> None:
+        """Say what there is to do."""
+        self._figures.begin(tally)
+        before = f", {tally.finished} of them already finished" if tally.finished else ""
+        self._say(f"{counted(tally.total)}{before}; {slots} at a time")
+
+    def started(self, spec: TaskSpec) -> None:
+        """A task begins."""
+        self._figures.start(spec.id)
+
+    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+        """Print how a task ended if it is not done, and the totals at intervals."""
+        self._figures.end(spec.id, tally, spent, result is not None)
+        if result is not None and result.status != "done":
+            self._say(f"{result.status}: {spec.id}: {one_line(result.error or '')}")
+        if self._now() - self._last >= LINE_SECONDS or tally.finished == tally.total:
+            self._last = self._now()
+            self._say(self._figures.line())
+
+    def paused(self, pauses: Mapping[str, float]) -> None:
+        """Print once that a provider refuses, and the totals if nothing has ended for a while."""
+        self._figures.pause(pauses)
+        is_new, self._paused = bool(pauses.keys() - self._paused), set(pauses)
+        if is_new or (pauses and self._now() - self._last >= LINE_SECONDS):
+            self._last = self._now()
+            self._say(self._figures.line())
+
+    def close(self) -> None:
+        """Nothing is left to be shown."""
+
+    def _say(self, text: str) -> None:
+        # A closed or full stream is no reason to end the batch.
+        if self._stream is not None:
+            with suppress(OSError):
+                print(text, file=self._stream, flush=True)
+
+
+class LiveProgress:
+    """A live display in a terminal, redrawn a few times a second."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
+        self._figures = Figures()
+        self._slots = 0
+        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=4, transient=True)
+
+    def began(self, tally: Tally, slots: int) -> None:
+        """Begin to draw."""
+        self._figures.begin(tally)
+        self._slots = slots
+        self._live.start()
+
+    def started(self, spec: TaskSpec) -> None:
+        """A task begins."""
+        self._figures.start(spec.id)
+
+    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+        """Print a line above the display for a task that is not done."""
+        self._figures.end(spec.id, tally, spent, result is not None)
+        if result is not None and result.status != "done":
+            from rich.text import Text
+
+            words = Text(f"{result.status} ", style=COLOURS[result.status])
+            self._live.console.print(words + Text(f"{spec.id}: {one_line(result.error or '')}"))
+
+    def paused(self, pauses: Mapping[str, float]) -> None:
+        """Show which providers refuse."""
+        self._figures.pause(pauses)
+
+    def close(self) -> None:
+        """Remove the display."""
+        self._live.stop()
+
+    def _drawn(self) -> RenderableType:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        figures, tally = self._figures, self._figures.tally
+        counts = Text()
+        for status in STATUSES:
+            if tally.by_status.get(status):
+                counts.append(f"{tally.by_status[status]} {status}  ", style=COLOURS[status])
+        counts.append(f"{len(figures.running)} running  {figures.waiting} waiting")
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=max(1, tally.total), completed=tally.finished, width=40),
+            f"{tally.finished} of {tally.total}",
+        )
+        left = figures.seconds_left
+        rate = [
+            f"{figures.per_minute:.1f} a minute",
+            f"${figures.spent:,.4f} so far",
+            f"{duration_text(figures.elapsed)} gone",
+        ]
+        if left is not None:
+            rate.append(
+                f"about {duration_text(left)} left, until {time.strftime('%H:%M', time.localtime(time.time() + left))}"
+            )
+        now = time.monotonic()
+        oldest = list(figures.running.items())[:SHOWN_RUNNING]
+        tasks = [
+            Text(f"  {duration_text(now - since):>8}  {id}", style="dim", overflow="ellipsis", no_wrap=True)
+            for id, since in oldest
+        ]
+        waits = [Text(figures.waits(), style=COLOURS["limit"])] if figures.pauses else []
+        return Group(bar, counts, Text(" · ".join(rate)), *waits, *tasks)
+
+
+def counted(tasks: int) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{tasks:,} task{'' if tasks == 1 else 's'}"
+
+
+def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
+    """How a batch ended, in lines: the figures, and what went wrong by its reason."""
+    tally = outcome.tally
+    states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
+    if outcome.left:
+        states.append(f"{outcome.left} not run")
+    lines = [
+        f"{counted(tally.total)}: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration_text(seconds)}."
+    ]
+    if outcome.stopped:
+        lines.append(outcome.stopped)
+    by_count = sorted(tally.reasons.items(), key=lambda item: -item[1])
+    lines += [f"  {counted(count)}: {one_line(reason)}" for reason, count in by_count[:SHOWN_REASONS]]
+    if len(by_count) > SHOWN_REASONS:
+        lines.append(f"  and {len(by_count) - SHOWN_REASONS:,} other reasons; results.jsonl has them all")
+    return lines
+
+
+def one_line(text: str, most: int = 300) -> str:
+    """A text in one line, cut to a size."""
+    words = " ".join(text.split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -1,0 +1,459 @@
+"""The engine `ray`: the same tasks on this machine or on a cluster, by Ray (extra `ray`).
+
+Ray places tasks where there is room, starts workers, and retries what was lost with a worker or a machine. Tasks run as
+with `local`: a Ray worker hosts one task at a time (`task_process.py`) in a separate process. The limits that all tasks
+share are an actor on the driver's machine; workers forward the requests of their tasks to it.
+
+A worker that sees the folder of the batch, because it is shared or on the same machine, has its task put the result
+there. Elsewhere the result is made in a temporary folder and comes back as an archive through Ray's object store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from pigeon.app.environment import process_environment
+from pigeon.frontends.batch.batch_folder import BATCH_FILE
+from pigeon.frontends.batch.engine import LocalLimits, fitting_slots
+from pigeon.frontends.batch.places.workspaces import remove_folder
+from pigeon.frontends.batch.records import TaskResult, TaskSpec
+from pigeon.frontends.batch.shared_limits import Rate, SharedLimits
+from pigeon.frontends.batch.task_link import FatalTask
+from pigeon.frontends.batch.task_process import PART, TaskProcessDied, TaskProcesses, TaskRequest, unpacked_request
+from pigeon.frontends.batch.task_run import (
+    PATCH_FILE,
+    RESULT_FILE,
+    TASK_FILE,
+    WORKSPACE,
+    TaskPlace,
+    commit_folder,
+    put_result,
+)
+from pigeon.system.clock import SteadyLoop
+from pigeon.system.files import put_file
+from pigeon.system.platforms import install_command
+from pigeon.wire import codec
+from pigeon.wire.errors import PigeonError, StartupError
+
+NO_RAY = "--engine ray needs Ray, which is not installed"
+# How often Ray itself retries what was lost with a worker or a machine.
+LOST_RETRIES = 20
+# Twice as many tasks as fit are submitted, so that an autoscaling cluster sees the demand.
+HANDED_OVER = 2
+ASK_SECONDS = 5.0
+LOOK_SECONDS = 1.0
+# An actor that has not answered for this long is unreachable. Ray itself would wait for ever if a new cluster has
+# replaced the one that was joined.
+SILENCE_SECONDS = 60.0
+LEAVE_SECONDS = 10.0
+# What a result may have when it comes back through the object store: worker and driver hold it in memory.
+LARGEST_RESULT = 128 * 1024 * 1024
+WORKSPACE_NOTE = f"{WORKSPACE}.txt"
+
+
+class RayPlace(Struct, frozen=True, kw_only=True):
+    """Which cluster, and what a task takes of it; without an address Ray is started here."""
+
+    address: str | None = None
+    variables: dict[str, str] = {}
+    cpus: float = 1.0
+    resources: dict[str, float] = {}
+
+
+class RemoteOutcome(Struct, frozen=True, kw_only=True):
+    """What a worker sends back: a result, with its folder as an archive where that is not shared, or why not."""
+
+    result: TaskResult | None = None
+    files: bytes | None = None
+    died: str | None = None
+    innocent: bool = False
+    fatal: str | None = None
+
+
+class LimitsActor(LocalLimits):
+    """`SharedLimits` as an actor. Ray starts it anew if its process dies; the driver then tells it what was spent."""
+
+    def __init__(self, rates: Mapping[str, Rate], max_cost: float | None, spent: float) -> None:
+        super().__init__(SharedLimits(rates, max_cost, spent))
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task."""
+        return self._limits.reserve(task, share)
+
+    async def release(self, task: str) -> float:
+        """A task has ended."""
+        return self._limits.release(task)
+
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse."""
+        return self._limits.pauses()
+
+    async def spent(self, at_least: float) -> tuple[float, bool]:
+        """What all have spent, which is at least what the driver knows of, and whether that is all that may be."""
+        self._limits.know(at_least)
+        return self._limits.spent, self._limits.exhausted
+
+
+class ActorLimits:
+    """The limits of tasks whose host is a worker of Ray."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def ask(self, provider: str, tokens: int) -> float:
+        """Give a request its time."""
+        return float(await self._actor.ask.remote(provider, tokens))
+
+    async def still(self, provider: str) -> float:
+        """Whether it has to wait longer."""
+        return float(await self._actor.still.remote(provider))
+
+    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+        """A request has ended."""
+        await self._actor.ended.remote(provider, more_tokens, is_refused, seconds)
+
+    async def spend(self, task: str, dollars: float) -> bool:
+        """A task has spent something."""
+        return bool(await self._actor.spend.remote(task, dollars))
+
+
+class RayEngine:
+    """Submits tasks to Ray and collects their results."""
+
+    def __init__(
+        self,
+        place: TaskPlace,
+        cluster: RayPlace,
+        concurrency: int | None,
+        rates: Mapping[str, Rate],
+        max_cost: float | None,
+        spent: float,
+        exhausted: Callable[[], None],
+    ) -> None:
+        self._place = structs.replace(place, variables={})
+        self._cluster = cluster
+        self._concurrency = concurrency
+        self._limits = dict(rates), max_cost, spent
+        self._spent = spent
+        self._exhausted = exhausted
+        self._ray: Any = None
+        self._actor: Any = None
+        self._remote: Any = None
+        self._running: dict[str, tuple[Any, Future[TaskResult | None]]] = {}
+        self._is_lost = False
+        self._slots = 0
+        self._asked = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def slots(self) -> int:
+        """As many as were asked for, else twice as many as fit on the cluster as it is now."""
+        if self._concurrency is not None:
+            return self._concurrency
+        if time.monotonic() - self._asked > ASK_SECONDS:
+            self._asked = time.monotonic()
+            cpus = float(self._ray.cluster_resources().get("CPU", 1))
+            self._slots = max(1, int(HANDED_OVER * cpus / self._cluster.cpus))
+        return self._slots
+
+    async def open(self) -> None:
+        """Start Ray or join the cluster, and start the actor; raises `StartupError`."""
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise StartupError(f"{NO_RAY}: {install_command('ray>=2.9')}") from None
+        self._ray = ray
+        try:
+            await asyncio.to_thread(self._join)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise StartupError(f"Ray cannot be used: {error}") from None
+        cluster = self._cluster
+        self._remote = ray.remote(run_remotely).options(
+            num_cpus=cluster.cpus,
+            resources=dict(cluster.resources) or None,
+            max_retries=LOST_RETRIES,
+            scheduling_strategy="SPREAD",
+        )
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), False
+        )
+        self._actor = (
+            ray.remote(LimitsActor)
+            .options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
+            .remote(*self._limits)
+        )
+        self._looking = asyncio.ensure_future(self._look())
+
+    def _join(self) -> None:
+        """Runs in a thread."""
+        given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if self._cluster.address is not None:
+            self._ray.init(address=self._cluster.address, **given)
+            return
+        slots = self._concurrency or fitting_slots()
+        self._ray.init(num_cpus=max(1, int(slots * self._cluster.cpus)), include_dashboard=False, **given)
+
+    def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
+        """Hand a task over."""
+        future: Future[TaskResult | None] = Future()
+        future.set_running_or_notify_cancel()
+        request = codec.encode(TaskRequest(spec=spec, place=self._place))
+        if self._is_lost:
+            future.set_exception(FatalTask("Ray is out of reach"))
+            return future
+        try:
+            reference = self._remote.remote(request, self._cluster.variables, self._actor)
+        except Exception as error:
+            future.set_exception(FatalTask(f"Ray no longer accepts tasks: {error}"))
+            return future
+        self._running[spec.id] = reference, future
+        remote: Future[bytes] = reference.future()
+        remote.add_done_callback(lambda done: self._take(spec, done, future))
+        return future
+
+    def _take(self, spec: TaskSpec, done: Future[bytes], future: Future[TaskResult | None]) -> None:
+        """What a worker has sent; called in a thread of Ray."""
+        if self._running.pop(spec.id, None) is None:
+            return
+        try:
+            future.set_result(self._outcome(done))
+        except Exception as error:
+            future.set_exception(error)
+
+    def _outcome(self, done: Future[bytes]) -> TaskResult | None:
+        try:
+            data = done.result()
+        except self._ray.exceptions.TaskCancelledError:
+            return None
+        except self._ray.exceptions.LocalRayletDiedError:
+            # Nothing can be run from here any more; a new driver starts Ray again, or finds another way in.
+            raise FatalTask("Ray has died on the driver's machine") from None
+        except self._ray.exceptions.RayTaskError as error:
+            raise TaskProcessDied(f"The worker failed: {error.cause or error}", True) from None
+        except self._ray.exceptions.RayError as error:
+            first = str(error).strip().splitlines()
+            raise TaskProcessDied(f"Ray lost the worker: {first[0] if first else error}", True) from None
+        outcome = msgspec.msgpack.decode(data, type=RemoteOutcome)
+        if outcome.fatal is not None:
+            raise FatalTask(outcome.fatal)
+        if outcome.died is not None:
+            raise TaskProcessDied(outcome.died, outcome.innocent)
+        if outcome.result is not None and outcome.files is not None:
+            return unpack_result(outcome.files, self._place.out, outcome.result)
+        return outcome.result
+
+    async def _look(self) -> None:
+        """Check regularly what was spent, and whether the cluster is still reachable."""
+        while not self._is_lost:
+            await asyncio.sleep(LOOK_SECONDS)
+            answer = await self._answer_of("spent", self._spent)
+            if answer is not None:
+                self._spent, is_all = answer
+                if is_all:
+                    self._exhausted()
+
+    async def _answer_of(self, method: str, *arguments: object) -> Any:
+        """The actor's answer; none if it cannot be reached."""
+        if self._is_lost:
+            return None
+
+        async def answer() -> Any:
+            return await getattr(self._actor, method).remote(*arguments)
+
+        try:
+            return await asyncio.wait_for(answer(), SILENCE_SECONDS)
+        except TimeoutError:
+            self._lose()
+        except self._ray.exceptions.RayError:
+            # Ray has died here: the task that is submitted next finds out, and ends the batch in order.
+            pass
+        return None
+
+    def _lose(self) -> None:
+        """The cluster is unreachable: fail all submitted tasks."""
+        self._is_lost = True
+        for id in list(self._running):
+            _, future = self._running.pop(id)
+            future.set_exception(FatalTask(f"Ray has not answered for {SILENCE_SECONDS:g} s"))
+
+    async def reserve(self, task: str, share: float) -> bool:
+        """Keep money for a task."""
+        kept = await self._answer_of("reserve", task, share)
+        return True if kept is None else bool(kept)
+
+    async def release(self, task: str) -> float:
+        """A task has ended."""
+        return float(await self._answer_of("release", task) or 0.0)
+
+    async def spent(self) -> float:
+        """What all tasks have cost so far."""
+        answer = await self._answer_of("spent", self._spent)
+        if answer is not None:
+            self._spent, _ = answer
+        return self._spent
+
+    async def pauses(self) -> dict[str, float]:
+        """The providers that refuse."""
+        return dict(await self._answer_of("pauses") or {})
+
+    async def stop(self, reason: str) -> None:
+        """End all tasks that are under way, with the workers that run them."""
+        for reference, _ in list(self._running.values()):
+            self._ray.cancel(reference, force=True)
+
+    def kill(self) -> None:
+        """Leave the cluster; what was started here ends with it."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._ray is not None and self._ray.is_initialized():
+            for reference, _ in list(self._running.values()):
+                with suppress(Exception):
+                    self._ray.cancel(reference, force=True)
+            leaving = threading.Thread(target=self._ray.shutdown, daemon=True)
+            leaving.start()
+            leaving.join(LEAVE_SECONDS if self._is_lost else None)
+
+
+# What runs in workers.
+
+
+class _WorkerState:
+    """What a worker keeps between tasks: its event loop, and the warm parent of task processes."""
+
+    def __init__(self, actor: Any, variables: Mapping[str, str]) -> None:
+        self.loop = SteadyLoop()
+        self.processes = TaskProcesses(variables, ActorLimits(actor))
+
+
+_state: _WorkerState | None = None
+
+
+def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
+    """Run a task in a Ray worker, in a separate process."""
+    global _state
+    environment = process_environment()
+    variables = {**environment.variables, **passed}
+    if _state is None:
+        _state = _WorkerState(actor, variables)
+    wanted = unpacked_request(request)
+    place = wanted.place
+    here = place.agent_dir if os.path.isdir(place.agent_dir) else environment.agent_dir()
+    place = structs.replace(
+        place, variables=variables, agent_dir=here, cache=os.path.join(here, os.path.basename(place.cache))
+    )
+    if is_shared(place):
+        outcome = _run(_state, wanted.spec, place)
+    else:
+        folder = tempfile.mkdtemp(prefix="pigeon-batch-", dir=environment.temporary)
+        try:
+            outcome = _run(_state, wanted.spec, structs.replace(place, out=folder))
+            if outcome.result is not None:
+                result, files = packed_result(folder, outcome.result, wanted.spec, LARGEST_RESULT)
+                outcome = RemoteOutcome(result=result, files=files)
+        finally:
+            remove_folder(folder)
+    return msgspec.msgpack.encode(outcome)
+
+
+def _run(state: _WorkerState, spec: TaskSpec, place: TaskPlace) -> RemoteOutcome:
+    async def over() -> None:
+        await state.processes.stop("all is spent")
+
+    async def work() -> TaskResult | None:
+        return await state.processes.run(spec, place, over)
+
+    try:
+        return RemoteOutcome(result=state.loop.run_until_complete(work()))
+    except TaskProcessDied as error:
+        return RemoteOutcome(died=str(error), innocent=error.innocent)
+    except FatalTask as error:
+        return RemoteOutcome(fatal=str(error))
+
+
+def is_shared(place: TaskPlace) -> bool:
+    """Whether the folder of the batch can be seen from here: a folder of the same name may be another one."""
+    with suppress(OSError), open(os.path.join(place.out, BATCH_FILE), "rb") as file:
+        return place.batch.encode() in file.read()
+    return False
+
+
+class ResultTooLarge(PigeonError):
+    """What is to come back is too large for the object store."""
+
+
+class _BoundedArchive(io.BytesIO):
+    """Accepts a limited number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._most:
+            raise ResultTooLarge
+        return super().write(data)
+
+
+def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
+    """The folder of a result as an archive of at most so many bytes.
+
+    A workspace that is too large is left out, with a note in its place. Its changes are in the patch as well; where
+    there is none, the task has come to nothing. So it has where the rest is too large, too: then only the result itself
+    comes back, with what the task has cost, and the batch goes on.
+    """
+    folder = os.path.join(out, result.folder)
+    with suppress(ResultTooLarge):
+        return result, _packed(folder, most, ())
+    reason = (
+        f"is larger than {most // 1024**2} MB, too large for Ray's object store. "
+        "Use an --out folder that all machines share"
+    )
+    if os.path.exists(os.path.join(folder, WORKSPACE)):
+        note = f"The workspace was left out: it {reason}, or --keep none\n"
+        put_file(os.path.join(folder, WORKSPACE_NOTE), note.encode(), 0o600)
+        if not os.path.exists(os.path.join(folder, PATCH_FILE)):
+            result = structs.replace(result, status="error", error=f"The workspace {reason}, or --keep none")
+            put_result(folder, spec, codec.encode(result))
+        with suppress(ResultTooLarge):
+            return result, _packed(folder, most, (WORKSPACE,))
+    result = structs.replace(result, status="error", error=f"The conversation {reason}", session=None)
+    put_result(folder, spec, codec.encode(result))
+    kept = (RESULT_FILE, TASK_FILE, WORKSPACE_NOTE)
+    return result, _packed(folder, most, tuple(name for name in os.listdir(folder) if name not in kept))
+
+
+def _packed(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
+    packed = _BoundedArchive(most)
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
+        for name in sorted(os.listdir(folder)):
+            if name not in left_out:
+                archive.add(os.path.join(folder, name), name)
+    return packed.getvalue()
+
+
+def unpack_result(files: bytes, out: str, result: TaskResult) -> TaskResult:
+    """Unpack the folder of a result in the batch's folder."""
+    part = os.path.join(out, f"{PART}{result.folder}-{os.urandom(4).hex()}")
+    os.mkdir(part, 0o700)
+    try:
+        with tarfile.open(fileobj=io.BytesIO(files), mode="r:gz") as archive:
+            # The archive is our own; a workspace may contain links to anywhere, which newer Python versions refuse.
+            trusted: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+            archive.extractall(part, **trusted)
+        return commit_folder(part, os.path.join(out, result.folder), result)
+    finally:
+        with suppress(OSError):
+            remove_folder(part)

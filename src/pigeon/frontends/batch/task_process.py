@@ -1,0 +1,166 @@
+"""The processes of tasks: each task gets one, forked from a warm parent, and its host makes sure that it ends.
+
+The parent (`frontends/batch/batch_parent.py`) has imported everything, so that a task starts quickly and yet in a fresh
+process. A process dies with its parent, the parent with its host, and the commands of a task with its process
+(`system/process/helper_main.py`): whatever is killed, nothing keeps running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, structs
+
+from pigeon.frontends.batch.places.workspaces import remove_folder, take_away
+from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
+from pigeon.frontends.batch.task_link import HostEnd, LimitsAccess
+from pigeon.frontends.batch.task_run import WORDS_FILE, TaskPlace, read_result
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended, last_words
+from pigeon.wire import codec
+
+PART = ".part-"
+STOP_SECONDS = 8.0
+END_SECONDS = 5.0
+# How long a process may take to end after the last message of its task.
+LEAVE_SECONDS = 10.0
+KEPT_VARIABLES = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "LANG",
+    "LC_ALL",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH",
+    "TMPDIR",
+    "HOME",
+)
+
+
+class TaskRequest(Struct, frozen=True, kw_only=True):
+    """A task for a forked process."""
+
+    spec: TaskSpec
+    place: TaskPlace
+
+
+class TaskProcessDied(Exception):
+    """The process of a task ended without a result; `innocent` if its parent was gone, too."""
+
+    def __init__(self, text: str, innocent: bool) -> None:
+        super().__init__(text)
+        self.innocent = innocent
+
+
+class TaskProcesses:
+    """Starts the processes of tasks on this machine and waits for their results."""
+
+    def __init__(self, variables: Mapping[str, str], limits: LimitsAccess) -> None:
+        variables = {name: variables[name] for name in KEPT_VARIABLES if name in variables}
+        self._family = ForkFamily("pigeon.frontends.batch.batch_parent", variables)
+        self._limits = limits
+        self._running: dict[int, tuple[ForkedProcess, HostEnd]] = {}
+        self._stop_reason: str | None = None
+
+    async def run(
+        self, spec: TaskSpec, place: TaskPlace, exhausted: Callable[[], Awaitable[None]]
+    ) -> TaskResult | None:
+        """Run a task; returns its result, which is then in its folder, or none if it was told to stop.
+
+        Raises `TaskProcessDied` and `FatalTask`, and `OSError` where there is no room for a process or a folder.
+        """
+        if (there := read_result(os.path.join(place.out, hash_of(spec)))) is not None:
+            # A cluster retries what was lost with a machine; perhaps only the message about the result was lost.
+            return there
+        part = os.path.join(place.out, f"{PART}{hash_of(spec)}-{os.urandom(4).hex()}")
+        os.mkdir(part, 0o700)
+        try:
+            return await self._run(TaskRequest(spec=spec, place=structs.replace(place, part=part)), exhausted)
+        finally:
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(_removed, part)))
+
+    async def _run(self, request: TaskRequest, exhausted: Callable[[], Awaitable[None]]) -> TaskResult | None:
+        words = os.path.join(request.place.part, WORDS_FILE)
+        stderr = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                process = await self._forked(codec.encode(request), [theirs.fileno(), stderr])
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            os.close(stderr)
+        end = HostEnd(request.spec.id, ours, self._limits, exhausted)
+        self._running[process.pid] = process, end
+        if self._stop_reason is not None:
+            # It was being forked when the others were told to stop.
+            end.stop(self._stop_reason)
+        try:
+            result = await end.serve()
+            code = await self._left(process)
+        finally:
+            self._running.pop(process.pid, None)
+            process.send(signal.SIGKILL)
+            self._family.forget(process.pid)
+            process.release()
+        if result is not None or code == 0:
+            return result
+        # It may have been killed after it stored the result and before it reported that.
+        there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
+        if there is not None:
+            return there
+        raise TaskProcessDied(_reason(code, last_words(words)), code is None)
+
+    async def _left(self, process: ForkedProcess) -> int | None:
+        """Wait for the end of a process whose link has closed; its exit code, none if its parent is gone, too."""
+        code = await self._family.code_of(process.pid, LEAVE_SECONDS)
+        if code is None:
+            process.send(signal.SIGKILL)
+            code = await self._family.code_of(process.pid, END_SECONDS)
+        return code
+
+    async def _forked(self, request: bytes, descriptors: list[int]) -> ForkedProcess:
+        pid = await self._family.fork(request, descriptors)
+        try:
+            return ForkedProcess(pid)
+        except ProcessLookupError:
+            self._family.forget(pid)
+            raise TaskProcessDied("The task's process was killed before it began", False) from None
+
+    async def stop(self, reason: str) -> None:
+        """Tell all tasks to end, including those that are just starting, and kill those that do not."""
+        self._stop_reason = reason
+        running = list(self._running.values())
+        for _, end in running:
+            end.stop(reason)
+        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+        for process, _ in running:
+            if not await process.ended(max(0.0, deadline - asyncio.get_running_loop().time())):
+                process.send(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for process, _ in self._running.values():
+            process.send(signal.SIGKILL)
+        self._family.close()
+
+
+def _removed(part: str) -> None:
+    with suppress(OSError):
+        remove_folder(take_away(part))
+
+
+def _reason(code: int | None, words: str) -> str:
+    how = "was lost with its parent" if code is None else how_it_ended(code)
+    return f"The task's process {how}{f': {words}' if words else ''}"
+
+
+def unpacked_request(data: bytes) -> TaskRequest:
+    """The request of these bytes."""
+    value: Any = codec.decode(data)
+    return codec.convert(value, TaskRequest)

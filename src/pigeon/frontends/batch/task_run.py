@@ -1,0 +1,355 @@
+"""`run` does one task, from its spec to its result, in a separate process (`task_process.py`).
+
+Its files go to a folder `.part-...` next to the folders of results, which does not count until it is complete. When
+everything is synced to disk, the folder is renamed to the hash of the spec. So a result exists completely or not at
+all, whatever is killed; a second process that did the same task finds the name taken and gives up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import time
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct, structs
+
+from pigeon.app.build import BuiltAgent, build
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.export.page_writer import PageWriter
+from pigeon.frontends.batch.places.workspaces import WorkspaceError, Workspaces, git_variables, remove_folder
+from pigeon.frontends.batch.records import Check, CheckResult, Status, TaskResult, TaskSpec, hash_of
+from pigeon.frontends.batch.task_link import TaskLink
+from pigeon.rpc.in_process import SPOKEN
+from pigeon.sdk.agent import Agent
+from pigeon.sdk.output import OutputType
+from pigeon.sdk.results import ConversationEvent, Result, RunRecord
+from pigeon.secrets.redactor import Redactor
+from pigeon.session.history.repository import artifact_folder
+from pigeon.system.clock import now_ms
+from pigeon.system.files import put_file, sync_folder
+from pigeon.system.process.start import ProcessOwner
+from pigeon.wire import codec
+from pigeon.wire.base import Absent, or_else
+from pigeon.wire.errors import PigeonError, Refusal, text_for_host
+from pigeon.wire.events import MessageEnd
+from pigeon.wire.messages import AssistantMessage, ToolResultMessage
+from pigeon.wire.steering import limits_of
+
+RESULT_FILE = "result.json"
+TASK_FILE = "task.json"
+SESSION_FILE = "session.jsonl"
+PAGE_FILE = "session.html"
+PATCH_FILE = "changes.patch"
+WORKSPACE = "workspace"
+WORDS_FILE = "stderr.txt"
+CHECK_OUTPUT = 16_000
+ABORT_SECONDS = 5.0
+# Errors of the system that would affect every task.
+NO_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+
+
+class TaskPlace(Struct, frozen=True, kw_only=True):
+    """Where a task runs and what it gets: folders, variables, and a key that is never written to disk.
+
+    `out` is the folder of the batch, `part` that of this attempt, `cache` has the mirrors of repositories. `keep` says
+    which workspaces stay: `all`, `failed` or `none`.
+    """
+
+    batch: str
+    out: str
+    part: str
+    cache: str
+    agent_dir: str
+    cwd: str
+    variables: dict[str, str]
+    keep: str = "all"
+    api_key: str | None = None
+
+
+async def run(spec: TaskSpec, place: TaskPlace, environment: Environment, link: TaskLink) -> TaskResult | None:
+    """Run a task and store its result; none if the host has stopped it.
+
+    Raises `OSError` if the result cannot be stored.
+    """
+    running = _Run(spec, place, environment, link)
+    work = asyncio.ensure_future(running.done())
+    both: set[asyncio.Future[Any]] = {work, link.stopped}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work}, timeout=ABORT_SECONDS)
+        return None
+    return work.result()
+
+
+class _Run:
+    """One running task."""
+
+    def __init__(self, spec: TaskSpec, place: TaskPlace, environment: Environment, link: TaskLink) -> None:
+        self._spec = spec
+        self._place = place
+        self._environment = environment
+        self._link = link
+        self._owner = ProcessOwner()
+        variables = git_variables(environment, place.agent_dir)
+        self._workspaces = Workspaces(place.cache, place.batch, self._owner, variables)
+        self._redactor = Redactor()
+        self._folder = hash_of(spec)
+        self._began = now_ms()
+        self._started = time.monotonic()
+        self._found: dict[str, Any] = {}
+        self._part = _identity(place.part)
+
+    async def done(self) -> TaskResult:
+        workspace = os.path.join(self._place.part, WORKSPACE)
+        try:
+            try:
+                commit = await self._workspaces.make(
+                    self._spec.workspace, workspace, self._place.out, self._spec.commit
+                )
+                self._found["commit"] = commit
+                status = await self._converse(workspace, commit)
+            except (WorkspaceError, PigeonError) as error:
+                if (cause := _disk_failure(error)) is not None:
+                    raise cause from None
+                status = "error"
+                self._found["error"] = str(error)
+            except OSError as error:
+                if error.errno in NO_DISK:
+                    raise
+                status = "error"
+                self._found["error"] = text_for_host(error)
+            return await asyncio.to_thread(self._commit, status)
+        finally:
+            await self._owner.kill_everything()
+
+    async def _converse(self, workspace: str, commit: str | None) -> Status:
+        spec, place = self._spec, self._place
+        options = structs.replace(
+            options_of(spec, place.api_key),
+            cwd=workspace,
+            agent_dir=place.agent_dir,
+            session_dir=place.part,
+            limits=limits_of(spec.limits),
+            name=spec.id,
+        )
+        built = await build(options, self._environment, self._redactor)
+        async with Agent.over(built) as agent:
+            result = await self._prompted(agent)
+            check = await self._checked(agent, result)
+            stats = await agent.get_state()
+            if commit is not None:
+                await self._keep_changes(workspace, commit, built.processes)
+        self._note(result, check, stats.model)
+        self._take_session(built, result)
+        return self._status(result, check)
+
+    async def _prompted(self, agent: Agent) -> Result[Any]:
+        wanted = None if self._spec.output is None else OutputType(self._spec.output)
+        record = RunRecord(wanted)
+        schema: Any = None if wanted is None else wanted.schema
+        async with agent.prompt(self._spec.prompt, output=schema) as events:
+            async for event in events:
+                record.take(event)
+                self._tell_spent(event)
+        return record.result(await agent.get_state())
+
+    def _tell_spent(self, event: ConversationEvent) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            cost = event.message.usage.cost.total
+            if cost:
+                self._link.spent(float(cost))
+
+    async def _checked(self, agent: Agent, result: Result[Any]) -> CheckResult | None:
+        """Run the check if the agent has finished or reached a limit."""
+        check = self._spec.check
+        if check is None or result.ended not in ("done", "limit"):
+            return None
+        began = time.monotonic()
+        running = asyncio.ensure_future(agent.bash(check.command, exclude_from_context=True))
+        try:
+            await asyncio.wait({running}, timeout=float(check.seconds))
+            timed_out = not running.done()
+            if timed_out:
+                await agent.abort_bash()
+            answer = await running
+        except Refusal as error:
+            return CheckResult(passed=False, output=str(error))
+        finally:
+            running.cancel()
+        code = None if timed_out else or_else(answer.exit_code, None)
+        return CheckResult(
+            passed=code == 0,
+            exit_code=code,
+            seconds=round(time.monotonic() - began, 3),
+            timed_out=timed_out,
+            output=answer.output[-CHECK_OUTPUT:],
+        )
+
+    def _note(self, result: Result[Any], check: CheckResult | None, model: Any) -> None:
+        answers = [one for one in result.messages if isinstance(one, AssistantMessage)]
+        tools: dict[str, int] = {}
+        for one in result.messages:
+            if isinstance(one, ToolResultMessage):
+                tools[one.tool_name] = tools.get(one.tool_name, 0) + 1
+        self._found |= {
+            "ended": result.ended,
+            "check": check,
+            "usage": result.usage,
+            "output": result.output,
+            "text": result.text,
+            "turns": len(answers),
+            "tools": dict(sorted(tools.items())),
+            "model": None if isinstance(model, Absent) or not model else model.reference,
+            "error": _reason(result, check, self._spec.check),
+        }
+
+    def _status(self, result: Result[Any], check: CheckResult | None) -> Status:
+        if check is not None and check.passed:
+            return "done"
+        if result.ended == "limit":
+            return "limit"
+        if result.ended in ("error", "aborted"):
+            return "error"
+        return "done" if result.ended == "done" and check is None else "failed"
+
+    def _take_session(self, built: BuiltAgent, result: Result[Any]) -> None:
+        file = result.session_file
+        if file is None or not os.path.exists(file):
+            return
+        target = os.path.join(self._place.part, SESSION_FILE)
+        os.rename(file, target)
+        with suppress(FileNotFoundError):
+            os.rename(artifact_folder(file), artifact_folder(target))
+        page = os.path.join(self._place.part, PAGE_FILE)
+        PageWriter(self._environment, self._redactor.mask).export(target, page)
+        self._found["session"] = f"{self._folder}/{SESSION_FILE}"
+
+    async def _keep_changes(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
+        try:
+            patch = await self._workspaces.changes(workspace, commit, owner)
+        except WorkspaceError:
+            # The agent may have broken the repository.
+            return
+        data = f"{patch}\n".encode("utf-8", "surrogateescape") if patch else b""
+        put_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(data), 0o600)
+
+    def _commit(self, status: Status) -> TaskResult:
+        """Sync everything to disk, then rename the folder; runs in a thread."""
+        place, spec, part = self._place, self._spec, self._place.part
+        if place.keep == "none" or (place.keep == "failed" and status == "done"):
+            remove_folder(os.path.join(part, WORKSPACE))
+        found = {**self._found, "error": None} if status == "done" else self._found
+        result = TaskResult(
+            id=spec.id,
+            status=status,
+            folder=self._folder,
+            group=spec.group,
+            began=self._began,
+            seconds=round(time.monotonic() - self._started, 3),
+            **found,
+        )
+        masked = self._redactor.mask(codec.encode(result))
+        if _identity(part) != self._part:
+            # Another driver took this one for dead and has cleaned up, so what is known here is out of date.
+            raise OSError(errno.ENOENT, "The folder of this attempt was removed", part)
+        put_result(part, spec, masked)
+        return commit_folder(
+            part, os.path.join(place.out, self._folder), codec.convert(codec.decode(masked), TaskResult)
+        )
+
+
+def options_of(spec: TaskSpec, api_key: str | None) -> AgentOptions:
+    """The options of the agent of a task, without the folders that it will work in."""
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in spec.options.items()}
+    chosen: dict[str, Any] = {"unattended": True, "finish_gate": bool(given.get("unattended")), "api_key": api_key}
+    if spec.model is not None:
+        chosen["model"] = spec.model
+    return AgentOptions(**{**given, **chosen}).spoken_in(SPOKEN)
+
+
+def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
+    """Write the files that make a folder the result of a task, and wait until the disk has them."""
+    words = os.path.join(part, WORDS_FILE)
+    with suppress(FileNotFoundError):
+        if not os.path.getsize(words):
+            os.unlink(words)
+    put_file(os.path.join(part, TASK_FILE), codec.encode(spec) + b"\n", 0o600)
+    put_file(os.path.join(part, RESULT_FILE), result + b"\n", 0o600)
+    for name in (SESSION_FILE, PAGE_FILE, PATCH_FILE, TASK_FILE, RESULT_FILE):
+        with suppress(FileNotFoundError):
+            _sync(os.path.join(part, name))
+    sync_folder(part)
+
+
+def commit_folder(part: str, target: str, result: TaskResult) -> TaskResult:
+    """Rename the folder of an attempt to its final name; if that exists, the result in it counts."""
+    try:
+        os.rename(part, target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        there = read_result(target)
+        if there is None:
+            raise
+        remove_folder(part)
+        return there
+    sync_folder(os.path.dirname(target))
+    return result
+
+
+def read_result(folder: str) -> TaskResult | None:
+    """The result in the folder of a task; none if there is none."""
+    try:
+        with open(os.path.join(folder, RESULT_FILE), "rb") as file:
+            return codec.convert(codec.decode(file.read()), TaskResult)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _disk_failure(error: BaseException) -> OSError | None:
+    """The failure of the disk that an error reports in other words, if it does."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in NO_DISK:
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    # Of git there is only what it has printed.
+    full = os.strerror(errno.ENOSPC)
+    return OSError(errno.ENOSPC, full) if isinstance(error, WorkspaceError) and full in str(error) else None
+
+
+def _identity(folder: str) -> tuple[int, int] | None:
+    """The identity of a folder, to notice if it is replaced; none if there is none."""
+    with suppress(OSError):
+        found = os.stat(folder)
+        return found.st_dev, found.st_ino
+    return None
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(result: Result[Any], check: CheckResult | None, asked: Check | None) -> str | None:
+    """Why a task is not done; tasks that fail for the same reason get texts that begin alike."""
+    if check is not None and not check.passed and result.ended == "done":
+        assert asked is not None
+        if check.timed_out:
+            return f"The check took longer than {asked.seconds:g} s"
+        return (
+            f"The check exited with code {check.exit_code}" if check.exit_code is not None else "The check did not run"
+        )
+    if result.ended == "denied":
+        return "Not allowed: none of the last tool calls was allowed to run"
+    if result.ended == "aborted":
+        return "The run was aborted"
+    return result.error

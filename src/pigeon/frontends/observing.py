@@ -1,0 +1,222 @@
+"""`--verbose` and `--trace FILE`: what one process does, told on stderr and written to a file.
+
+A trace is a file of JSON lines that only its owner can read. It has every line of the protocol (`in` and `out`) and
+every exchange with a model server (`request`, `response`, `received`, `failed`, `dropped`), each with the time. Keys
+are masked, and a trace has a largest size. It is for people; `--record` keeps what is needed to play a run again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from pigeon.app.build import BuiltAgent
+from pigeon.app.environment import Environment
+from pigeon.frontends.printing import complain
+from pigeon.providers.http.recorders import HttpRequest, shown_headers
+from pigeon.secrets.redactor import Redactor
+from pigeon.system import clock
+from pigeon.system.private_log import PrivateLog
+from pigeon.wire import codec
+from pigeon.wire.base import or_else
+from pigeon.wire.errors import BadRecord
+from pigeon.wire.events import AutoRetryStart, CompactionStart, MessageEnd, Outbound, ToolExecutionEnd
+from pigeon.wire.messages import AssistantMessage
+
+LARGEST_TRACE = 256 * 1024 * 1024
+LONGEST_ENTRY = 4 * 1024 * 1024
+
+
+class TraceFile:
+    """The file of one trace; what was in it is replaced. A disk that fails ends the trace and nothing else."""
+
+    def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
+        self._log = PrivateLog(path, "--trace", lambda problem: complain(f"Warning: {problem}"), largest, _full)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Add an entry."""
+        self._log.write(_entry(kind, **fields))
+
+
+def _entry(kind: str, **fields: Any) -> bytes:
+    return codec.encode({"at": clock.iso(clock.now_ms()), "kind": kind, **fields})
+
+
+def _full() -> bytes:
+    return _entry("full")
+
+
+class Observer:
+    """Sees one agent at work."""
+
+    def __init__(self, trace: TraceFile | None, verbose: bool, redactor: Redactor) -> None:
+        self._trace = trace
+        self._verbose = verbose
+        self._redactor = redactor
+        self._began: dict[int, float] = {}
+        self._sizes: dict[int, int] = {}
+        self._bodies: dict[int, _MaskedBody] = {}
+        self._count = 0
+
+    @property
+    def show(self) -> Callable[[str, bytes], None] | None:
+        """What is to be called with each line of the protocol, and `in` or `out`; none without a trace."""
+        return None if self._trace is None else self._line
+
+    def _line(self, direction: str, line: bytes) -> None:
+        if self._trace is not None and line.strip():
+            self._trace.write(direction, line=_readable(self._redactor.mask(line)))
+
+    # Exchanges with model servers
+
+    def sent(self, request: HttpRequest) -> int:
+        """A request leaves."""
+        self._count += 1
+        number = self._count
+        self._began[number] = time.monotonic()
+        self._sizes[number] = 0
+        url = self._redactor.mask_text(request.url)
+        self._tell(f"{request.method} {url} ({_size(len(request.body))})")
+        if self._trace is not None:
+            self._bodies[number] = _MaskedBody(self._redactor)
+            body = _readable(self._redactor.mask(request.body))
+            headers = self._headers(request.headers)
+            self._trace.write("request", exchange=number, method=request.method, url=url, headers=headers, body=body)
+        return number
+
+    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+        """The head of the answer has come."""
+        self._tell(f"answered with status {status} after {self._since(number)}")
+        if self._trace is not None:
+            self._trace.write("response", exchange=number, status=status, headers=self._headers(headers))
+
+    def received(self, number: int, piece: bytes | None) -> None:
+        """A piece of the body has come, or its end."""
+        self._sizes[number] = self._sizes.get(number, 0) + len(piece or b"")
+        if piece is None:
+            self._tell(f"the answer is complete after {self._since(number)} ({_size(self._sizes[number])})")
+        if self._trace is not None and number in self._bodies:
+            text = self._bodies[number].feed(piece)
+            if text:
+                self._trace.write("received", exchange=number, text=text)
+
+    def failed(self, number: int, error: Exception) -> None:
+        """There is no answer, or it breaks off."""
+        text = self._redactor.mask_text(f"{type(error).__name__}: {error}")
+        self._tell(f"no answer after {self._since(number)}: {text}")
+        if self._trace is not None:
+            self._trace.write("failed", exchange=number, error=text)
+
+    def dropped(self, number: int) -> None:
+        """The agent has let go of the answer."""
+        self._tell(f"the answer was dropped after {self._since(number)} ({_size(self._sizes.get(number, 0))})")
+        if self._trace is not None:
+            self._trace.write("dropped", exchange=number)
+
+    def closed(self) -> None:
+        """The agent ends."""
+
+    # The agent itself
+
+    def built(self, agent: BuiltAgent, seconds: float, agent_dir: str, reads_context: bool) -> None:
+        """The agent is put together; from here on its events are heard."""
+        if not self._verbose:
+            return
+        session = agent.session
+        model = session.models.model
+        self._tell(f"settings, keys and sessions are in {agent_dir}")
+        self._tell(f"works in {session.journal.cwd}, session {session.journal.file or 'not kept on disk'}")
+        chosen = f"{model.reference}, thinking {session.models.level}" if model else "none"
+        self._tell(f"model: {chosen}; ready after {seconds:.2f} s")
+        if reads_context:
+            from pigeon.resources.context_files import context_files
+
+            # Their openings cannot be seen by `_tell_files`, which is not told in which folder a name is opened.
+            for file in context_files(agent_dir, session.journal.cwd, lambda problem: None):
+                self._tell(f"reads {file.path}")
+        session.bus.announce(self._heard)
+
+    def _heard(self, event: Outbound) -> None:
+        if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            answer = event.message
+            used = f"{answer.usage.total_tokens} tokens, ${answer.usage.cost.total:.4f}"
+            why = f": {or_else(answer.error_message, '')}" if answer.stop_reason == "error" else ""
+            self._tell(f"answer of {answer.provider}/{answer.model}: {answer.stop_reason}{why} ({used})")
+        elif isinstance(event, AutoRetryStart):
+            self._tell(f"retry {event.attempt} of {event.max_attempts} in {event.delay_ms / 1000:g} s")
+        elif isinstance(event, CompactionStart):
+            self._tell("compaction: older messages are being summarized")
+        elif isinstance(event, ToolExecutionEnd):
+            took = f" after {or_else(event.duration_ms, 0) / 1000:.2f} s"
+            self._tell(f"tool {event.tool_name}: {'failed' if event.is_error else 'done'}{took}")
+
+    def _tell(self, text: str) -> None:
+        if self._verbose:
+            complain(f"pigeon: {text}")
+
+    def _since(self, number: int) -> str:
+        return f"{time.monotonic() - self._began.get(number, time.monotonic()):.2f} s"
+
+    def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return shown_headers(headers, self._redactor.mask_text)
+
+
+class _MaskedBody:
+    """The body of an answer as text without keys, in pieces of which each may end within a key or a character."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._mask = redactor.stream()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, piece: bytes | None) -> str:
+        """What can be shown by now; none is the end."""
+        return self._decoder.decode(self._mask(piece or b"", piece is None), piece is None)
+
+
+def observer_of(trace: str | None, verbose: bool, environment: Environment, redactor: Redactor) -> Observer:
+    """What these options ask for; raises `StartupError` where the trace cannot be written."""
+    if verbose:
+        _tell_files()
+    file = None if trace is None else TraceFile(environment.absolute(trace))
+    return Observer(file, verbose, redactor)
+
+
+def _tell_files() -> None:
+    """Name each file that this process opens from here on, once; those of Python and of libraries are left out."""
+    seen: set[str] = set()
+    left_out = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(__file__))})
+    left_out += ("/proc/", "/sys/", "/dev/", "/usr/lib", "/usr/share")
+
+    def hear(name: str, arguments: tuple[Any, ...]) -> None:
+        if name != "open" or not isinstance(arguments[0], str):
+            return
+        path, flags = arguments[0], arguments[2]
+        if path in seen or not path.startswith("/") or path.startswith(left_out) or flags & os.O_DIRECTORY:
+            return
+        seen.add(path)
+        # Nothing may fail here: it would fail the opening.
+        with suppress(Exception):
+            if stat.S_ISREG(os.stat(path).st_mode):
+                complain(f"pigeon: {'writes' if flags & (os.O_WRONLY | os.O_RDWR) else 'reads'} {path}")
+
+    sys.addaudithook(hear)
+
+
+def _readable(data: bytes) -> Any:
+    """A line or a body as JSON where it is JSON of a usable size, else as text."""
+    if len(data) > LONGEST_ENTRY:
+        return data[:LONGEST_ENTRY].decode("utf-8", "replace") + f"… ({len(data)} bytes)"
+    try:
+        return codec.decode(data)
+    except BadRecord:
+        return data.decode("utf-8", "replace")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1000:.1f} KB" if count >= 1000 else f"{count} bytes"

@@ -1,0 +1,257 @@
+"""The forms in which `-p` prints an answer, and the progress that a person at the terminal sees meanwhile.
+
+At a terminal the text is shown as it comes, that of every turn. A pipe or a file gets the answer alone, when it is
+complete: what the model said on its way there would only be in the way of the program that reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TextIO
+
+from pigeon.frontends.printing import complain, painted
+from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.sdk.results import ConversationEvent, Result
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.content import text_of
+from pigeon.wire.events import (
+    AutoRetryStart,
+    CompactionStart,
+    MessageEnd,
+    StreamEvent,
+    TextDelta,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+)
+from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.model import zero_usage
+
+LONGEST_SUBJECT = 100
+SUBJECTS = ("command", "path", "pattern", "query", "url", "description", "name")
+
+
+class AnswerOutput(Protocol):
+    """One form of an answer."""
+
+    def event(self, event: ConversationEvent) -> None:
+        """Something happened in the run."""
+        ...
+
+    def finish(self, result: Result[Any]) -> None:
+        """The run is over."""
+        ...
+
+    def failed(self, reason: str) -> None:
+        """There was no run, for this reason."""
+        ...
+
+
+class ProgressLines:
+    """Lines about tools and retries on stderr, where that is a terminal."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream if stream is not None and stream.isatty() else None
+
+    def line_for(self, event: ConversationEvent) -> str:
+        """What to show of an event; empty for most."""
+        if isinstance(event, ToolExecutionStart):
+            return f"{event.tool_name} {_subject(event.args)}".rstrip()
+        if isinstance(event, ToolExecutionEnd) and event.is_error:
+            return f"{event.tool_name} failed"
+        if isinstance(event, AutoRetryStart):
+            pause = f"{event.delay_ms / 1000:g} s"
+            return f"retrying in {pause} ({event.attempt} of {event.max_attempts}): {event.error_message}"
+        return "summarizing older messages to free context" if isinstance(event, CompactionStart) else ""
+
+    def show(self, text: str) -> None:
+        """Show a line."""
+        if self._stream is not None and text:
+            self._stream.write(painted(f"• {text}", "dim", self._stream) + "\n")
+            self._stream.flush()
+
+
+class TextOutput:
+    """The text of the last answer, or the data that was asked for."""
+
+    def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
+        self._put = put
+        self._progress = progress
+        self._said = ""
+
+    def event(self, event: ConversationEvent) -> None:
+        """Show progress."""
+        self._progress.show(self._progress.line_for(event))
+        if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            self._said = text_of(event.message.content).strip() or self._said
+
+    def finish(self, result: Result[Any]) -> None:
+        """Print the answer; of a run that was cut short, what was said last."""
+        text = (result.text.strip() or self._said) if result.output is None else _pretty(result.output)
+        if text.strip():
+            self._put(f"{text.rstrip()}\n".encode("utf-8", "replace"))
+
+    def failed(self, reason: str) -> None:
+        """Nothing is printed but the reason, on stderr."""
+        complain(f"Error: {reason}")
+
+
+class TerminalOutput:
+    """The text of every turn as it comes, for a person who reads along.
+
+    `mask` is that of a stream: it is given pieces, the last one of a text with `True`, and gives what can be shown.
+    """
+
+    def __init__(
+        self, put: Callable[[bytes], None], progress: ProgressLines, mask: Callable[[bytes, bool], bytes]
+    ) -> None:
+        self._put = put
+        self._progress = progress
+        self._mask = mask
+        self._said = False
+        self._at_start = True
+
+    def event(self, event: ConversationEvent) -> None:
+        """Show text, and progress between."""
+        if isinstance(event, TextDelta):
+            self._show(event.delta)
+        elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
+            self._end_line()
+        elif line := self._progress.line_for(event):
+            self._end_line()
+            self._progress.show(line)
+
+    def finish(self, result: Result[Any]) -> None:
+        """End the last line, and print the data that was asked for."""
+        self._end_line()
+        if result.output is not None:
+            self._show(_pretty(result.output))
+            self._end_line()
+
+    def failed(self, reason: str) -> None:
+        """Say why on stderr."""
+        self._end_line()
+        complain(f"Error: {reason}")
+
+    def _show(self, text: str) -> None:
+        if self._at_start:
+            text = text.lstrip("\n")
+            if text and self._said:
+                self._put(b"\n")
+        if text:
+            self._put(self._mask(cleaned(text).encode("utf-8", "replace"), False))
+            self._said, self._at_start = True, False
+
+    def _end_line(self) -> None:
+        if not self._at_start:
+            self._put(self._mask(b"", True) + b"\n")
+            self._at_start = True
+
+
+class JsonOutput:
+    """One object when the run is over, whatever became of it."""
+
+    def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
+        self._put = put
+        self._progress = progress
+
+    def event(self, event: ConversationEvent) -> None:
+        """Show progress."""
+        self._progress.show(self._progress.line_for(event))
+
+    def finish(self, result: Result[Any]) -> None:
+        """Print the object."""
+        self._put(codec.encode(result_object(result)) + b"\n")
+
+    def failed(self, reason: str) -> None:
+        """Print the object of a run that never was, and the reason on stderr."""
+        empty: Result[Any] = Result(
+            text="",
+            output=None,
+            messages=[],
+            usage=zero_usage(),
+            ended="error",
+            error=reason,
+            session_id="",
+            session_file=None,
+        )
+        self.finish(empty)
+        complain(f"Error: {reason}")
+
+
+class StreamOutput:
+    """Every event of the run as a line, as the protocol has them, and last the object of `JsonOutput` as `result`."""
+
+    def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
+        self._put = put
+
+    def event(self, event: ConversationEvent) -> None:
+        """Print the event."""
+        self._put(event_line(event) + b"\n")
+
+    def finish(self, result: Result[Any]) -> None:
+        """Print the result."""
+        self._put(codec.encode({"type": "result", **result_object(result)}) + b"\n")
+
+    def failed(self, reason: str) -> None:
+        """Print the result of a run that never was, and the reason on stderr."""
+        JsonOutput(self._put_result, ProgressLines(None)).failed(reason)
+
+    def _put_result(self, line: bytes) -> None:
+        self._put(b'{"type":"result",' + line[1:])
+
+
+class TracedOutput:
+    """Another output, whose events go into the trace as well."""
+
+    def __init__(self, output: AnswerOutput, show: Callable[[str, bytes], None]) -> None:
+        self._output = output
+        self._show = show
+
+    def event(self, event: ConversationEvent) -> None:
+        """Trace the event and hand it on."""
+        self._show("out", event_line(event))
+        self._output.event(event)
+
+    def finish(self, result: Result[Any]) -> None:
+        """Hand the result on."""
+        self._output.finish(result)
+
+    def failed(self, reason: str) -> None:
+        """Hand the reason on."""
+        self._output.failed(reason)
+
+
+def event_line(event: ConversationEvent) -> bytes:
+    """An event as the protocol has it, without the LF: what a `message_update` brought stands in one again."""
+    if isinstance(event, StreamEvent):
+        return codec.encode({"type": "message_update", "assistantMessageEvent": event})
+    return codec.encode(event)
+
+
+def result_object(result: Result[Any]) -> dict[str, Json]:
+    """A result in the words of the protocol."""
+    return {
+        "text": result.text,
+        "output": result.output,
+        "usage": codec.to_plain(result.usage),
+        "ended": result.ended,
+        "error": result.error,
+        "sessionId": result.session_id,
+        "sessionFile": result.session_file,
+    }
+
+
+def _subject(arguments: Json) -> str:
+    """What a call is about, in a few words."""
+    if not isinstance(arguments, dict):
+        return ""
+    found = next((arguments[key] for key in SUBJECTS if isinstance(arguments.get(key), str)), "")
+    first, _, more = str(found).strip().partition("\n")
+    return first[:LONGEST_SUBJECT] + (" …" if more or len(first) > LONGEST_SUBJECT else "")
+
+
+def _pretty(output: Json) -> str:
+    import json
+
+    return json.dumps(output, indent=2, ensure_ascii=False)

@@ -1,0 +1,126 @@
+"""`--mode json`: the prompts on the command line, one after the other; their events on stdout.
+
+The first line is the session's header; there are no responses. Exit code 0 when every run was done; 1 when a prompt was
+refused or a run ended in an error; 3 when a limit ended a run or kept it from starting; 4 when, with `--unattended`,
+its last tool calls were denied; 130 when it was aborted. The reason is on stderr, and no further prompt is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine
+from pigeon.dialects.base import Dialect
+from pigeon.frontends.printing import complain
+from pigeon.frontends.prompt_input import CallPrompts, piped_text, prompts_of
+from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, spoken_dialect, with_key
+from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.shutdown import Shutdown
+from pigeon.sdk.images import image_of
+from pigeon.sdk.results import CUT_OFF, is_cut_off
+from pigeon.session.prompting import HostMessage
+from pigeon.session.session import Session
+from pigeon.transport import exit_codes
+from pigeon.transport.writer import Writer
+from pigeon.wire.answers import Accepted
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import Refusal, UsageError
+from pigeon.wire.events import AgentEnd, AgentSettled, Outbound
+from pigeon.wire.messages import AssistantMessage
+
+FLUSH_SECONDS = 10.0
+
+
+def run_json(line: CommandLine, environment: Environment) -> int:
+    """Run the prompts; returns the exit code."""
+    if line.output or line.output_schema:
+        option = "--output" if line.output else "--output-schema"
+        raise UsageError(f"{option} needs -p, while --mode json prints events. For one answer, leave out --mode json")
+    dialect = spoken_dialect(line, environment)
+    line = with_key(line, environment)
+    piped = piped_text()
+    if not prompts_of(line, piped, environment, as_one=False).texts:
+        if line.unknown:
+            refuse_unknown_options(line, environment)
+        raise UsageError('There is no prompt. Write one (pigeon --mode json "...") or pipe it in')
+
+    async def play(started: StartedAgent) -> int:
+        why_hidden = started.agent.why_hidden
+        prompts = prompts_of(started.line, piped, environment, as_one=False, why_hidden=why_hidden)
+        return await _play(started, dialect, prompts)
+
+    return run_agent(line, environment, dialect, play, refuses_unknown=True)
+
+
+async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    agent, show = started.agent, started.show
+    shown = None if show is None else partial(show, "out")
+    writer = Writer(started.descriptors[1], lambda: shutdown.request(exit_codes.FAILED), shown)
+    outbox = Outbox(writer, dialect, agent.redactor.mask, merges=not agent.session.reproducible)
+    session = agent.session
+    session.bus.announce(outbox.event, outbox.room)
+    session.disconnect()
+    await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
+    writer.put((next(session.journal.every_line()), b"\n"))
+    ended = asyncio.ensure_future(shutdown.reason())
+    work = asyncio.ensure_future(_ask(session, prompts, ended.done))
+    await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+    code = work.result() if work.done() else ended.result()
+    await agent.lifecycle.leaving()
+    await session.close()
+    await agent.lifecycle.stop()
+    writer.close(FLUSH_SECONDS)
+    return code
+
+
+async def _ask(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
+    """The exit code."""
+    watch = _RunEnds(leaving)
+    session.bus.announce(watch.hear)
+    for number, text in enumerate(prompts.texts):
+        images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT
+        try:
+            waiting = session.prompting.prompt(HostMessage(text, images))
+            if not isinstance(waiting, Accepted):
+                await waiting
+        except Refusal as refusal:
+            complain(str(refusal))
+            return exit_codes.LIMIT if refusal.code == "limit" else exit_codes.FAILED
+        await session.prompting.commands_done()
+        await session.activity.until_idle()
+        await session.engine.told_all()
+        if watch.code:
+            return watch.code
+    return exit_codes.OK
+
+
+class _RunEnds:
+    """The exit code that the ends of runs make, with the reason on stderr.
+
+    Of a run that ends because the process is `leaving` nothing is told: the person who asked for that knows it.
+    """
+
+    def __init__(self, leaving: Callable[[], bool]) -> None:
+        self._leaving = leaving
+        self.code = exit_codes.OK
+        self._failure = ""
+        self._cut_off = False
+
+    def hear(self, event: Outbound) -> None:
+        """Look at an event of the session."""
+        if isinstance(event, AgentEnd):
+            last = event.messages[-1] if event.messages else None
+            failure = last.error_message if isinstance(last, AssistantMessage) else ""
+            self._cut_off = is_cut_off(event.messages)
+            self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
+        elif isinstance(event, AgentSettled):
+            self.code = exit_codes.BY_END.get(event.reason, exit_codes.OK)
+            if self.code and not self._leaving():
+                complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")
+            elif self._cut_off:
+                complain(f"Warning: {CUT_OFF}")

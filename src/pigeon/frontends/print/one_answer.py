@@ -1,0 +1,255 @@
+"""`-p`: one prompt, one answer, and an exit code that says how it went. Written against `Conversation` alone.
+
+| ended | exit code |
+|---|---|
+| done | 0 |
+| error, or the prompt was refused | 1, with the reason on stderr |
+| limit | 3 |
+| denied | 4 |
+| by a signal | 130 and the like; what was said so far is printed |
+
+There is no person to ask: a question gets a no at once, and the model is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from msgspec import structs
+
+from pigeon import __version__
+from pigeon.app.environment import DOCS_FOLDER, Environment
+from pigeon.cli.args import CommandLine
+from pigeon.dialects.choice import dialect_named
+from pigeon.frontends.print.answer_output import (
+    AnswerOutput,
+    JsonOutput,
+    ProgressLines,
+    StreamOutput,
+    TerminalOutput,
+    TextOutput,
+    TracedOutput,
+)
+from pigeon.frontends.printing import complain
+from pigeon.frontends.prompt_input import CallPrompts, given_schema, piped_text, prompts_of
+from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, with_key
+from pigeon.rpc.shutdown import Shutdown
+from pigeon.sdk.agent import Agent
+from pigeon.sdk.conversation import DIALECT, Conversation
+from pigeon.sdk.output import OutputType
+from pigeon.sdk.results import CUT_OFF, ConversationEvent, Result, RunRecord, is_cut_off
+from pigeon.transport import exit_codes
+from pigeon.transport.writer import Writer
+from pigeon.wire.content import text_of
+from pigeon.wire.dialogs import NotifyRequest
+from pigeon.wire.errors import PigeonError, Refusal, StartupError, UsageError
+from pigeon.wire.messages import ToolResultMessage
+
+NOTHING_TO_ANSWER = 'There is no prompt. Write one (pigeon -p "...") or pipe it in (git diff | pigeon -p "review this")'
+NO_MODEL = (
+    "There is no model to ask, because no provider has a key.\n"
+    "  Set one:          export ANTHROPIC_API_KEY=…  (or OPENAI_API_KEY, GEMINI_API_KEY, …)\n"
+    f"  Your own server:  describe it in models.json; see {os.path.join(DOCS_FOLDER, 'models.md')}\n"
+    "  Without a key:    pigeon demo, or add --model demo\n"
+    "`pigeon doctor` says what is set up."
+)
+# The forms that say how it went also where there was no run.
+FORMS: dict[str | None, type[JsonOutput | StreamOutput | TextOutput]] = {
+    "json": JsonOutput,
+    "stream-json": StreamOutput,
+}
+REASONS = {
+    "denied": "Not allowed: none of the last tool calls was allowed to run",
+    "aborted": "The run was aborted",
+}
+# How long an aborted run may take to end.
+ABORT_SECONDS = 5.0
+FLUSH_SECONDS = 1.0
+LONGEST_DENIAL = 500
+PATIENCE = 7 * 24 * 3600.0
+
+
+def run_one_answer(line: CommandLine, environment: Environment, nothing: str = NOTHING_TO_ANSWER) -> int:
+    """Ask and print; returns the exit code. `nothing` is the error where there is no prompt."""
+    stdout = os.dup(1)  # once there is an agent, descriptor 1 is stderr
+    try:
+        return _ask(line, environment, nothing)
+    except UsageError:
+        raise
+    except StartupError as error:
+        if line.output not in FORMS:
+            raise
+        FORMS[line.output](partial(_write, stdout), ProgressLines(None)).failed(str(error))
+        return exit_codes.FAILED
+    finally:
+        os.close(stdout)
+
+
+def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
+    line = with_key(line, environment)
+    wanted = None if line.output_schema is None else _schema(line.output_schema, environment)
+    piped = piped_text()
+    if not prompts_of(line, piped, environment, as_one=True).texts:
+        if line.unknown:
+            refuse_unknown_options(line, environment)
+        raise UsageError(nothing)
+    agent = structs.replace(line.agent, unattended=True, finish_gate=line.agent.unattended)
+    line = structs.replace(line, agent=agent)
+
+    async def play(started: StartedAgent) -> int:
+        why_hidden = started.agent.why_hidden
+        prompt = prompts_of(started.line, piped, environment, as_one=True, why_hidden=why_hidden)
+        if not prompt.texts:
+            raise UsageError(nothing)
+        return await _answer(started, prompt, wanted)
+
+    dialect = dialect_named(DIALECT, __version__, environment.variables)
+    return run_agent(line, environment, dialect, play, refuses_unknown=True)
+
+
+def _schema(given: str, environment: Environment) -> OutputType:
+    from pigeon.agent.output_schema import OutputSchema
+
+    schema = given_schema(given, environment)
+    try:
+        OutputSchema(schema)
+    except Refusal as error:
+        raise UsageError(f"--output-schema: {str(error).removeprefix('outputSchema').lstrip('.: ')}") from None
+    return OutputType(schema)
+
+
+async def _answer(started: StartedAgent, prompt: CallPrompts, wanted: OutputType | None) -> int:
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    writer, output = _output(started, shutdown)
+    signalled = asyncio.ensure_future(shutdown.reason())
+    conversation = Agent.over(started.agent)
+    notices = asyncio.ensure_future(_show_notices(conversation.events(), started.agent.problems))
+    async with conversation:
+        code = await _played(conversation, prompt, wanted, output, writer, shutdown, signalled)
+    await notices
+    return code if writer is None else await _flushed(writer, code, shutdown, signalled)
+
+
+async def _flushed(writer: Writer, code: int, shutdown: Shutdown, signalled: asyncio.Future[int]) -> int:
+    """Wait until everything is written. A person may read a long answer page by page: only a signal makes haste."""
+    closing = asyncio.ensure_future(asyncio.to_thread(writer.close, PATIENCE))
+    both: set[asyncio.Future[Any]] = {closing, signalled}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if not closing.done():
+        # A write that fails is a reason to end, too; only the closing, which then ends by itself, says why.
+        await (asyncio.wait({closing}) if writer.failed else shutdown.within(closing, FLUSH_SECONDS))
+        if closing.done():
+            closing.result()
+        return code or signalled.result()
+    return code or (exit_codes.OK if closing.result() else exit_codes.FAILED)
+
+
+def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, AnswerOutput]:
+    """The form that was asked for; what it prints leaves by the writer, or by itself at a terminal."""
+    descriptor, asked = started.descriptors[1], started.line.output
+    progress = ProgressLines(sys.stderr)
+    output: AnswerOutput
+    if os.isatty(descriptor) and asked in (None, "text"):
+        mask = started.agent.redactor.stream()
+        writer, output = None, TerminalOutput(partial(_write, descriptor), progress, mask)
+    else:
+        writer = Writer(descriptor, lambda: shutdown.request(exit_codes.FAILED))
+        output = FORMS.get(asked, TextOutput)(partial(_put, writer, started.agent.redactor.mask), progress)
+    return writer, output if started.show is None else TracedOutput(output, started.show)
+
+
+def _put(writer: Writer, mask: Callable[[bytes], bytes], data: bytes) -> None:
+    writer.put((mask(data),))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """To a terminal, which may be gone."""
+    with suppress(OSError):
+        while data:
+            data = data[os.write(descriptor, data) :]
+
+
+async def _played(
+    conversation: Conversation,
+    prompt: CallPrompts,
+    wanted: OutputType | None,
+    output: AnswerOutput,
+    writer: Writer | None,
+    shutdown: Shutdown,
+    signalled: asyncio.Future[int],
+) -> int:
+    """Ask, and print how it went; returns the exit code. A signal aborts the run and decides the code."""
+    state = await conversation.get_state()
+    if not state.model:
+        output.failed(NO_MODEL)
+        return exit_codes.FAILED
+    record = RunRecord(wanted)
+    work = asyncio.ensure_future(_run(conversation, prompt, wanted, record, output, writer))
+    both: set[asyncio.Future[Any]] = {work, signalled}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    code: int | None = None
+    if not work.done():
+        code = signalled.result()
+        with suppress(PigeonError, TimeoutError):
+            await asyncio.wait_for(conversation.abort(), ABORT_SECONDS)
+        await shutdown.within(work, ABORT_SECONDS)
+    try:
+        if work.done():
+            work.result()
+        result = record.result(await conversation.get_state())
+    except PigeonError as error:
+        output.failed(str(error))
+        refused = exit_codes.LIMIT if getattr(error, "code", None) == "limit" else exit_codes.FAILED
+        return refused if code is None else code
+    output.finish(result)
+    if code is not None:
+        return code
+    if result.ended != "done":
+        complain(f"Error: {_reason(result)}")
+    elif is_cut_off(result.messages):
+        complain(f"Warning: {CUT_OFF}")
+    return exit_codes.BY_END.get(result.ended, exit_codes.FAILED)
+
+
+def _reason(result: Result[Any]) -> str:
+    """Why a run did not come to its end; of calls that were denied, what the gate said that denied the last one."""
+    reason = result.error or REASONS.get(result.ended, "The run ended in an error")
+    if result.ended != "denied":
+        return reason
+    denied = next((one for one in reversed(result.messages) if isinstance(one, ToolResultMessage)), None)
+    if denied is None:
+        return reason
+    # What follows is advice to the model.
+    words = " ".join(text_of(denied.content).split()).partition(" It was not run.")[0]
+    return f"{reason}. The last one, {denied.tool_name}: {words[:LONGEST_DENIAL]}"
+
+
+async def _run(
+    conversation: Conversation,
+    prompt: CallPrompts,
+    wanted: OutputType | None,
+    record: RunRecord,
+    output: AnswerOutput,
+    writer: Writer | None,
+) -> None:
+    schema: Any = None if wanted is None else wanted.schema
+    async with conversation.prompt(prompt.texts[0], images=prompt.images, output=schema) as events:
+        async for event in events:
+            record.take(event)
+            output.event(event)
+            if writer is not None and writer.full:
+                await writer.room()
+
+
+async def _show_notices(events: AsyncIterator[ConversationEvent], told: Collection[str]) -> None:
+    """What the agent and its extensions want a person to know goes to stderr, unless it was `told` at the start."""
+    async for event in events:
+        if isinstance(event, NotifyRequest) and event.message not in told:
+            complain(f"{'Note' if event.notify_type == 'info' else 'Warning'}: {event.message}")

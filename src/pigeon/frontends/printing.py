@@ -1,0 +1,79 @@
+"""What the command line prints: lines on stdout and stderr, tables, colours where there is a terminal, and the guess at
+what a misspelt word was meant to be."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
+
+from pigeon.frontends.terminal.content.cleaning import cleaned
+
+NEAR = 0.7
+COLOURS = {"plain": "0", "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+
+
+# Halves of surrogate pairs, which no encoding has; those that stand for a byte of a file's name are printed as it.
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def say(text: str = "") -> None:
+    """Print a line on stdout; signs that could steer a terminal are taken out where there is one."""
+    text = _HALVES.sub("\ufffd", text)
+    print(cleaned(text) if sys.stdout.isatty() else text)  # noqa: T201
+
+
+def complain(text: str) -> None:
+    """Print a line on stderr, if there is one."""
+    if sys.stderr is not None:
+        print(cleaned(text), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def painted(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """The text in a colour, where the stream is a terminal that shows colours; cleaned first."""
+    text = cleaned(text)
+    return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if has_colours(stream or sys.stdout) else text
+
+
+def say_painted(text: str) -> None:
+    """Print a line that was put together with `painted`."""
+    print(text)  # noqa: T201
+
+
+def has_colours(stream: TextIO) -> bool:
+    """True for a terminal with colours; `NO_COLOR` switches them off."""
+    return stream.isatty() and colours_of(os.environ) is not None
+
+
+def colours_of(variables: Mapping[str, str]) -> str | None:
+    """How many colours a terminal has, as rich calls it; none where it has none, or where they are not wanted."""
+    if variables.get("NO_COLOR") or variables.get("TERM", "") in ("", "dumb"):
+        return None
+    if variables.get("COLORTERM", "") in ("truecolor", "24bit"):
+        return "truecolor"
+    return "256" if "256" in variables.get("TERM", "") else "standard"
+
+
+def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+    """Rows as lines with aligned columns; the last column is as wide as it is."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(f"{indent}{line}".rstrip() for line in lines)
+
+
+def nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
+    """The known word that a misspelt one was probably meant to be."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word.lower(), list(known), n=3, cutoff=near)
+    # Letters in the wrong order are the commonest mistake.
+    swapped = [one for one in found if sorted(one) == sorted(word.lower())]
+    return next(iter(swapped or found), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` Did you mean X?`, or nothing where no known word is near."""
+    found = nearest(word, known)
+    return f" Did you mean {found}?" if found else ""

@@ -1,0 +1,181 @@
+"""`pigeon serve`: many conversations, over the network."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from pigeon.app.options import AgentOptions
+from pigeon.frontends.agent_words import agent_options, whole_number
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import say
+from pigeon.system.clock import SteadyLoop
+from pigeon.system.platforms import install_command
+from pigeon.transport import exit_codes
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord, StartupError, UsageError
+
+if TYPE_CHECKING:
+    from pigeon.frontends.serve.conversations import ServeLimits
+    from pigeon.frontends.serve.http.server import FileShares, ServeOptions
+    from pigeon.frontends.serve.http.tokens import Tokens
+
+PACKAGES = ("starlette", "uvicorn", "websockets")
+NOT_RUNNING = "No server is running for this agent's folder. Start one: pigeon serve"
+STDERR = 2
+MEGABYTE = 1024 * 1024
+# Workers send a sign of life every five seconds, which may be late on a busy machine.
+LEAST_SILENCE = 15
+
+
+def run_serve(call: CommandCall) -> int:
+    """Serve until a signal; returns the exit code."""
+    try:
+        from pigeon.frontends.serve.conversations import Conversations
+        from pigeon.frontends.serve.counts import ServeCounts
+        from pigeon.frontends.serve.http.server import file_shares, raise_file_limit
+        from pigeon.frontends.serve.http.tokens import Tokens
+        from pigeon.frontends.serve.service import NetworkService
+        from pigeon.frontends.serve.service_log import LEVELS, ServiceLog
+        from pigeon.frontends.serve.worker_process import Workers
+    except ModuleNotFoundError as error:
+        missing = f"pigeon serve needs packages that are not installed ({error.name} is missing)"
+        raise StartupError(f"{missing}: {install_command(*PACKAGES)}") from None
+    environment = call.environment
+    agent_dir = environment.agent_dir()
+    token_file = environment.absolute(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))
+    folder = os.path.join(agent_dir, "serve")
+    level = LEVELS.get(call.options.get("log_level") or "info")
+    if level is None:
+        raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
+    if call.has("link"):
+        return _print_link(folder, Tokens(token_file), call.options.get("scope") or "admin")
+    tokens = Tokens(token_file)
+    roots = [environment.absolute(root) for root in call.options.get("root") or [environment.cwd]]
+    for root in roots:
+        if not os.path.isdir(root):
+            raise UsageError(f"--root {root} is not a folder")
+    options = _agent_options(call, agent_dir)
+    files = raise_file_limit()
+    shares = file_shares(files)
+    settings, limits = _settings(call, shares), _limits(call, shares)
+
+    async def serve() -> int:
+        log = ServiceLog(STDERR, level)
+        counts = ServeCounts(lambda name, session: log.info(name, session=session))
+        log.take_over_logging()
+        if shares.awake <= limits.awake or shares.known <= settings.connections.known:
+            log.warning("few_open_files", files=files, awake=limits.awake, connections=settings.connections.known)
+        try:
+            variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
+            workers = Workers(variables, os.path.join(folder, "run"))
+            conversations = Conversations(agent_dir, options, variables, roots, limits, counts, workers)
+            return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_ready)
+        finally:
+            log.close()
+
+    return SteadyLoop().run_until_complete(serve())
+
+
+def _agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
+    """The options of every conversation's agent, given after `--`."""
+    agent = agent_options(call.words, call.environment)
+    return structs.replace(agent, agent_dir=agent_dir, model=call.options.get("model") or agent.model)
+
+
+def _settings(call: CommandCall, shares: FileShares) -> ServeOptions:
+    from pigeon.frontends.serve.http.connections import ConnectionLimits
+    from pigeon.frontends.serve.http.server import FRAME_BYTES, ServeOptions
+
+    options = call.options
+    limits = ConnectionLimits()
+    paths = [name for name in ("tls_cert", "tls_key", "socket") if options.get(name)]
+    given = {name: call.environment.absolute(options[name]) for name in paths}
+    return ServeOptions(
+        host=options.get("host") or "127.0.0.1",
+        port=_number(call, "port", 7463, 65535),
+        allowed_hosts=tuple(options.get("allow_host") or ()),
+        behind_proxy=call.has("behind_proxy"),
+        insecure=call.has("insecure"),
+        connections=ConnectionLimits(
+            known=min(_number(call, "max_connections", limits.known), shares.known),
+            unknown=min(limits.unknown, shares.unknown),
+            request_seconds=_number(call, "request_seconds", int(limits.request_seconds)),
+        ),
+        drain_seconds=_number(call, "drain_seconds", 30),
+        frame_bytes=_number(call, "max_frame_mb", FRAME_BYTES // MEGABYTE, 1024) * MEGABYTE,
+        **given,
+    )
+
+
+def _limits(call: CommandCall, shares: FileShares) -> ServeLimits:
+    from pigeon.frontends.serve.conversations import ServeLimits
+
+    limits = ServeLimits()
+    silence = _number(call, "worker_silence", limits.worker_silence)
+    if 0 < silence < LEAST_SILENCE:
+        raise UsageError(f"--worker-silence must be 0, or at least {LEAST_SILENCE}; got {silence}")
+    return ServeLimits(
+        awake=min(_number(call, "max_awake", limits.awake), shares.awake),
+        kept=_number(call, "max_kept", limits.kept),
+        idle_seconds=60.0 * _number(call, "idle_minutes", 10),
+        worker_memory=_number(call, "worker_memory", limits.worker_memory),
+        worker_processes=_number(call, "worker_processes", limits.worker_processes),
+        worker_restarts=_number(call, "worker_restarts", limits.worker_restarts),
+        worker_silence=silence,
+        host_tool_wait=_number(call, "host_tool_wait", limits.host_tool_wait),
+    )
+
+
+def _ready(address: str, link: str) -> None:
+    say(f"Serving on {address}")
+    say(f"Open once in your browser: {link}")
+    # Programs that start it wait for these lines.
+    sys.stdout.flush()
+
+
+def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
+    """Ask the running server for a new link, at its own address and with a token from the file."""
+    import http.client
+    import ssl
+    from urllib.parse import urlsplit
+
+    from pigeon.frontends.serve.http.server import kept_address
+
+    address = kept_address(folder)
+    token = tokens.first("admin")
+    if address is None:
+        raise StartupError(NOT_RUNNING)
+    if token is None:
+        raise StartupError("The token file has no token with scope admin")
+    place = urlsplit(address.url)
+    assert place.hostname is not None
+    if place.scheme == "https":
+        # The certificate is our own, and was issued for the server's public name.
+        context = ssl.create_default_context(cafile=address.tls_cert)
+        context.check_hostname = False
+        link: http.client.HTTPConnection = http.client.HTTPSConnection(
+            place.hostname, place.port, timeout=10, context=context
+        )
+    else:
+        link = http.client.HTTPConnection(place.hostname, place.port, timeout=10)
+    try:
+        headers = {"Authorization": f"Bearer {token.secret}", "Content-Type": "application/json"}
+        link.request("POST", "/api/links", codec.encode({"scope": scope}), headers)
+        answer = link.getresponse()
+        value = codec.decode(answer.read())
+    except (OSError, http.client.HTTPException, BadRecord) as error:
+        raise StartupError(f"{NOT_RUNNING} ({address.url} does not answer: {type(error).__name__})") from None
+    finally:
+        link.close()
+    if answer.status != 201:
+        raise StartupError(f"The server at {address.url} refuses: {value.get('error')}")
+    say(f"{address.public}{value['path']}")
+    return exit_codes.OK
+
+
+def _number(call: CommandCall, name: str, default: int, most: int = 999_999_999) -> int:
+    return whole_number(name, call.options.get(name), default, most)

@@ -1,0 +1,117 @@
+"""What all HTTP answers have in common: security headers, a line in the log, a count."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import traceback
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pigeon.frontends.serve.counts import ServeCounts
+from pigeon.frontends.serve.http.connections import HEADER_BYTES, LONG_HEADERS, PeerConnection
+from pigeon.frontends.serve.service_log import ServiceLog
+from pigeon.wire import codec
+
+# An answer must be produced and read within this time. (WebSockets have their own rules.)
+ANSWER_SECONDS = 120.0
+HEADERS: dict[bytes, bytes] = {
+    b"content-security-policy": b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-embedder-policy": b"require-corp",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")
+
+
+class HttpBoundary:
+    """ASGI middleware around the application."""
+
+    def __init__(self, application: ASGIApp, counts: ServeCounts, log: ServiceLog) -> None:
+        self._application = application
+        self._counts = counts
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "websocket":
+            await self._application(scope, receive, _with_headers(send))
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.monotonic()
+        status = 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        connection = scope.get("state", {}).get("connection")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                wrong = _what_is_wrong(scope)
+                if wrong is not None:
+                    self._counts.refuse("bad_request")
+                    await _refuse(_with_headers(noted), *wrong)
+                else:
+                    await self._application(scope, receive, _with_headers(noted))
+        except Exception as error:
+            self._log.error("fault", failure=type(error).__name__, place=_place(error))
+            if isinstance(connection, PeerConnection) and status:
+                connection.end()
+        finally:
+            route = _route(scope)
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._counts.answer(method, route, status)
+            took = round((time.monotonic() - started) * 1000, 1)
+            peer = scope["client"][0] if scope.get("client") else ""
+            tell = self._log.warning if status in (401, 403, 429, 503) else self._log.debug
+            tell("request", method=method, route=route, status=status, ms=took, peer=peer)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] in ("http.response.start", "websocket.http.response.start"):
+            given = list(message.get("headers", []))
+            names = {name.lower() for name, _ in given}
+            message = {**message, "headers": [*given, *(pair for pair in HEADERS.items() if pair[0] not in names)]}
+        await send(message)
+
+    return sending
+
+
+def _what_is_wrong(scope: Scope) -> tuple[int, str] | None:
+    """Why a request is refused before the application sees it: a status and a reason."""
+    if scope["http_version"] not in ("1.0", "1.1"):
+        return 505, "This server speaks HTTP/1.1"
+    length = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
+    if length + len(scope["raw_path"]) + len(scope["query_string"]) > HEADER_BYTES:
+        return 431, LONG_HEADERS
+    names = [name for name, _ in scope["headers"]]
+    if b"transfer-encoding" in names and (b"content-length" in names or scope["http_version"] == "1.0"):
+        # A proxy might see a different end of this request (request smuggling).
+        return 400, "The length of the body is given in two ways"
+    return None
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": codec.encode({"error": text})})
+
+
+def _route(scope: Scope) -> str:
+    """The route pattern of a request, never its address, which may contain anything, even a token."""
+    return str(scope.get("pattern", "-"))
+
+
+def _place(error: Exception) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

@@ -1,0 +1,254 @@
+"""What the warm parent (`warm_parent.py`) does before it forks, so that its workers share as much memory as
+can be.
+
+It imports everything that an agent may need, plays conversations the way a worker does, and rearranges what was used
+(`system/process/shared_pages.py`). An idle agent has 0.2 MB of data, but would own 12 MB of pages
+in each of which a word has changed. This only saves memory: with `PIGEON_SERVE_WARM_UP=off` everything works the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import CodeType
+
+import msgspec
+
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
+from pigeon.secrets.redactor import Redactor
+from pigeon.system.clock import SteadyLoop, now_ms
+from pigeon.system.files import put_file
+from pigeon.system.ids import RANDOM_IDS
+from pigeon.system.process.shared_pages import NotedCalls, fill_holes, put_side_by_side
+from pigeon.transport.event_log import LogEnd, lines_since
+from pigeon.wire import codec
+from pigeon.wire.base import Json
+from pigeon.wire.open_work import SETTLED
+
+# Rooms whose modules are imported: all that an agent may need, and nothing of the other modes.
+ROOMS = (
+    "agent", "app", "config", "dialects", "export", "extensions", "guard", "providers", "resources", "rpc", "session",
+    "system", "tools", "transport", "wire",
+)  # fmt: skip
+# What those import inside functions.
+LATE = (
+    "anyio._backends._asyncio",
+    "anyio.lowlevel",
+    "anyio.streams.memory",
+    "anyio.streams.stapled",
+    "concurrent.futures.thread",
+    "httpcore2",
+    "jsonschema",
+    "markdown_it",
+    "nh3",
+    "pigeon.mcp.control",
+    "pwd",
+    "pygments.lexers",
+    "queue",
+    "referencing.jsonschema",
+    "regex",
+    "resource",
+    "secrets",
+    "shlex",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "uuid",
+    "yaml",
+)
+# Modules that are programs of their own, or that do not survive a fork.
+LEFT_OUT = ("pigeon.system.process.helper_main",)
+PROMPT = "list the files"
+# The models that are played: one that needs no server, and one for each API that most providers speak.
+PLAYED = ("demo", "warm-chat/chat", "warm-messages/messages")
+PLAY_SECONDS = 10.0
+# Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
+ROUNDS = 6
+# On a busy machine, fewer rounds must do.
+MOST_SECONDS = 8.0
+PROMPTS = 2
+PIECES = 12
+M_ARENA_MAX = -8
+_TOOL_RESULT = (b'"role":"tool"', b'"tool_result"')
+_ENDLESS = LogEnd(sys.maxsize, sys.maxsize)
+
+
+def warm_up(folder: str, path: str) -> None:
+    """Play conversations in a folder, where they leave files; `path` is where programs are found."""
+    with suppress(AttributeError, OSError):
+        # All threads allocate from one arena.
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+    began = time.monotonic()
+    called = _called_code(folder, path)
+    fill_holes()
+    put_side_by_side(called)
+    called.clear()
+    for _ in range(ROUNDS):
+        if time.monotonic() - began < MOST_SECONDS:
+            _play_all(folder, path, PROMPTS)
+
+
+def settle() -> None:
+    """Leave no garbage and no free places behind all that; the last call before the first fork."""
+    # A worker keeps the collector from what it has when it starts; here it was only played.
+    gc.unfreeze()
+    gc.collect()
+    fill_holes()
+
+
+def import_all() -> None:
+    """Import what an agent may need, and prepare its records."""
+    import importlib
+    import pkgutil
+
+    package = os.path.dirname(os.path.dirname(__file__))
+    for room in ROOMS:
+        for module in pkgutil.walk_packages([f"{package}/{room}"], f"pigeon.{room}."):
+            if module.name not in LEFT_OUT:
+                importlib.import_module(module.name)
+    for name in LATE:
+        importlib.import_module(name)
+    _prepare_records()
+
+
+def _prepare_records() -> None:
+    """What msgspec works out about a record when it meets it first is kept with its class, and so shared."""
+    found: list[type] = [msgspec.Struct]
+    for record in found:
+        found += record.__subclasses__()
+    for record in found[1:]:
+        if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
+            with suppress(TypeError, NameError):
+                codec.prepare(record)
+
+
+def _called_code(folder: str, path: str) -> set[CodeType]:
+    called: set[CodeType] = set()
+    # What is done once in a process, as regular expressions are compiled, would only stand between the rest.
+    _play_all(folder, path, 1)
+    with NotedCalls(called):
+        _play_all(folder, path, 1)
+    return called
+
+
+def _play_all(folder: str, path: str, prompts: int) -> None:
+    """Have each model use a tool. What cannot be played here, as without a loopback, only costs memory later."""
+    for model in PLAYED:
+        loop = SteadyLoop()
+        try:
+            with suppress(OSError, TimeoutError):
+                loop.run_until_complete(play(model, tempfile.mkdtemp(dir=folder), path, prompts))
+            loop.run_until_complete(loop.shutdown_default_executor())
+        finally:
+            loop.close()
+
+
+async def play(model: str, folder: str, path: str, prompts: int) -> None:
+    """One conversation with so many prompts, in a folder that is empty."""
+    models = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    port = models.sockets[0].getsockname()[1]
+    put_file(os.path.join(folder, "models.json"), codec.encode(_models_file(f"http://127.0.0.1:{port}")), 0o600)
+    log_folder = os.path.join(folder, "events")
+    os.mkdir(log_folder, 0o700)
+    variables = {"HOME": folder, "PATH": path}
+    options = AgentOptions(agent_dir=folder, model=model, session_id=RANDOM_IDS.session_id(now_ms()))
+    asked = WorkerRequest(
+        options=options,
+        folder=folder,
+        variables=variables,
+        log_folder=log_folder,
+        state_file=os.path.join(folder, "state.json"),
+    )
+    request = unpacked(packed(asked))
+    environment = Environment(variables=variables, home=folder, cwd=folder)
+    async with models, asyncio.timeout(PLAY_SECONDS):
+        address = f"\0pigeon-{os.urandom(16).hex()}"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen(1)
+            worker = asyncio.ensure_future(serve_worker(request, environment, Redactor(), listener))
+            try:
+                await _talk(address, log_folder, prompts)
+                # The way in which workers are stopped.
+                signal.raise_signal(signal.SIGTERM)
+                await worker
+            finally:
+                worker.cancel()
+
+
+async def _talk(address: str, log_folder: str, prompts: int) -> None:
+    reader, writer = await asyncio.open_unix_connection(address)
+    for number in range(prompts):
+        writer.write(b'{"type":"get_state"}\n' + codec.encode({"type": "prompt", "message": PROMPT}) + b"\n")
+        # Each line says that the log has grown, or is an answer.
+        while await reader.readline():
+            lines = lines_since(log_folder, b"", _ENDLESS)
+            if sum(line.startswith(SETTLED) for _, line in lines) > number:
+                break
+    writer.close()
+
+
+def _models_file(address: str) -> dict[str, Json]:
+    chat = {"baseUrl": f"{address}/v1", "api": "openai-completions", "apiKey": "none", "models": [{"id": "chat"}]}
+    messages = {"baseUrl": address, "api": "anthropic-messages", "apiKey": "none", "models": [{"id": "messages"}]}
+    return {"providers": {"warm-chat": chat, "warm-messages": messages}}
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Be a model server that wants a tool first and then has an answer."""
+    with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            body = await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
+            is_last = any(mark in body.replace(b" ", b"") for mark in _TOOL_RESULT)
+            events = _messages(is_last) if b"/messages" in head.split(b"\r\n")[0] else _chat(is_last)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+            for event in (*events, None):
+                data = b"data: %s\n\n" % (b"[DONE]" if event is None else codec.encode(event))
+                writer.write(b"%x\r\n%s\r\n" % (len(data), data))
+                # Each piece comes by itself, as from a real one.
+                await asyncio.sleep(0)
+            writer.write(b"0\r\n\r\n")
+    writer.close()
+
+
+def _chat(is_last: bool) -> list[Mapping[str, Json]]:
+    call = {"index": 0, "id": "1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+    delta: Json = {"content": "Done."} if is_last else {"tool_calls": [call]}
+    reason = "stop" if is_last else "tool_calls"
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    return [
+        *([{"id": "1", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}] * (PIECES if is_last else 1)),
+        {"id": "1", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage},
+    ]
+
+
+def _messages(is_last: bool) -> list[Mapping[str, Json]]:
+    block: Json = (
+        {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": "bash", "input": {}}
+    )
+    text = {"type": "text_delta", "text": "Done."}
+    delta: Json = text if is_last else {"type": "input_json_delta", "partial_json": '{"command":"ls"}'}
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "1", "type": "message", "role": "assistant", "content": [], "model": "messages", "usage": usage}
+    reason = "end_turn" if is_last else "tool_use"
+    return [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *([{"type": "content_block_delta", "index": 0, "delta": delta}] * (PIECES if is_last else 1)),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": usage},
+        {"type": "message_stop"},
+    ]

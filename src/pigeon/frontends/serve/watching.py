@@ -1,0 +1,267 @@
+"""How the supervisor follows the event log of a conversation, and sends each client the events that it lacks.
+
+Events are read from the log on disk, for each client from where it is, and an answer is sent behind the events that
+came before it. So a client that reads slowly delays nothing, and costs no memory except for its unread answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pigeon.frontends.serve.counts import ServeCounts
+from pigeon.frontends.serve.scopes import Scope
+from pigeon.system.append_file import make_private_folder
+from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
+from pigeon.wire import codec
+from pigeon.wire.base import Absent, Json
+from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
+
+if TYPE_CHECKING:
+    from pigeon.frontends.serve.conversation import ServedConversation
+
+MOST_UNREAD = 64 * 1024 * 1024
+# Events that a client may have to answer: no event filter leaves them out.
+ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
+# Why a client is disconnected: it does not read its answers, its token was revoked, the conversation is gone.
+WatchEnd = Literal["too slow", "revoked", "deleted"]
+MOST_RUNS = 64
+_TYPE = b'"type":"'
+_START = b'{"type":"agent_start"'
+_TOOL_END = b'{"type":"tool_execution_end"'
+_TODO = b'"toolName":"todo"'
+# Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own.
+_BASH = b'{"type":"bash_execution_update"'
+_BASH_ID = _BASH + b',"id":"'
+MOST_BASH_IDS = 100
+UNSERVED = "No client that could run this tool was connected for {} seconds"
+
+
+class FollowedLog:
+    """Reads the events that a worker has announced. `plan_written` is called when the agent has written its plan."""
+
+    def __init__(
+        self, folder: str, counts: ServeCounts, plan_written: Callable[[], None], now: Callable[[], float]
+    ) -> None:
+        make_private_folder(folder)
+        self.folder = folder
+        self.end = LogEnd((segments_in(folder) or [1])[-1], 0)
+        self.work = OpenWork()
+        self._counts = counts
+        self._plan_written = plan_written
+        self._now = now
+        # When open questions were asked; unknown for those from before this supervisor.
+        self._asked: dict[str, float | None] = {}
+        self._reader: LogReader | None = None
+        self._last: int | None = None
+        self._runs: deque[str] = deque(maxlen=MOST_RUNS)
+
+    @property
+    def number(self) -> int:
+        """The number of the last event."""
+        return (self._last or 0) if self._reader is None else self._reader.number
+
+    @property
+    def asked_ago(self) -> dict[str, float]:
+        """How many seconds each open question has been waiting, where that is known."""
+        return {id: self._now() - at for id, at in self._asked.items() if at is not None}
+
+    def has_begun(self, run_id: str) -> bool:
+        """Whether a run has been announced; only recent runs are known."""
+        return run_id in self._runs
+
+    def begin(self, end: LogEnd, heard: int | None) -> None:
+        """Start after what is already in the log up to `end`; raises `OSError`.
+
+        Events after the number `heard`, or after the last one that was read here, are counted.
+        """
+        self.close()
+        self._count_missed(heard if self._last is None else self._last, end)
+        self.end = end
+        known = lines_since(self.folder, SETTLED, end)
+        self.work = open_work(known)
+        self._asked = dict.fromkeys(self.work.questions)
+        self._note_run()
+        self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
+
+    def follow(self, end: LogEnd) -> bool:
+        """Read the new events; true if a run has begun or ended. After `OSError` it can be called again."""
+        self.end = end
+        assert self._reader is not None
+        changed = False
+        while lines := self._reader.read(end):
+            if self._reader.lost:
+                self.begin(end, None)
+                return True
+            self._counts.count("events", len(lines))
+            for number, line in enumerate(lines, self._reader.number - len(lines) + 1):
+                changed = self._take(line, number) or changed
+        return changed
+
+    def close(self) -> None:
+        """Close the log file; what was read of it stays known."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            self._last = reader.number
+            reader.close()
+
+    def _count_missed(self, before: int | None, end: LogEnd) -> None:
+        """Count the events after this number, and the runs that ended in them."""
+        if before is None:
+            return
+        reader = LogReader(self.folder, before, end)
+        try:
+            while lines := reader.read(end):
+                self._counts.count("events", len(lines))
+                self._counts.count("runs", sum(line.startswith(SETTLED) for line in lines))
+        finally:
+            reader.close()
+
+    def _take(self, line: bytes, number: int) -> bool:
+        self.work.take(line, number)
+        if self._asked.keys() != self.work.questions.keys():
+            self._asked = {id: self._asked.get(id, self._now()) for id in self.work.questions}
+        if line.startswith(_TOOL_END) and _TODO in line[:200]:
+            self._plan_written()
+        if line.startswith(SETTLED):
+            self._counts.count("runs")
+            return True
+        if line.startswith(_START):
+            self._note_run()
+            return True
+        return False
+
+    def _note_run(self) -> None:
+        if self.work.run_id is not None:
+            self._runs.append(self.work.run_id)
+
+
+class UnservedCalls:
+    """Host tool calls while no client can answer them; one that reconnects in time finds them still open."""
+
+    def __init__(self) -> None:
+        self._looks: dict[str, int] = {}
+
+    def look(self, questions: Mapping[str, bytes], served: bool, most: int) -> list[dict[str, Json]]:
+        """Called once a second: failures for the calls that had no client in `most` calls in a row."""
+        calls = [id for id, line in questions.items() if line.startswith(HOST_TOOL_CALL) and not served]
+        self._looks = {id: self._looks.get(id, 0) + 1 for id in calls}
+        result: Json = {"content": [{"type": "text", "text": UNSERVED.format(most)}]}
+        late = [id for id, looks in self._looks.items() if looks > most]
+        return [{"type": "host_tool_result", "id": id, "result": result, "isError": True} for id in late]
+
+
+class Watcher:
+    """A client; `after` is the number of the last event that it has, none for one that wants what comes from now on."""
+
+    def __init__(self, conversation: ServedConversation, scope: Scope, after: int | None) -> None:
+        self.scope = scope
+        self._conversation = conversation
+        self._after = after
+        self._asked_before: list[bytes] = []
+        self._kinds: frozenset[str] | None = None
+        self._bash_ids: dict[bytes, bytes] = {}
+        self._answers: deque[tuple[LogEnd, bytes]] = deque()
+        self._unread = 0
+        self._changed = asyncio.Event()
+        self._pending = 0
+        self._has_room = asyncio.Event()
+        self.ended: WatchEnd | None = None
+
+    def begin(self) -> int:
+        """Set the event after which it begins. A client without one is sent the open questions, too."""
+        if self._after is None:
+            self._after = self._conversation.log.number
+            self._asked_before = list(self._conversation.work.questions.values())
+        return self._after
+
+    def send_only(self, kinds: frozenset[str] | None) -> None:
+        """Send only events of these types from now on; `None` sends all."""
+        self._kinds = kinds
+
+    def began_bash(self, id: str, asked_as: Json | Absent) -> None:
+        """Show what this command of the client prints under the id that the client gave it, if it gave one."""
+        self._bash_ids[id.encode()] = b"" if isinstance(asked_as, Absent) else b',"id":' + codec.encode(asked_as)
+        if len(self._bash_ids) > MOST_BASH_IDS:
+            del self._bash_ids[next(iter(self._bash_ids))]
+
+    def answer(self, line: bytes, end: LogEnd) -> None:
+        """Send an answer, after the events up to this end of the log."""
+        self._unread += len(line)
+        # One answer may be of any length.
+        if self._answers and self._unread > MOST_UNREAD:
+            self.end("too slow")
+        if self.ended is None:
+            self._answers.append((end, line))
+        self._changed.set()
+
+    async def room(self, most: int) -> None:
+        """Wait until fewer than `most` commands have unread answers, then count one more."""
+        while self._pending >= most and self.ended is None:
+            self._has_room.clear()
+            await self._has_room.wait()
+        self._pending += 1
+
+    def end(self, why: WatchEnd) -> None:
+        """Send nothing more."""
+        if self.ended is None:
+            self.ended = why
+        self._answers.clear()
+        self._has_room.set()
+        self._changed.set()
+
+    def wake(self) -> None:
+        """Tell it that the log has grown."""
+        self._changed.set()
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        """The lines to send, without LF, until `end` is called."""
+        conversation = self._conversation
+        sent = self.begin()
+        if self._asked_before:
+            yield self._asked_before
+        reader = LogReader(conversation.log_folder, sent, conversation.log.end)
+        try:
+            while self.ended is None:
+                if reader.lost:
+                    snapshot, number = await conversation.snapshot()
+                    yield [b'{"type":"gap","after":%d,"snapshot":%s}' % (sent, snapshot)]
+                    reader.close()
+                    reader = LogReader(conversation.log_folder, number, conversation.log.end)
+                    if reader.lost:
+                        # Even the start of the message in progress is no longer in the log.
+                        reader.close()
+                        reader = LogReader(conversation.log_folder, conversation.log.number, conversation.log.end)
+                self._changed.clear()
+                lines = reader.read(self._answers[0][0] if self._answers else conversation.log.end)
+                if reader.lost:
+                    continue
+                sent = reader.number
+                if lines:
+                    if self._bash_ids:
+                        lines = [self._as_asked(line) for line in lines]
+                    yield lines if self._kinds is None else [line for line in lines if self._wants(line)]
+                elif self._answers:
+                    line = self._answers.popleft()[1]
+                    self._unread -= len(line)
+                    self._pending = max(0, self._pending - 1)
+                    self._has_room.set()
+                    yield [line]
+                else:
+                    await self._changed.wait()
+        finally:
+            reader.close()
+
+    def _as_asked(self, line: bytes) -> bytes:
+        if not line.startswith(_BASH_ID):
+            return line
+        at = line.find(b'"', len(_BASH_ID))
+        member = self._bash_ids.get(line[len(_BASH_ID) : at])
+        return line if member is None else _BASH + member + line[at + 1 :]
+
+    def _wants(self, line: bytes) -> bool:
+        at = line.find(_TYPE) + len(_TYPE)
+        kind = line[at : line.find(b'"', at)].decode("ascii", "replace")
+        return kind in ALWAYS_SENT or self._kinds is None or kind in self._kinds

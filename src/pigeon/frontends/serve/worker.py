@@ -1,0 +1,153 @@
+"""A worker: the agent of one conversation, in a process that `frontends/serve/warm_parent.py` has forked.
+
+It is the server of `--mode rpc` with another channel (`rpc/worker_link.py`), in the one form that all clients of a
+conversation share: `pi-latest` with numbered events and all features.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from socket import socket
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from pigeon import __version__
+from pigeon.app.build import build
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.dialects.pi_latest import PiLatest
+from pigeon.frontends.serve.worker_state import QueueFile, StateFile, WorkerState
+from pigeon.rpc.host import Host
+from pigeon.rpc.worker_link import WorkerLink
+from pigeon.secrets.redactor import Redactor
+from pigeon.system.clock import SteadyLoop
+from pigeon.transport.event_log import EventLog, lines_since, lock_log
+from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire import codec
+from pigeon.wire.base import ABSENT, Json
+from pigeon.wire.dialogs import CancelRequest
+from pigeon.wire.errors import BadRecord, PigeonError, StartupError, printable
+from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel, Outbound
+from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
+from pigeon.wire.steering import Limits
+
+# How long one that is being killed may still be there.
+OTHER_SECONDS = 3.0
+QUEUE_FILE = "queue.json"
+DIED = "The agent died during the run: {}"
+
+
+class WorkerRequest(Struct, frozen=True, kw_only=True):
+    """A request for a worker: the agent, its environment, the folder of its event log and its state file.
+
+    `commands` are repeated because the previous process had carried them out, `state` is what that process has left,
+    and `died` says how it ended, if it was not stopped on purpose.
+    """
+
+    options: AgentOptions
+    folder: str
+    variables: dict[str, str]
+    log_folder: str
+    state_file: str
+    commands: tuple[dict[str, Json], ...] = ()
+    state: WorkerState | None = None
+    died: str = ""
+
+
+def packed(request: WorkerRequest) -> bytes:
+    """A request as bytes, with the options that are not the usual ones; all of them are plain values."""
+    usual = AgentOptions()
+    options = {name: value for name, value in asdict(request.options).items() if value != getattr(usual, name)}
+    return codec.encode({**asdict(request), "options": options})
+
+
+def unpacked(data: bytes) -> WorkerRequest:
+    """The request of these bytes. Unpickling would cost each worker half a megabyte."""
+    members: dict[str, Any] = codec.decode(data)
+    given = members["options"].items()
+    options: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
+    if "limits" in options:
+        options["limits"] = codec.convert(options["limits"], Limits)
+    state = None if members["state"] is None else codec.convert(members["state"], WorkerState)
+    commands = tuple(members["commands"])
+    return WorkerRequest(**{**members, "options": AgentOptions(**options), "state": state, "commands": commands})
+
+
+def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
+    """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
+    # Before anything of the conversation is touched: the previous process may still be using it.
+    try:
+        lock_log(request.log_folder, OTHER_SECONDS)
+    except OSError:
+        raise StartupError("another process of this conversation does not end") from None
+    return SteadyLoop().run_until_complete(serve_worker(request, environment, redactor, listener))
+
+
+async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
+    """The same, in the running event loop."""
+    agent = await build(request.options.spoken_in(PiLatest), environment, redactor)
+    for problem in agent.problems:
+        print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+    session, life = agent.session, agent.lifecycle
+    log = EventLog(request.log_folder)
+    left = open_work(lines_since(request.log_folder, SETTLED, log.end))
+    state = StateFile(request.state_file, session)
+    queue = QueueFile(os.path.join(os.path.dirname(request.state_file), QUEUE_FILE), session)
+
+    def note() -> None:
+        state.note()
+        queue.note()
+
+    link = WorkerLink(listener, log, lambda: host.busy, note, DEFAULT_CAP)
+    host = Host(session, PiLatest(__version__), link, life.drains, life.warm, mask=redactor.mask)
+    host.speak_fully()
+    # There are many workers, and most wait for a person: the helper for shell commands takes 6 MB in three processes.
+    session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
+    await _take_up(request, host, state)
+    for end in ends_of(left, request.died, "" if request.state is None else request.state.run):
+        host.tell(end)
+    try:
+        queue.take_up()
+    except (OSError, BadRecord) as error:
+        problem = f"{QUEUE_FILE} cannot be read, and the messages that waited are lost: {error}"
+        print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+    # The collector was off during the start, which creates no garbage.
+    gc.freeze()
+    gc.enable()
+    return await host.serve(life.started, life.leaving, life.stop)
+
+
+async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None:
+    """Restore the state of the previous process; raises `StartupError`."""
+    for command in request.commands:
+        try:
+            await host.carry_out(command)
+        except PigeonError as error:
+            problem = f"{command['type']}, which was in force, is now refused: {error}"
+            if command["type"] == "set_permissions":
+                raise StartupError(problem) from None
+            print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+    if request.state is not None:
+        state.take_up(request.state)
+
+
+def ends_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
+    """The events that end everything which the previous process has left open; `started` is its last run.
+
+    The log shows whether that run has begun and ended. If it is not in the log, only its prompt was accepted.
+    """
+    why = died or "the service was stopped"
+    unheard = "" if started == left.last_run else started
+    if died or left.busy or unheard:
+        yield AgentRestarted(reason=why)
+    for number, (id, line) in enumerate(left.questions.items()):
+        kind = HostToolCancel if line.startswith(HOST_TOOL_CALL) else CancelRequest
+        yield kind(id=f"restarted-{number}", target_id=id)
+    if left.running or unheard:
+        run_id = left.run_id or unheard or ABSENT
+        yield AgentSettled(run_id=run_id, reason="error", error_message=DIED.format(why))

@@ -1,0 +1,290 @@
+"""The supervisor's side of one worker: its process, and the connection to it (`rpc/worker_link.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from msgspec import Struct
+
+from pigeon.frontends.serve.worker import WorkerRequest, packed
+from pigeon.rpc.worker_link import ALIVE, NEEDED
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended
+from pigeon.transport.event_log import LogEnd, log_owner
+from pigeon.transport.reader import Frame, Framing
+from pigeon.wire import codec
+from pigeon.wire.errors import StartupError
+
+STOP_SECONDS = 5.0
+# `off` starts the server a few seconds sooner, and each of its workers is 3 MB larger.
+WARM_UP = "PIGEON_SERVE_WARM_UP"
+# How long the exit code of a worker whose connection is gone may take to arrive.
+CODE_SECONDS = 1.0
+LONGEST_LINE = sys.maxsize
+FORK_SECONDS = 10.0
+# Crashes within this time count; after too many of them, no worker is started for a while.
+RESTART_SECONDS = 60.0
+RESTART_PAUSE = 15.0
+SOCKET = "socket"
+_LOGGED = b'{"type":"logged"'
+
+
+class Logged(Struct, frozen=True):
+    """A worker's notice of how far its log reaches; the first has `heard`, the last event that was noticed before."""
+
+    segment: int
+    offset: int
+    pid: int
+    heard: int | None = None
+
+    @property
+    def end(self) -> LogEnd:
+        """The end of the log."""
+        return LogEnd(self.segment, self.offset)
+
+
+class Workers:
+    """Starts workers from a warm parent; the parent is started with the first, and again if it has died."""
+
+    def __init__(self, variables: Mapping[str, str], folder: str) -> None:
+        """`variables` are those of the parent itself; no worker inherits them. The `folder` is for sockets."""
+        self.sockets = SocketFolder(folder)
+        kept = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "PYTHONDONTWRITEBYTECODE", "TMPDIR", WARM_UP)
+        variables = {name: variables[name] for name in kept if name in variables}
+        self._family = ForkFamily("pigeon.frontends.serve.warm_parent", variables)
+
+    async def open(self) -> None:
+        """Start the parent unless it runs; raises `OSError`."""
+        await self._family.open()
+
+    async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
+        """Start a worker, from a new parent if the old one no longer works; raises `OSError`."""
+        return ForkedProcess(await self._family.fork(packed(request), [listener.fileno(), stderr], FORK_SECONDS))
+
+    async def code_of(self, process: ForkedProcess) -> int | None:
+        """The exit code of a worker that has ended; none if it is unknown, as for workers of an earlier parent."""
+        return await self._family.code_of(process.pid, CODE_SECONDS)
+
+    def forget(self, process: ForkedProcess) -> None:
+        """Drop what is known of a worker that has ended."""
+        self._family.forget(process.pid)
+        process.release()
+
+    @property
+    def parent_pid(self) -> int:
+        """The process that workers are forked from; 0 if there is none."""
+        return self._family.pid
+
+    def close(self) -> None:
+        """End the parent; workers stay."""
+        self._family.close()
+        self.sockets.close()
+
+
+class WorkerConnection(asyncio.Protocol):
+    """The connection to a worker: commands go to it; answers and notices about its log come back, in order."""
+
+    def __init__(
+        self,
+        logged: Callable[[Logged], None],
+        answer: Callable[[bytes], None],
+        needed: Callable[[], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._logged = logged
+        self._answer = answer
+        self._needed = needed
+        self._lost = lost
+        self._framing = Framing(LONGEST_LINE)
+        self._transport: asyncio.WriteTransport | None = None
+        # None for a worker that has sent no sign of life yet: one of an earlier release never does.
+        self._silent: int | None = None
+
+    @property
+    def waiting(self) -> int:
+        """The bytes that were sent and that the worker has not read."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def looks_silent(self) -> int:
+        """Called once a second: how many calls in a row have found the worker silent since the call before.
+
+        Calls are counted, not seconds, so that a supervisor that was suspended does not blame its workers.
+        """
+        if self._silent is None:
+            return 0
+        self._silent += 1
+        return self._silent - 1
+
+    def send(self, line: bytes) -> None:
+        """Send a command; ignored once the worker has gone."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(line + b"\n")
+
+    def close(self) -> None:
+        """Disconnect from the worker without telling it anything."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected."""
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """More lines."""
+        if self._silent is not None:
+            self._silent = 0
+        for frame in self._framing.feed(data):
+            self._take(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Report that the worker has gone, unless `close` was called."""
+        if self._transport is not None:
+            self._transport = None
+            self._lost()
+
+    def _take(self, frame: Frame) -> None:
+        assert isinstance(frame, bytes)
+        if frame.startswith(_LOGGED):
+            self._logged(codec.convert(codec.decode(frame), Logged))
+        elif frame == NEEDED:
+            self._needed()
+        elif frame == ALIVE:
+            self._silent = 0
+        else:
+            self._answer(frame)
+
+
+class SocketFolder:
+    """The workers' sockets, each in a folder that has the name of its conversation.
+
+    They are reached by descriptors of these folders: the system's limit on the length of their paths is short.
+    """
+
+    def __init__(self, path: str) -> None:
+        make_private_folder(path)
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def listen(self, name: str) -> socket.socket:
+        """A new listening socket, which replaces one of the same name; raises `OSError`."""
+        self.remove(name)
+        os.mkdir(name, 0o700, dir_fd=self._descriptor)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with self._place_of(name) as path:
+                listener.bind(path)
+            os.chmod(f"{name}/{SOCKET}", 0o600, dir_fd=self._descriptor)
+            listener.listen(4)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    async def connect(self, name: str, connection: WorkerConnection) -> None:
+        """Connect to the worker that listens there; raises `OSError`."""
+        with self._place_of(name) as path:
+            await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
+
+    def remove(self, name: str) -> None:
+        """Delete the socket of a worker that has ended."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{name}/{SOCKET}", dir_fd=self._descriptor)
+        with suppress(FileNotFoundError):
+            os.rmdir(name, dir_fd=self._descriptor)
+
+    def names(self) -> list[str]:
+        """The names of all sockets."""
+        return os.listdir(self._descriptor)
+
+    def close(self) -> None:
+        """Use it no longer."""
+        os.close(self._descriptor)
+
+    @contextmanager
+    def _place_of(self, name: str) -> Iterator[str]:
+        folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor)
+        try:
+            yield f"/proc/self/fd/{folder}/{SOCKET}"
+        finally:
+            os.close(folder)
+
+
+class WorkerStarts:
+    """Decides whether a conversation's worker may be started. `may_start` raises a `PigeonError` if none may any more.
+
+    After `most` crashes within a minute, none is started for a while. `changed` is to be called when the conversation
+    may have become busy, idle or asleep: another one may wait for that.
+    """
+
+    def __init__(
+        self, most: int, now: Callable[[], float], may_start: Callable[[], None], changed: Callable[[], None]
+    ) -> None:
+        self._most = most
+        self._now = now
+        self._may_start = may_start
+        self.changed = changed
+        self._ends: list[float] = []
+
+    @property
+    def failed_often(self) -> bool:
+        """True after too many crashes."""
+        now = self._now()
+        self._ends = [at for at in self._ends if now - at < RESTART_SECONDS]
+        return len(self._ends) >= self._most
+
+    def add_end(self) -> None:
+        """Count a crash."""
+        self._ends.append(self._now())
+
+    def check(self, last: str) -> None:
+        """Raise a `PigeonError` if no worker may be started now; it says why, and how the `last` one ended."""
+        self._may_start()
+        if not self.failed_often or not self._ends:
+            return
+        wait = self._ends[-1] + RESTART_PAUSE - self._now()
+        because = f", the last time because {last}" if last else ""
+        said = f"The agent of this conversation has ended {len(self._ends)} times within a minute{because}"
+        if wait > 0:
+            raise StartupError(f"{said}. It can be started again in {wait:.0f} seconds")
+
+
+async def end_log_owner(log_folder: str) -> None:
+    """End the worker that appends to a log, if there is one."""
+    owner = log_owner(log_folder)
+    if owner is None:
+        return
+    with suppress(ProcessLookupError):
+        process = ForkedProcess(owner)
+        try:
+            # The pid cannot be reused any more: either this process still has the lock, or none has.
+            if log_owner(log_folder) == owner:
+                await stop_worker(process)
+        finally:
+            process.release()
+
+
+async def stop_worker(process: ForkedProcess) -> None:
+    """End a worker with SIGTERM, and with SIGKILL if it does not end in time."""
+    process.send(signal.SIGTERM)
+    if not await process.ended(STOP_SECONDS):
+        process.send(signal.SIGKILL)
+        await process.ended(STOP_SECONDS)
+
+
+def ending(code: int | None) -> str:
+    """How a worker has ended, by its exit code if that is known."""
+    return "it ended without a message" if code is None else f"it {how_it_ended(code)}"
+
+
+def open_stderr(path: str) -> int:
+    """Open the stderr file of a worker, emptied."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)

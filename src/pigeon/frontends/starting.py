@@ -1,0 +1,207 @@
+"""What the modes with an agent have in common: the dialect, the descriptors, the agent itself, its warnings, and what
+becomes of options that nothing knows."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import re
+import stat
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TextIO, cast
+
+from msgspec import Struct, structs
+
+from pigeon import __version__
+from pigeon.app.build import BuiltAgent, build
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine, option_names, option_rows, parse
+from pigeon.dialects.base import Dialect
+from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.secrets.redactor import RedactedText, Redactor
+from pigeon.system.clock import SteadyLoop
+from pigeon.transport import stdio
+from pigeon.wire.errors import StartupError, UsageError, printable
+
+LONGEST_KEY = 64 * 1024
+KEY_SECONDS = 10.0
+Descriptors = tuple[int, int]
+
+
+class StartedAgent(Struct, frozen=True):
+    """An agent with all that its mode needs: stdin and stdout, and the call.
+
+    In the call, words that are values of extensions' options are no messages any more. `show`, if there is one, wants
+    to see each line of the protocol, and `in` or `out`.
+    """
+
+    agent: BuiltAgent
+    descriptors: Descriptors
+    line: CommandLine
+    show: Callable[[str, bytes], None] | None
+
+
+Play = Callable[[StartedAgent], Awaitable[int]]
+
+
+def spoken_dialect(line: CommandLine, environment: Environment) -> Dialect:
+    """The dialect of this call; raises `StartupError` for an unknown name."""
+    variables = environment.variables
+    return dialect_named(
+        chosen_name(line.dialect, environment.called, line.arguments, variables), __version__, variables
+    )
+
+
+def with_key(line: CommandLine, environment: Environment) -> CommandLine:
+    """The call with the key that `--api-key-file` names among its options; raises `StartupError`.
+
+    Of stdin exactly the first line is read, so that the protocol, or a piped prompt, may follow it.
+    """
+    file = line.api_key_file
+    if file is None:
+        return line
+    if line.agent.api_key:
+        raise UsageError("--api-key-file cannot be combined with --api-key")
+    try:
+        text = _first_line(0) if file == "-" else _first_line_of(environment.absolute(file))
+    except OSError as error:
+        raise StartupError(f"--api-key-file {file}: {error.strerror or error}") from None
+    key = text.decode("utf-8", "replace").strip()
+    if not key:
+        raise StartupError(f"--api-key-file {file}: there is no key in the first line")
+    if key.startswith("{"):
+        raise StartupError(f"--api-key-file {file}: the first line must be the key, but it is JSON")
+    return structs.replace(line, agent=structs.replace(line.agent, api_key=key))
+
+
+def _first_line_of(path: str) -> bytes:
+    """Of a file, or of a pipe, whose writer has a few seconds to write it."""
+    inherited = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
+    if inherited:
+        # Not opened by that name, which sockets refuse: some hosts pass those as pipes.
+        descriptor = os.dup(int(inherited[1] or inherited[2]))
+    else:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory")
+        return _first_line(descriptor, KEY_SECONDS)
+    finally:
+        os.close(descriptor)
+
+
+def _first_line(descriptor: int, seconds: float | None = None) -> bytes:
+    """Byte by byte: what follows belongs to another reader."""
+    import select
+
+    line = bytearray()
+    ready = select.poll()
+    ready.register(descriptor, select.POLLIN)
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while ready.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
+        byte = os.read(descriptor, 1)
+        if byte in (b"", b"\n"):
+            return bytes(line)
+        line += byte
+        if len(line) > LONGEST_KEY:
+            raise OSError(errno.EFBIG, f"the first line is longer than {LONGEST_KEY} bytes")
+    raise TimeoutError(errno.ETIMEDOUT, f"no complete line arrived within {seconds:g} s")
+
+
+def run_agent(
+    line: CommandLine, environment: Environment, dialect: Dialect, play: Play, *, refuses_unknown: bool
+) -> int:
+    """Claim stdin and stdout, build the agent, print its warnings and `play`; returns the exit code.
+
+    `refuses_unknown` says whether an option that neither Pigeon nor an extension knows is an error or a warning.
+    """
+    # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
+    descriptors = stdio.claim()
+    return SteadyLoop().run_until_complete(_run(line, environment, dialect, descriptors, play, refuses_unknown))
+
+
+async def _run(
+    line: CommandLine,
+    environment: Environment,
+    dialect: Dialect,
+    descriptors: Descriptors,
+    play: Play,
+    refuses_unknown: bool,
+) -> int:
+    options = line.agent.spoken_in(dialect)
+    redactor = Redactor()
+    mask_prints(redactor)
+    observer = None
+    if line.verbose or line.trace is not None:
+        from pigeon.frontends.observing import observer_of
+
+        observer = observer_of(line.trace, line.verbose, environment, redactor)
+    began = time.monotonic()
+    agent = await build(options, environment, redactor, observer)
+    if observer is not None:
+        folder = environment.agent_dir(options.agent_dir)
+        observer.built(agent, time.monotonic() - began, folder, not options.no_context_files)
+    unknown = _unknown_options(line, agent)
+    if unknown and refuses_unknown:
+        await _close(agent)
+        raise UsageError(_not_known(unknown[0], agent))
+    for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
+        print(f"Warning: {printable(warning)}", file=sys.stderr)  # noqa: T201
+    # `main` switched the collector off: nothing that a start makes is garbage.
+    gc.freeze()
+    gc.enable()
+    if line.unknown:
+        line = structs.replace(line, messages=parse(line.arguments, line.program, agent.known_flags).messages)
+    try:
+        return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
+    except UsageError:
+        # It is found before the agent does anything, so nothing else has closed it.
+        await _close(agent)
+        raise
+
+
+def mask_prints(redactor: Redactor) -> None:
+    """Show no key in what is printed, by us, by the interpreter or by an extension.
+
+    Printed output goes to stderr too: the protocol has the real stdout.
+    """
+    if sys.stderr is not None:
+        sys.stderr = cast("TextIO", RedactedText(sys.stderr, redactor))
+    if sys.stdout is not None:
+        sys.stdout = cast("TextIO", RedactedText(sys.stdout, redactor))
+
+
+def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:
+    """Raise `UsageError` for an option that nothing knows; an agent is built to find out, and closed again."""
+
+    async def look() -> None:
+        agent = await build(structs.replace(line.agent, no_session=True, resume=None), environment)
+        await _close(agent)
+        unknown = _unknown_options(line, agent)
+        if unknown:
+            raise UsageError(_not_known(unknown[0], agent))
+
+    SteadyLoop().run_until_complete(look())
+
+
+async def _close(agent: BuiltAgent) -> None:
+    await agent.lifecycle.leaving()
+    await agent.session.close()
+    await agent.lifecycle.stop()
+
+
+def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
+    known = {f"--{name}" for name in agent.known_flags}
+    # Without a value: it may be a key behind a misspelt name.
+    return [name for name in (option.partition("=")[0] for option in line.unknown) if name not in known]
+
+
+def _not_known(option: str, agent: BuiltAgent) -> str:
+    from pigeon.frontends.printing import did_you_mean
+
+    known = [*option_names(option_rows()), *(f"--{name}" for name in agent.known_flags)]
+    text = f"Unknown option {option}.{did_you_mean(option, known)} `pigeon --help` lists the options"
+    return f"{text}; put a prompt that begins with a dash after --"

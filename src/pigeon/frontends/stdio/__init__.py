@@ -1,0 +1,1 @@
+"""`pigeon --mode rpc` and `pigeon attach`: the protocol on stdin and stdout."""

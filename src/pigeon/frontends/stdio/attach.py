@@ -1,0 +1,159 @@
+"""`pigeon attach`: the protocol of `--mode rpc` on stdin and stdout, for an agent of `pigeon serve`.
+
+It is for programs that can only start a subprocess: each speaks its own dialect, broken connections are restored
+unnoticed, and when its input ends, the conversation continues without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Awaitable
+from contextlib import suppress
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pigeon import __version__
+from pigeon.app.environment import Environment
+from pigeon.dialects.base import Dialect
+from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.frontends.call import CommandCall
+from pigeon.frontends.printing import complain
+from pigeon.rpc.relay import Relay
+from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
+from pigeon.sdk.records import event_of
+from pigeon.sdk.remote.addresses import ServedAddress
+from pigeon.sdk.remote.served_transport import ServedPlace, ServedTransport, served_at
+from pigeon.system.clock import SteadyLoop
+from pigeon.transport import exit_codes, stdio
+from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
+from pigeon.transport.writer import Writer
+from pigeon.wire.errors import StartupError, UsageError, printable
+
+PATIENCE_SECONDS = 300.0
+DRAIN_SECONDS = 5.0
+FLUSH_SECONDS = 2.0
+CLEAR = "Warning: the token goes to {} in the clear, where others on the network may read it. Use wss: or https:"
+
+
+def run_attach(call: CommandCall) -> int:
+    """Relay until the host goes, or the conversation cannot be reached any more; returns the exit code."""
+    environment = call.environment
+    if call.options.get("mode") not in (None, "rpc", "rpc-ui"):
+        raise UsageError("pigeon attach only supports --mode rpc")
+    place = _place(call)
+    token = token_for(place.address, call.options.get("token_file"), environment)
+    if token is not None and place.address.origin.startswith("ws:") and not _is_loopback(place.address):
+        complain(CLEAR.format(place.address.origin))
+    patience = _patience(call)
+    variables = environment.variables
+    name = chosen_name(call.options.get("dialect"), environment.called, (), variables)
+    dialect = dialect_named(name, __version__, variables)
+    # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
+    descriptors = stdio.claim()
+    gc.freeze()
+    gc.enable()
+    code = SteadyLoop().run_until_complete(_relay(place, token, patience, dialect, descriptors))
+    die_if_interrupted(code)
+    return code
+
+
+async def _relay(
+    place: ServedPlace, token: str | None, patience: float | None, dialect: Dialect, descriptors: tuple[int, int]
+) -> int:
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    writer = Writer(descriptors[1], lambda: shutdown.request(exit_codes.FAILED))
+
+    def room() -> Awaitable[None] | None:
+        return relay.room()
+
+    transport = ServedTransport(place.address, token, place.new, patience, room)
+    relay = Relay(writer, dialect, transport.write, event_of)
+    opening = asyncio.ensure_future(transport.open(relay.receive, lambda: shutdown.request(exit_codes.FAILED)))
+    ended = asyncio.ensure_future(shutdown.reason())
+    await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if ended.done():
+        opening.cancel()
+        return ended.result()
+    opening.result()
+    relay.start()
+    Reader(descriptors[0], Framing(DEFAULT_CAP), relay.take, lambda: shutdown.request(exit_codes.OK)).start()
+    code = await ended
+    if code == exit_codes.OK:
+        code = await shutdown.finish(asyncio.ensure_future(_answers(relay)))
+    if code != exit_codes.OK and transport.reason:
+        complain(f"Error: {printable(transport.reason)}")
+    await transport.close()
+    writer.close(FLUSH_SECONDS if code == exit_codes.OK else 0.2)
+    return code
+
+
+async def _answers(relay: Relay) -> None:
+    """What was asked before the input ended is answered."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(relay.drained(), DRAIN_SECONDS)
+
+
+def _place(call: CommandCall) -> ServedPlace:
+    environment = call.environment
+    url, folder = call.word(0), call.options.get("new")
+    if url.startswith("unix:"):
+        url = "unix:" + environment.absolute(url.removeprefix("unix:").removeprefix("//"))
+    try:
+        place = served_at(url, None if folder is None else environment.absolute(folder), call.options.get("model"))
+    except ValueError as error:
+        text = str(error).replace("cwd=", "--new DIR").replace("token=", "--token-file or PIGEON_TOKEN")
+        raise UsageError(text.replace("url must", "URL must")) from None
+    if place is None:
+        raise UsageError(f"{url} names no conversation: add ?session=ID, or start a new one with --new DIR")
+    if place.new is None and call.options.get("model") is not None:
+        raise UsageError(
+            "--model is for a new conversation (--new DIR); to change the model of an existing one, send set_model"
+        )
+    return place
+
+
+def token_for(address: ServedAddress, file: str | None, environment: Environment) -> str | None:
+    """The token for a server: from a file, from the variable, or for a server on this machine our own."""
+    if address.path:
+        return None
+    if file is not None:
+        return _token_in(environment.absolute(file))
+    token = environment.variables.get("PIGEON_TOKEN")
+    own = os.path.join(environment.agent_dir(), "serve.token")
+    if token is None and _is_loopback(address) and os.path.exists(own):
+        # Never for another machine: whatever listens there would get our token.
+        return _token_in(own)
+    return token
+
+
+def _token_in(path: str) -> str:
+    """The first `admin` token of a file, else its first token; a line may be a token alone."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartupError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not lines:
+        raise StartupError(f"{path} contains no token")
+    chosen = next((words for words in lines if words[0] == "admin" and len(words) > 1), lines[0])
+    return chosen[1] if len(chosen) > 1 else chosen[0]
+
+
+def _is_loopback(address: ServedAddress) -> bool:
+    host = urlsplit(address.origin).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _patience(call: CommandCall) -> float | None:
+    asked = call.options.get("reconnect")
+    if asked is None:
+        return PATIENCE_SECONDS
+    if not asked.isdecimal():
+        raise UsageError(f'--reconnect must be a whole number of seconds; got "{asked}"')
+    return float(asked)

@@ -1,0 +1,78 @@
+"""`--mode rpc`: serve one host on stdin and stdout, or on a unix socket, until it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine
+from pigeon.frontends.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
+from pigeon.rpc.host import Host, PipeChannel
+from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
+from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire.errors import StartupError, UsageError
+
+
+def run_rpc(line: CommandLine, environment: Environment) -> int:
+    """Serve; returns the exit code, unless SIGINT ends the process."""
+    if any(message.startswith("@") for message in line.messages):
+        raise StartupError("@file arguments are not supported in RPC mode")
+    dialect = spoken_dialect(line, environment)
+    line = with_key(line, environment)
+    cap = _record_cap(line.record_cap)
+    path = None if line.socket is None else environment.absolute(line.socket)
+
+    async def serve(started: StartedAgent) -> int:
+        agent, descriptors = started.agent, started.descriptors
+        life = agent.lifecycle
+        if path is not None:
+            connected = await _connected(path)
+            if isinstance(connected, int):
+                await agent.session.close()
+                await life.stop()
+                return connected
+            descriptors = connected
+        host = Host(
+            agent.session,
+            dialect,
+            PipeChannel(descriptors, cap, started.show),
+            life.drains,
+            life.warm,
+            record_cap=cap,
+            mask=agent.redactor.mask,
+            shows_dialogs=not line.no_ui,
+        )
+        return await host.serve(life.started, life.leaving, life.stop)
+
+    code = run_agent(line, environment, dialect, serve, refuses_unknown=False)
+    die_if_interrupted(code)
+    return code
+
+
+async def _connected(path: str) -> Descriptors | int:
+    """The descriptors of the first connection to a socket; an exit code if a signal comes before there is one."""
+    from pigeon.transport.unix_socket import accept_own, listen
+
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    listener = listen(path)
+    accepting = asyncio.ensure_future(accept_own(listener, path))
+    ended = asyncio.ensure_future(shutdown.reason())
+    await asyncio.wait({accepting, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if accepting.done():
+        ended.cancel()
+        return accepting.result()
+    accepting.cancel()
+    with suppress(OSError):
+        os.unlink(path)
+    return ended.result()
+
+
+def _record_cap(asked: str | None) -> int:
+    if asked is None:
+        return DEFAULT_CAP
+    if not asked.isdecimal() or len(asked) > 18 or int(asked) < 1024:
+        raise UsageError(f'--record-cap must be a whole number of bytes, at least 1024; got "{asked}"')
+    return int(asked)

@@ -1,0 +1,368 @@
+"""`pigeon` in a terminal: the chat, with the agent in a process of its own.
+
+The agent is started first; while it starts, the screen is imported and drawn, so that a person can write at once. What
+talks to the agent is imported only then, in a thread, so that keys are answered. The two processes share nothing:
+whatever the agent does, keys are answered, and an agent that dies does not take the screen along.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+from pigeon import __version__
+from pigeon.app.environment import Environment
+from pigeon.cli.args import CommandLine, agent_arguments
+from pigeon.frontends.printing import colours_of
+from pigeon.frontends.terminal.attachments import Attachments
+from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard, UserText
+from pigeon.frontends.terminal.footer import FooterFacts
+from pigeon.frontends.terminal.inputs import Inputs
+from pigeon.frontends.terminal.painting import Painter
+from pigeon.frontends.terminal.transcript import ChatTranscript
+from pigeon.frontends.terminal.view import View
+from pigeon.frontends.terminal.widgets import Widgets
+from pigeon.sdk.errors import ProcessDied
+from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, SubprocessTransport, key_line
+from pigeon.transport import exit_codes
+from pigeon.wire.base import or_else
+from pigeon.wire.errors import PigeonError, StartupError, UsageError, printable
+
+if TYPE_CHECKING:
+    from pigeon.frontends.terminal.screen.completion import ServerOffer
+    from pigeon.sdk.remote.client import Client
+
+HISTORY_FILE = "chat-history"
+KEY_OPTIONS = ("--api-key", "--api-key-file")
+RESUME_OPTIONS = ("--resume", "-r")
+# What chooses a conversation: an agent that is started again goes on with the one that there is.
+SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
+TRUST_OPTIONS = ("--approve", "-a", "--no-approve", "-na")
+MOST_ERROR_LINES = 200
+# What tool servers have for a word comes while a person types.
+OFFER_SECONDS = 3.0
+TOGETHER_SECONDS = 0.1
+SWITCH_SECONDS = 0.0005
+FIRST_WIDTH = 80
+# What talks to the agent, and what its first lines are painted with.
+CHAT_MODULES = (
+    "pigeon.sdk.remote.client",
+    "pigeon.frontends.terminal.chat",
+    "pigeon.frontends.terminal.host_questions",
+    "rich.console",
+    "rich.text",
+    "rich.theme",
+)
+# What answers and calls are painted with is prepared by painting these.
+FIRST_PAINTED = (
+    UserText("go"),
+    AnswerText("# One\n\nA **word**, `code` and a [link](to).\n\n- item\n\n1. item\n\n```python\nx = 1\n```\n"),
+    ToolCard("", "bash", {"command": "ls"}, 0.0, "file", seconds=1.0),
+)
+
+
+def run_chat(line: CommandLine, environment: Environment) -> int:
+    """Talk until the person leaves; returns the exit code."""
+    if line.api_key_file is not None:
+        from pigeon.frontends.starting import with_key
+
+        line = with_key(line, environment)
+    plain = line.plain or environment.variables.get("TERM", "") in ("", "dumb")
+    # A key does not wait for a thread that paints or imports.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # Signals wait until there is an event loop to take them: only then the terminal is left as it was.
+    signal.pthread_sigmask(signal.SIG_BLOCK, exit_codes.BY_SIGNAL)
+    with nullcontext() if plain else _keys_kept():
+        return asyncio.run(_ChatProgram(line, environment, plain).run())
+
+
+@contextmanager
+def _keys_kept() -> Iterator[None]:
+    """Keys that are pressed while the screen is imported are neither shown by the terminal nor changed by it."""
+    import termios
+
+    before = termios.tcgetattr(0)
+    quiet = [*before]
+    quiet[0] &= ~termios.ICRNL
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+
+
+class _ChatProgram:
+    """The parts of one chat, and their life together."""
+
+    def __init__(self, line: CommandLine, environment: Environment, plain: bool) -> None:
+        self._line = line
+        self._plain = plain
+        self._environment = environment
+        self._inputs: Inputs = asyncio.Queue()
+        self._transcript = ChatTranscript(time.monotonic)
+        cwd = environment.absolute(line.agent.cwd) if line.agent.cwd else environment.cwd
+        self._facts = FooterFacts(cwd=cwd, home=environment.home)
+        self._widgets = Widgets()
+        self._names: dict[str, str] = {}
+        self._arguments: dict[str, list[str]] = {}
+        self._attachments = Attachments(cwd, environment.home)
+        self._errors = _ErrorLines()
+        self._code = exit_codes.OK
+        self._chooses = line.agent.resume == ""
+        self._trusts = False
+        self._started: SubprocessTransport | None = None
+        self._client: Client | None = None
+        self._view: View | None = None
+
+    async def run(self) -> int:
+        """Start the agent, draw, talk, end both."""
+        self._watch_signals()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, exit_codes.BY_SIGNAL)
+        transport = self._started = self._transport(())
+        await transport.start()
+        try:
+            self._view = self._make_view()
+            # A signal that came before there was a view has said with which code to end.
+            return self._code or await self._talk(self._view)
+        finally:
+            if self._client is not None:
+                await self._client.close()
+            await transport.close()
+
+    def _transport(self, without: Collection[str]) -> SubprocessTransport:
+        """The way to an agent that is not started yet, with the options of this call but those."""
+        if self._line.connect is not None:
+            return self._attached(self._line.connect)
+        # A key goes another way, and what is chosen here needs no option.
+        chosen = (*(RESUME_OPTIONS if self._chooses else ()), *(TRUST_OPTIONS if self._trusts else ()))
+        options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *chosen, *without))
+        options += TRUST_OPTIONS[:1] if self._trusts else ()
+        # Without the folder on the path: a project could have a package of our name, or of one that we import.
+        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
+        key = self._line.agent.api_key
+        if key is None:
+            return SubprocessTransport(command, ProgramChoices(on_stderr=self._errors.take))
+        try:
+            choices = ProgramChoices(first_line=key_line(key), on_stderr=self._errors.take)
+        except ValueError:
+            raise UsageError("The key of --api-key must be one line that is not empty") from None
+        return SubprocessTransport([*command, *READ_KEY], choices)
+
+    def _attached(self, url: str) -> SubprocessTransport:
+        """The way to a conversation of `pigeon serve`, or to a new one in this folder."""
+        from pigeon.sdk.remote.addresses import parsed_address
+
+        try:
+            new = parsed_address(url).session is None
+        except ValueError as error:
+            raise UsageError(f"--connect: {error}") from None
+        model = self._line.agent.model
+        options = ["--new", self._facts.cwd, *([] if model is None else ["--model", model])] if new else []
+        command = [sys.executable, "-P", "-m", "pigeon", "attach", url, *options]
+        return SubprocessTransport(command, ProgramChoices(on_stderr=self._errors.take))
+
+    def _connect(self, going_on: bool) -> SubprocessTransport:
+        """The agent that was started with the program; later ones are started when they are opened."""
+        transport, self._started = self._started, None
+        return transport or self._transport(SESSION_OPTIONS if going_on else ())
+
+    async def _trusting(self, folder: str) -> bool:
+        """Start the agent anew with what the folder brings: extensions are those of the folder it is started in."""
+        if self._client is None or self._line.connect or not self._begins_in(folder):
+            return False
+        self._trusts = True
+        await self._client.restart()
+        return True
+
+    def _begins_in(self, folder: str) -> bool:
+        with suppress(OSError):
+            return os.path.samefile(folder, self._facts.cwd)
+        return False
+
+    async def _talk(self, view: View) -> int:
+        drawing = asyncio.ensure_future(view.run())
+        # What nothing else has caught must not be written over the screen.
+        asyncio.get_running_loop().set_exception_handler(lambda loop, about: _tell_fault(view, about))
+        talking = asyncio.ensure_future(self._chat(view))
+        try:
+            await asyncio.wait({talking, drawing}, return_when=asyncio.FIRST_COMPLETED)
+            if not talking.done():
+                talking.cancel()
+            with suppress(asyncio.CancelledError):
+                await talking
+        except (ProcessDied, StartupError) as error:
+            view.leave()
+            await asyncio.wait({drawing})
+            words = getattr(error, "last_words", "") or str(error)
+            print(printable(words), file=sys.stderr)  # noqa: T201
+            return exit_codes.FAILED
+        finally:
+            view.leave()
+            await asyncio.wait({drawing})
+        return self._code_of(drawing)
+
+    async def _chat(self, view: View) -> None:
+        await view.shown.wait()
+        await asyncio.to_thread(_import_all, CHAT_MODULES)
+        painter = Painter(colours_of(self._environment.variables))
+        threading.Thread(target=_paint_first, args=(painter,), daemon=True, name="pigeon-imports").start()
+        from pigeon.frontends.terminal.chat import Chat
+        from pigeon.frontends.terminal.clipboard import Clipboard
+        from pigeon.frontends.terminal.host_questions import HostQuestions
+        from pigeon.sdk.remote.client import Client
+
+        questions = HostQuestions(view)
+        client = Client(connect=self._connect, on_permission=questions.permission, on_dialog=questions.dialog)
+        self._client = client
+        await client.open()
+        # `main` switched the collector off: nothing that a start makes is garbage.
+        gc.freeze()
+        gc.enable()
+        self._errors.show_in(view)
+        chat = Chat(
+            conversation=client,
+            transcript=self._transcript,
+            view=view,
+            inputs=self._inputs,
+            facts=self._facts,
+            widgets=self._widgets,
+            attachments=self._attachments,
+            clipboard=Clipboard(view, self._facts.cwd, self._environment.variables, self._programs_path()),
+            names=self._names,
+            arguments=self._arguments,
+            restart=client.restart,
+            trusting=self._trusting,
+        )
+        await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
+
+    def _programs_path(self) -> str:
+        return self._environment.programs_path(self._environment.agent_dir(), self._facts.cwd)
+
+    async def _offered_by_servers(self, text: str) -> list[ServerOffer]:
+        """What tool servers have for the end of a text; nothing while there is no agent, or one that knows none."""
+        from pigeon.frontends.terminal.screen.completion import ServerOffer
+
+        if self._client is None:
+            return []
+        try:
+            async with asyncio.timeout(OFFER_SECONDS):
+                found = await self._client.complete_mcp(text)
+        except (PigeonError, TimeoutError):
+            return []
+        return [
+            ServerOffer(found.replaces, one.text, or_else(one.label, ""), or_else(one.description, ""))
+            for one in found.completions
+        ]
+
+    def _code_of(self, drawing: asyncio.Future[None]) -> int:
+        """A terminal that is gone is a hang-up, also where that is noticed before its signal comes."""
+        error = drawing.exception()
+        if isinstance(error, OSError):
+            return exit_codes.BY_SIGNAL[signal.SIGHUP]
+        if error is not None:
+            raise error
+        return self._code
+
+    def _make_view(self) -> View:
+        variables = self._environment.variables
+        colours = colours_of(variables)
+        unicode = _knows_unicode(variables)
+        if self._plain:
+            from pigeon.frontends.terminal.plain import PlainView
+
+            plain = PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.stop)
+            return plain
+        from pigeon.frontends.terminal.screen.completion import ChatCompleter
+        from pigeon.frontends.terminal.screen.screen import Screen
+        from pigeon.system.project_files import ProjectFiles
+
+        files = ProjectFiles(lambda: self._facts.cwd, variables, self._environment.home)
+        return Screen(
+            transcript=self._transcript,
+            facts=self._facts,
+            widgets=self._widgets,
+            painter=Painter(colours, ascii_only=not unicode),
+            now=time.monotonic,
+            inputs=self._inputs,
+            completer=ChatCompleter(self._names, files, self._arguments, self._offered_by_servers),
+            history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
+            colours=colours is not None,
+            is_picture=self._attachments.is_picture,
+        )
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def end(number: signal.Signals) -> None:
+            self._code = exit_codes.BY_SIGNAL[number]
+            if self._view is not None:
+                self._view.leave()
+
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, end, number)
+
+
+class _ErrorLines:
+    """What the agent writes to stderr, shown in the chat: lines that come together are one notice.
+
+    Until there is a chat they are kept. Those of an agent that does not start are its last words.
+    """
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._view: View | None = None
+        self._shown_soon: asyncio.Handle | None = None
+
+    def take(self, line: str) -> None:
+        """The next line."""
+        if len(self._lines) < MOST_ERROR_LINES:
+            self._lines.append(line)
+        if self._view is not None and self._shown_soon is None:
+            self._shown_soon = asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._show)
+
+    def show_in(self, view: View) -> None:
+        """Show them there from now on."""
+        self._view = view
+        self._show()
+
+    def _show(self) -> None:
+        self._shown_soon = None
+        text = "\n".join(line.removeprefix("Warning: ") for line in self._lines).strip()
+        self._lines.clear()
+        if text and self._view is not None:
+            self._view.show(Notice(text, "warning"))
+
+
+def _import_all(names: Sequence[str]) -> None:
+    for name in names:
+        importlib.import_module(name)
+
+
+def _paint_first(painter: Painter) -> None:
+    """Paint what is not shown: the first of each kind takes ten times as long as the next, with its imports."""
+    for block in FIRST_PAINTED:
+        painter.paint(block, FIRST_WIDTH)
+    painter.live_markdown(FIRST_PAINTED[1].text, FIRST_WIDTH)
+
+
+def _tell_fault(view: View, about: Mapping[str, Any]) -> None:
+    fault = about.get("exception")
+    view.show(Notice(f"{type(fault).__name__}: {fault}" if fault else str(about.get("message", "")), "error"))
+
+
+def _knows_unicode(variables: Mapping[str, str]) -> bool:
+    """Whether the terminal shows more than ASCII, as far as the locale says something about it."""
+    locale = variables.get("LC_ALL") or variables.get("LC_CTYPE") or variables.get("LANG") or "UTF-8"
+    return "utf" in locale.lower()

@@ -1,0 +1,61 @@
+"""The clipboard of the person: text goes to it, images come from it.
+
+The terminal is asked to take the text (OSC 52), which also works over ssh, and so is the first program of the desktop
+that is there: not every terminal does it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+
+from pigeon.frontends.terminal.view import View
+from pigeon.system.process.run_program import run_program
+from pigeon.system.process.start import ProcessOwner
+
+COPYING = (("wl-copy",), ("xclip", "-selection", "clipboard"), ("xsel", "-ib"), ("pbcopy",))
+PASTING = (
+    ("wl-paste", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),
+    ("pngpaste", "-"),
+)
+SECONDS = 3.0
+LONGEST_FOR_TERMINAL = 75_000
+
+
+class Clipboard:
+    """That of the terminal of `view`, and of the desktop that `environment` belongs to.
+
+    The programs of `search_path` are asked: none that a command in a sandbox may have put there.
+    """
+
+    def __init__(self, view: View, cwd: str, environment: Mapping[str, str], search_path: str) -> None:
+        self._view = view
+        self._cwd = cwd
+        self._environment = {**environment, "PATH": search_path}
+        self._owner = ProcessOwner()
+
+    async def copy(self, text: str) -> bool:
+        """Copy a text; false if neither the terminal nor a program can take it."""
+        data = text.encode("utf-8", "replace")
+        fits = len(data) <= LONGEST_FOR_TERMINAL
+        if fits:
+            self._view.control(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
+        return await self._first(COPYING, data) is not None or fits
+
+    async def image(self) -> bytes | None:
+        """The image in the clipboard; none if there is none, or no program to ask for it."""
+        return await self._first(PASTING, None) or None
+
+    async def _first(self, programs: tuple[tuple[str, ...], ...], stdin: bytes | None) -> bytes | None:
+        """What the first program says that is there and does not fail."""
+        for argv in programs:
+            try:
+                result = await run_program(
+                    self._owner, argv, cwd=self._cwd, environment=self._environment, timeout=SECONDS, stdin=stdin
+                )
+            except OSError:
+                continue
+            if result.code == 0 and not result.killed:
+                return result.stdout
+        return None

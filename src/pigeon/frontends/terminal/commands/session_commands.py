@@ -1,0 +1,162 @@
+"""Slash commands about conversations: other ones, and other points of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pigeon.frontends.terminal.blocks import Notice
+from pigeon.frontends.terminal.footer import FooterFacts
+from pigeon.frontends.terminal.past import past_blocks
+from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
+from pigeon.sdk.conversation import Conversation
+from pigeon.wire.answers import SessionRow, Tree, TreeNode
+from pigeon.wire.base import or_else
+from pigeon.wire.content import text_of
+from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, MessageEntry
+from pigeon.wire.messages import AssistantMessage, UserMessage
+
+MOST_SESSIONS = 200
+LONGEST_ROW = 100
+DEEPEST = 12
+
+
+class SessionCommands:
+    """What they do to one conversation."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        view: View,
+        facts: FooterFacts,
+        update_facts: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._conversation = conversation
+        self._view = view
+        self._facts = facts
+        self._update_facts = update_facts
+
+    async def new(self, rest: str) -> None:
+        """Begin anew."""
+        if not (await self._conversation.new_session()).cancelled:
+            await self._arrived("A new conversation")
+
+    async def resume(self, rest: str) -> None:
+        """Choose one of those on disk."""
+        rows = (await self._conversation.list_sessions(limit=MOST_SESSIONS)).sessions
+        current = or_else((await self._conversation.get_state()).session_file, "")
+        choices = [Choice(row.path, _one_line(_named(row)), hint=_when(row)) for row in rows if row.path != current]
+        if not choices:
+            self._view.show(Notice("There is no other conversation in this folder", "warning"))
+            return
+        chosen = await self._view.ask(ChoiceQuestion("Continue which conversation?", choices, search=True))
+        if chosen is not None and not (await self._conversation.switch_session(chosen)).cancelled:
+            await self._arrived("")
+
+    async def fork(self, rest: str) -> None:
+        """Copy the conversation up to a message of the person, which may then be written anew."""
+        messages = (await self._conversation.get_fork_messages()).messages
+        choices = [Choice(one.entry_id, _one_line(one.text)) for one in reversed(messages)]
+        if not choices:
+            self._view.show(Notice("There is no message to go back to yet", "warning"))
+            return
+        chosen = await self._view.ask(ChoiceQuestion("Branch off before which message?", choices, search=True))
+        if chosen is None:
+            return
+        forked = await self._conversation.fork(chosen)
+        if not forked.cancelled:
+            await self._arrived("A copy of the conversation up to that message")
+            self._view.set_input(or_else(forked.text, ""))
+
+    async def tree(self, rest: str) -> None:
+        """Go to another point of the tree of this conversation."""
+        tree = await self._conversation.get_tree()
+        choices, here = _tree_choices(tree)
+        if not choices:
+            self._view.show(Notice("There is nothing to go back to yet", "warning"))
+            return
+        chosen = await self._view.ask(ChoiceQuestion("Go to which point?", choices, search=True, chosen=here))
+        if chosen is None or chosen == here:
+            return
+        gone = await self._conversation.navigate_tree(chosen)
+        if not gone.cancelled:
+            await self._arrived("")
+            self._view.set_input(or_else(gone.text, ""))
+
+    async def name(self, rest: str) -> None:
+        """Give it a name."""
+        if not rest:
+            self._view.show(Notice(f"Its name: {self._facts.session or 'none yet. Set it with /name NAME'}"))
+            return
+        await self._conversation.set_session_name(rest)
+        await self._update_facts()
+        self._view.show(Notice(f"Named: {rest}", "faint"))
+
+    async def export(self, rest: str) -> None:
+        """Write it as a page."""
+        exported = await self._conversation.export_html(output_path=rest or None)
+        self._view.show(Notice(f"Written to {exported.path}"))
+
+    async def show_past(self) -> None:
+        """Show the last messages of the conversation."""
+        for block in past_blocks((await self._conversation.get_messages()).messages):
+            self._view.show(block)
+
+    async def _arrived(self, notice: str) -> None:
+        self._view.clear()
+        if notice:
+            self._view.show(Notice(notice, "faint"))
+        await self.show_past()
+        await self._update_facts()
+
+
+def _named(row: SessionRow) -> str:
+    return or_else(row.name, "") or or_else(row.first_message, "") or row.id
+
+
+def _when(row: SessionRow) -> str:
+    return row.modified[:16].replace("T", " ")
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text[: LONGEST_ROW * 4].split())
+    return line if len(line) <= LONGEST_ROW else line[: LONGEST_ROW - 1] + "…"
+
+
+def _tree_choices(tree: Tree) -> tuple[list[Choice], str]:
+    """Messages, summaries and labels in the order of the tree, and the one where the conversation is.
+
+    A branch is indented where it leaves its neighbours.
+    """
+    rows: list[tuple[TreeNode, str]] = []
+    parents: dict[str, str | None] = {}
+    waiting: list[tuple[TreeNode, int]] = [(node, 0) for node in reversed(tree.tree)]
+    while waiting:
+        node, depth = waiting.pop()
+        parents[node.entry.id] = node.entry.parent_id
+        if text := _entry_text(node):
+            rows.append((node, f"{'  ' * min(depth, DEEPEST)}{_one_line(text)}"))
+        deeper = depth + (len(node.children) > 1)
+        waiting += [(child, deeper) for child in reversed(node.children)]
+    listed = {node.entry.id for node, _ in rows}
+    here = tree.leaf_id
+    while here is not None and here not in listed:
+        here = parents.get(here)
+    marks = {node.entry.id: or_else(node.label, "") for node, _ in rows}
+    if here is not None:
+        marks[here] = ", ".join(mark for mark in (marks[here], "you are here") if mark)
+    return [Choice(node.entry.id, text, hint=marks[node.entry.id]) for node, text in rows], here or ""
+
+
+def _entry_text(node: TreeNode) -> str:
+    entry = node.entry
+    if isinstance(entry, MessageEntry):
+        message = entry.message
+        if isinstance(message, UserMessage):
+            return f"you: {text_of(message.content)}"
+        if isinstance(message, AssistantMessage):
+            return text_of(message.content)
+    if isinstance(entry, CompactionEntry):
+        return "compacted here"
+    if isinstance(entry, BranchSummaryEntry):
+        return "summary of another branch"
+    return ""

@@ -1,0 +1,293 @@
+"""The commands of the chat that begin with a slash: a table of names, what they are for, and what they do.
+
+A name that is not in the table belongs to the agent (a skill, a template, an extension) and is sent to it as it is; one
+that the agent does not know either is an error with the nearest name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from pigeon.frontends.terminal.blocks import AnswerText, Notice
+from pigeon.frontends.terminal.clipboard import Clipboard
+from pigeon.frontends.terminal.commands.session_commands import SessionCommands
+from pigeon.frontends.terminal.content.tool_details import counted
+from pigeon.frontends.terminal.footer import FooterFacts
+from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
+from pigeon.sdk.conversation import Conversation
+from pigeon.wire.answers import Permissions
+from pigeon.wire.base import or_else
+
+KEYS = """
+| key | |
+|---|---|
+| Enter | send; while the agent works: send at its next break |
+| Alt-Enter | while the agent works: send when the work is done; otherwise a new line |
+| Ctrl-J, or `\\` and Enter | a new line |
+| Esc, Ctrl-C | stop the agent |
+| Ctrl-C twice, Ctrl-D | leave |
+| Tab | complete a command or a file name |
+| Up, Down | your previous messages |
+| Ctrl-R | search your previous messages |
+| Alt-Up | take back the last queued message |
+| Ctrl-G | write in your editor |
+| Ctrl-V | attach the image in the clipboard |
+| Ctrl-P, Shift-Tab | next model, next thinking level |
+| Ctrl-T | show or hide thinking |
+| Ctrl-O | show the whole output of the last tool |
+| Ctrl-Z | suspend; `fg` resumes |
+"""
+DEFAULTS = (
+    Choice("ask", "Ask before every tool that no rule allows", "a"),
+    Choice("allow", "Ask only where a rule says so", "f"),
+    Choice("deny", "Deny everything that no rule allows", "d"),
+)
+
+
+class CommandRow(Struct, frozen=True):
+    """One row: `argument` is shown behind the name where it takes one."""
+
+    name: str
+    about: str
+    run: Callable[[str], Awaitable[None]]
+    argument: str = ""
+
+
+class SlashCommands:
+    """The table, and the choice of what a line means."""
+
+    def __init__(  # noqa: PLR0913 - the parts of a chat
+        self,
+        *,
+        conversation: Conversation,
+        view: View,
+        facts: FooterFacts,
+        update_facts: Callable[[], Awaitable[None]],
+        attach: Callable[[str], None],
+        names: dict[str, str],
+        arguments: dict[str, list[str]],
+        clipboard: Clipboard,
+        renew: Callable[[str], Awaitable[bool]],
+    ) -> None:
+        self._conversation = conversation
+        self._view = view
+        self._facts = facts
+        self._renew = renew
+        self._update_facts = update_facts
+        self._attach = attach
+        self._clipboard = clipboard
+        sessions = SessionCommands(conversation, view, facts, update_facts)
+        self._sessions = sessions
+        rows = (
+            CommandRow("model", "choose the model", self._model, "[name]"),
+            CommandRow("thinking", "choose the thinking level", self._thinking, "[level]"),
+            CommandRow("new", "start a new conversation", sessions.new),
+            CommandRow("resume", "continue another conversation", sessions.resume),
+            CommandRow("tree", "go to another point in this conversation", sessions.tree),
+            CommandRow("fork", "branch off into a new conversation before one of your messages", sessions.fork),
+            CommandRow("name", "name the conversation", sessions.name, "[name]"),
+            CommandRow(
+                "compact", "replace older messages with a summary, to free context", self._compact, "[what matters]"
+            ),
+            CommandRow("export", "write the conversation as an HTML page", sessions.export, "[file]"),
+            CommandRow("copy", "copy the last answer", self._copy),
+            CommandRow("image", "attach an image to the next message", self._image, "file"),
+            CommandRow("cost", "show tokens and cost", self._cost),
+            CommandRow("permissions", "show and change what tools may do", self._permissions),
+            CommandRow("trust", "trust this folder: use its extensions and settings", self._trust),
+            CommandRow("help", "show keys and commands", self._help),
+            CommandRow("quit", "leave", self._quit),
+        )
+        self._table = {row.name: row for row in rows}
+        self._table["exit"] = self._table["quit"]
+        # Shared with the completion of the input.
+        self._names = names
+        self._arguments = arguments
+        self._names.update({row.name: row.about for row in rows})
+        self._of_agent: dict[str, str] = {}
+
+    async def learn(self) -> None:
+        """Ask for the commands of the agent: skills, templates and extensions."""
+        found = (await self._conversation.get_commands()).commands
+        self._of_agent = {one.name: or_else(one.description, "") for one in found}
+        for name, about in self._of_agent.items():
+            self._names.setdefault(name, about)
+        models = (await self._conversation.get_available_models()).models
+        self._arguments["model"] = [f"{one.provider}/{one.id}" for one in models]
+        self._arguments["thinking"] = list((await self._conversation.get_available_thinking_levels()).levels)
+
+    async def run(self, line: str) -> bool:
+        """Run a line that begins with a slash; false if it is for the agent."""
+        name, _, rest = line[1:].strip().partition(" ")
+        row = self._table.get(name)
+        if row is not None:
+            await row.run(rest.strip())
+            return True
+        if name in self._of_agent or "/" in name or not name:
+            return False
+        await self.learn()
+        # Prompts of tool servers may not be known yet: the agent waits for the server, or says that there is none.
+        if name in self._of_agent or name.startswith("mcp__"):
+            return False
+        near = difflib.get_close_matches(name, self._names, 1)
+        meant = f"did you mean /{near[0]}?" if near else "/help lists the commands."
+        self._view.show(Notice(f"There is no command /{name}: {meant} Nothing was sent.", "error"))
+        self._view.set_input(line)
+        return True
+
+    async def resume(self) -> None:
+        """Choose a conversation to go on with."""
+        await self._sessions.resume("")
+
+    async def show_past(self) -> None:
+        """Show what was said before."""
+        await self._sessions.show_past()
+
+    async def _help(self, rest: str) -> None:
+        shown = [
+            f"| `/{row.name}{' ' + row.argument if row.argument else ''}` | {row.about} |"
+            for row in self._table.values()
+        ]
+        own = list(dict.fromkeys(shown))
+        agent = [f"| `/{name}` | {about} |" for name, about in self._of_agent.items()]
+        rows = "\n".join([*own, *agent])
+        marks = "`@file` refers to a file, `!command` runs a command for you and the model, `!!command` only for you."
+        self._view.show(AnswerText(f"| command | |\n|---|---|\n{rows}\n\n{KEYS}\n{marks}"))
+
+    async def _model(self, rest: str) -> None:
+        models = (await self._conversation.get_available_models()).models
+        names = [f"{one.provider}/{one.id}" for one in models]
+        fitting = [name for name in names if rest.lower() in name.lower()]
+        chosen = next((name for name in names if rest in (name, name.partition("/")[2])), None)
+        if chosen is None and rest and len(fitting) == 1:
+            chosen = fitting[0]
+        if chosen is None:
+            if rest and not fitting:
+                self._view.show(
+                    Notice(f'No model with a key is called "{rest}". /model lists the ones you can use.', "error")
+                )
+                return
+            choices = [
+                Choice(name, name, hint=one.name) for name, one in zip(names, models, strict=True) if name in fitting
+            ]
+            chosen = await self._view.ask(
+                ChoiceQuestion("Which model?", choices, search=True, chosen=self._facts.model)
+            )
+        if chosen is not None:
+            provider, _, id = chosen.partition("/")
+            await self._conversation.set_model(provider, id)
+            await self._update_facts()
+            self._view.show(Notice(f"Model: {chosen}", "faint"))
+
+    async def _thinking(self, rest: str) -> None:
+        levels = (await self._conversation.get_available_thinking_levels()).levels
+        level: str | None = rest
+        if rest not in levels:
+            if rest:
+                self._view.show(
+                    Notice(f'This model has no level "{rest}"; choose one of {", ".join(levels)}.', "error")
+                )
+            choices = [Choice(one, one, hint="now" if one == self._facts.thinking else "") for one in levels]
+            level = await self._view.ask(ChoiceQuestion("Which thinking level?", choices, chosen=self._facts.thinking))
+        if level is not None:
+            await self._conversation.set_thinking_level(level)  # type: ignore[arg-type]
+            await self._update_facts()
+
+    async def _compact(self, rest: str) -> None:
+        await self._conversation.compact(custom_instructions=rest or None)
+
+    async def _copy(self, rest: str) -> None:
+        text = (await self._conversation.get_last_assistant_text()).text
+        if not text:
+            self._view.show(Notice("There is no answer to copy yet", "warning"))
+            return
+        if await self._clipboard.copy(text):
+            self._view.show(Notice("Copied", "faint"))
+        else:
+            self._view.show(
+                Notice("It is too long for this terminal's clipboard; /export writes it to a file", "warning")
+            )
+
+    async def _image(self, rest: str) -> None:
+        if not rest:
+            self._view.show(Notice("Name a file: /image picture.png", "error"))
+            return
+        self._attach(rest)
+
+    async def _cost(self, rest: str) -> None:
+        stats = await self._conversation.get_session_stats()
+        tokens = stats.tokens
+        usage = or_else(stats.context_usage, None)
+        rows = [
+            f"${stats.cost:.4f} for {counted(stats.user_messages, 'message')} of yours, "
+            f"{counted(stats.assistant_messages, 'answer')} and {counted(stats.tool_calls, 'tool call')}",
+            f"tokens: {tokens.input:,} in, {tokens.output:,} out, {tokens.cache_read:,} read from the cache, "
+            f"{tokens.cache_write:,} written to it",
+        ]
+        if usage is not None and usage.tokens is not None:
+            rows.append(f"context: {usage.tokens:,} of {usage.context_window:,} tokens")
+        self._view.show(Notice("\n".join(rows)))
+
+    async def _permissions(self, rest: str) -> None:
+        now = await self._conversation.get_permissions()
+        choices = [Choice(one.value, one.label, one.key, "now" if one.value == now.default else "") for one in DEFAULTS]
+        question = ChoiceQuestion("What may tools do in this conversation?", choices, detail=_rules(now))
+        chosen = await self._view.ask(question)
+        if chosen is None or chosen == now.default:
+            return
+        host = now.host
+        await self._conversation.set_permissions(
+            {"default": chosen, "deny": host.deny, "ask": host.ask, "allow": host.allow}
+        )
+        after = await self._conversation.get_permissions()
+        if after.default != chosen:
+            self._view.show(
+                Notice(
+                    f"Your settings are stricter: the default for calls without a rule stays {after.default}", "warning"
+                )
+            )
+
+    async def _trust(self, rest: str) -> None:
+        state = await self._conversation.get_trust()
+        if not state.waiting:
+            self._view.show(Notice("This folder is trusted" if state.trusted else "Nothing here needs trust", "faint"))
+            return
+        await self.ask_trust(state.cwd, state.waiting)
+
+    async def ask_trust(self, cwd: str, waiting: list[str]) -> None:
+        """Ask whether what a folder brings may be used."""
+        choices = (
+            Choice("always", "Yes, always in this folder", "y"),
+            Choice("once", "Yes, this time", "o"),
+            Choice("no", "No", "n"),
+        )
+        detail = "\n".join(f"  {path}" for path in waiting)
+        chosen = await self._view.ask(ChoiceQuestion(f"Do you trust the files in {cwd}?", choices, detail=detail))
+        if chosen is None or chosen == "no":
+            return
+        change = await self._conversation.set_trust(True, remember=chosen == "always")
+        if change.needs_restart:
+            names = ", ".join(change.needs_restart)
+            if await self._renew(change.cwd):
+                self._view.show(Notice(f"In use now: {names}", "faint"))
+            else:
+                self._view.show(Notice(f"In use after a restart: {names}", "faint"))
+        if problem := or_else(change.problem, ""):
+            self._view.show(Notice(problem, "warning"))
+
+    async def _quit(self, rest: str) -> None:
+        self._view.leave()
+
+
+def _rules(now: Permissions) -> str:
+    lines = [
+        f"{verdict}: {', '.join(rules)}"
+        for source in (now.user, now.project, now.host)
+        for verdict, rules in (("deny", source.deny), ("ask", source.ask), ("allow", source.allow))
+        if rules
+    ]
+    lines += [f"allowed for this session: {one.tool_name} {one.subject}" for one in now.allowed]
+    return "\n".join(lines) or "There are no rules."

@@ -1,0 +1,167 @@
+"""What a person wants to know of a tool call: what it is about, how it went, and the few lines that matter.
+
+Of a command these are the last lines, of an edit the change, of a new file its beginning; of what was read only how
+much. Whatever has failed says why first. Both views are made of this.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.wire.base import Json
+
+if TYPE_CHECKING:
+    from pigeon.frontends.terminal.blocks import ToolCard
+
+RESULT_LINES = 6
+DIFF_LINES = 40
+DIFF_CONTEXT = 2
+LONGEST_LINE = 2000
+_MAIN_ARGUMENT = ("command", "pattern", "query", "path", "file_path", "url", "name")
+_ENDING = re.compile(r"\s*\bCommand (exited with code (\d+)|aborted|timed out after [^\n]*)\s*\Z")
+_REST = re.compile(r"\n\n\[(?:\d+ more lines in file|Showing lines )[^\n]*\]\s*\Z")
+# A line that stands around a change and has nothing in it but its number.
+_BLANK = re.compile(r" +\d+ *")
+_IMAGE = re.compile(r"Read image file \[([^\]]*)\]")
+
+
+class ToolDetails(Struct):
+    """`lines` are shown, with how many are left out before and after them; `diff` in place of them for a change.
+
+    What a call that failed says is shown in full width: it is the reason.
+    """
+
+    about: str
+    note: str = ""
+    reason: str = ""
+    added: int = 0
+    removed: int = 0
+    lines: list[str] = []
+    before: int = 0
+    after: int = 0
+    diff: list[str] = []
+    first_number: int | None = None
+    failed: bool = False
+
+
+def main_argument(args: Mapping[str, Json]) -> str:
+    """What a call is about, in one line."""
+    for name in _MAIN_ARGUMENT:
+        value = args.get(name)
+        if isinstance(value, str) and value.strip():
+            return " ".join(cleaned(value[:LONGEST_LINE]).split())
+    return " ".join(f"{cleaned(name)}={cleaned(str(value)[:80])}" for name, value in list(args.items())[:4])
+
+
+def first_line(text: str, cut: str) -> str:
+    """The first line of a command, with a sign where there are more."""
+    lines = [line.strip() for line in cleaned(text[:LONGEST_LINE]).strip().split("\n")]
+    return f"{lines[0]} {cut}" if len(lines) > 1 else lines[0]
+
+
+def details_of(card: ToolCard, cut: str) -> ToolDetails:
+    """The details of a call that has ended; `cut` is the sign for something left out."""
+    about = first_line(command, cut) if isinstance(command := card.args.get("command"), str) else ""
+    details = ToolDetails(about or main_argument(card.args), failed=card.failed)
+    if card.name == "bash":
+        _command(details, card)
+    elif card.failed:
+        _head(details, card.output)
+    elif card.diff:
+        _change(details, card.diff, cut)
+    elif card.name == "read":
+        _reading(details, card)
+    elif card.name == "write" and isinstance(content := card.args.get("content"), str):
+        details.first_number = 1
+        details.note = counted(_line_count(content), "line")
+        _head(details, content)
+    else:
+        _head(details, card.output)
+    return details
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def condensed(diff: str, cut: str) -> list[str]:
+    """The lines of a change with a little of what stands around it; `cut` stands for what is left out."""
+    lines = cleaned(diff).rstrip("\n").split("\n")
+    changed = [number for number, line in enumerate(lines) if line[:1] in ("+", "-")]
+    if not changed:
+        return lines
+    shown: list[str] = []
+    last = -1
+    for number in _near(changed, len(lines)):
+        line = lines[number]
+        if line[:1] == " " and line.strip() == "...":
+            continue
+        if shown and number != last + 1:
+            shown.append(f" {cut}")
+        shown.append(line)
+        last = number
+    while _BLANK.fullmatch(shown[-1]):
+        shown.pop()
+    return shown
+
+
+def _near(changed: Sequence[int], count: int) -> list[int]:
+    kept = {near for at in changed for near in range(at - DIFF_CONTEXT, at + DIFF_CONTEXT + 1)}
+    return sorted(number for number in kept if 0 <= number < count)
+
+
+def tail(output: str, most: int) -> tuple[list[str], int]:
+    """The last lines of an output, and how many stand before them; blank lines at both ends do not count."""
+    text = output.strip("\r\n").rstrip()
+    if not text.strip():
+        return [], 0
+    lines = cleaned(text[-most * LONGEST_LINE :]).rstrip().split("\n")[-most:]
+    return lines, text.count("\n") + 1 - len(lines)
+
+
+def _head(details: ToolDetails, output: str) -> None:
+    text = output.strip("\r\n").rstrip()
+    if text.strip():
+        details.lines = cleaned(text[: RESULT_LINES * LONGEST_LINE]).split("\n")[:RESULT_LINES]
+        details.after = text.count("\n") + 1 - len(details.lines)
+
+
+def _command(details: ToolDetails, card: ToolCard) -> None:
+    output = card.output
+    ending = _ENDING.search(output[-LONGEST_LINE:]) if card.failed else None
+    if ending:
+        output = output[: len(output) - len(ending[0])]
+        details.reason = f"exit code {ending[2]}" if ending[2] else ending[1].replace("aborted", "stopped")
+    if output.strip() != "(no output)":
+        details.lines, details.before = tail(output, RESULT_LINES)
+
+
+def _change(details: ToolDetails, diff: str, cut: str) -> None:
+    lines = diff.split("\n")
+    details.added = sum(line.startswith("+") for line in lines)
+    details.removed = sum(line.startswith("-") for line in lines)
+    shown = condensed(diff, cut)
+    details.diff = shown[:DIFF_LINES]
+    details.after = len(shown) - len(details.diff)
+
+
+def _reading(details: ToolDetails, card: ToolCard) -> None:
+    if image := _IMAGE.match(card.output):
+        details.note = cleaned(image[1])
+        return
+    rest = _REST.search(card.output[-LONGEST_LINE:])
+    text = card.output[: len(card.output) - len(rest[0])] if rest else card.output
+    offset = card.args.get("offset")
+    first = int(offset) if isinstance(offset, int | float) and 1 <= offset < 1e9 else 1
+    count = _line_count(text)
+    details.note = f"lines {first}-{first + count - 1}" if (rest or first > 1) and count else counted(count, "line")
+
+
+def _line_count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n")) if text else 0

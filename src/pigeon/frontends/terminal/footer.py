@@ -1,0 +1,133 @@
+"""The last line of the screen: model, thinking, context, cost, folder and branch, as far as the width allows."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.system.files import read_beginning
+from pigeon.wire.base import or_else
+
+if TYPE_CHECKING:
+    from pigeon.wire.answers import SessionStats, State
+    from pigeon.wire.dialogs import SetStatusRequest
+
+SEPARATOR = "  "
+
+
+class FooterFacts(Struct):
+    """What the line is made of; `statuses` are those of extensions."""
+
+    model: str = ""
+    thinking: str = ""
+    context_percent: float | None = None
+    context_window: int = 0
+    cost: float = 0.0
+    cwd: str = ""
+    home: str = ""
+    branch: str = ""
+    session: str = ""
+    statuses: dict[str, str] = {}
+
+    def learn(self, state: State, stats: SessionStats) -> None:
+        """Take over what the agent says of itself, and look at the branch."""
+        self.model = "" if state.model is None else f"{state.model.provider}/{state.model.id}"
+        self.thinking = state.thinking_level
+        self.session = or_else(state.session_name, "")
+        self.cost = float(stats.cost)
+        usage = or_else(stats.context_usage, None)
+        if usage is not None:
+            self.context_percent = None if usage.percent is None else float(usage.percent)
+            self.context_window = usage.context_window
+        self.branch = branch_of(self.cwd)
+
+    def set_status(self, request: SetStatusRequest) -> None:
+        """Take over an entry of an extension; without a text it goes."""
+        text = or_else(request.status_text, None)
+        if text is None:
+            self.statuses.pop(request.status_key, None)
+        else:
+            self.statuses[request.status_key] = text
+
+
+def footer_text(facts: FooterFacts, width: int) -> str:
+    """The line, at most so wide: what matters least is shortened first, then left out."""
+    from prompt_toolkit.utils import get_cwidth
+
+    parts = [part for part in _parts(facts) if part.text]
+    while get_cwidth(line := SEPARATOR.join(part.text for part in parts)) > width:
+        last = max(parts, key=lambda part: part.rank)
+        if last.short and last.short != last.text:
+            parts[parts.index(last)] = replace(last, text=last.short)
+        elif len(parts) > 1:
+            parts.remove(last)
+        else:
+            # Only the model is left: its beginning.
+            while line and get_cwidth(line) > width:
+                line = line[:-1]
+            return line
+    return line
+
+
+class _Part(Struct, frozen=True):
+    """A part of the line: the one of the lowest rank stays longest; `short` is what may stand for it."""
+
+    rank: int
+    text: str
+    short: str = ""
+
+
+def _parts(facts: FooterFacts) -> list[_Part]:
+    """In the order of the line."""
+    model = _one_line(facts.model or "no model")
+    level = "" if facts.thinking in ("", "off") else f" {_one_line(facts.thinking)}"
+    where = facts.cwd
+    if facts.home and (where == facts.home or where.startswith(facts.home + os.sep)):
+        where = "~" + where[len(facts.home) :]
+    percent = "" if facts.context_percent is None else f"{facts.context_percent:.0f}%"
+    branch = _one_line(facts.branch)
+    return [
+        _Part(0, model + level, model.rpartition("/")[2]),
+        _Part(1, f"context {percent} of {_thousands(facts.context_window)}" if percent else "", percent),
+        _Part(2, f"${facts.cost:.3f}" if facts.cost else ""),
+        _Part(3, _one_line(where), _one_line(os.path.basename(where))),
+        _Part(4, f"({branch})" if branch else ""),
+        _Part(5, _one_line(facts.session)),
+        *(_Part(6, _one_line(text)) for text in facts.statuses.values()),
+    ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(cleaned(text).split())
+
+
+def _thousands(count: int) -> str:
+    return f"{count / 1_000_000:.1f}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
+
+
+def branch_of(cwd: str) -> str:
+    """The branch that is checked out in a folder, read from git's own file; empty outside a repository."""
+    folder = cwd
+    while True:
+        head = os.path.join(folder, ".git", "HEAD")
+        pointer = os.path.join(folder, ".git")
+        try:
+            if os.path.isfile(pointer):
+                head = os.path.join(folder, _first_line(pointer).partition(":")[2].strip(), "HEAD")
+            line = _first_line(head)
+            return line.removeprefix("ref: refs/heads/") if line.startswith("ref:") else line[:8]
+        except (OSError, ValueError):
+            pass
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return ""
+        folder = parent
+
+
+def _first_line(path: str) -> str:
+    """Of a regular file alone: a command may have put a pipe in its place, which would never be read to its end."""
+    return read_beginning(path, 4096)[0].partition("\n")[0].strip()

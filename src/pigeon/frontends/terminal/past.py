@@ -1,0 +1,82 @@
+"""Messages that were said before, as blocks: what a resumed conversation shows first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ShellCard, ThinkingText, ToolCard, UserText
+from pigeon.wire.base import or_else
+from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, text_of
+from pigeon.wire.messages import (
+    AssistantMessage,
+    BashExecutionMessage,
+    BranchSummaryMessage,
+    CompactionSummaryMessage,
+    CustomMessage,
+    Message,
+    ToolResultMessage,
+    UserMessage,
+)
+
+MOST_MESSAGES = 40
+
+
+def past_blocks(messages: Sequence[Message]) -> list[Block]:
+    """The last of them, with a line that says how many stand before."""
+    shown = list(messages[-MOST_MESSAGES:])
+    results = {one.tool_call_id: one for one in shown if isinstance(one, ToolResultMessage)}
+    blocks: list[Block] = []
+    if len(messages) > len(shown):
+        blocks.append(Notice(f"{len(messages) - len(shown):,} earlier messages; /export shows all of them", "faint"))
+    for message in shown:
+        blocks += _blocks(message, results)
+    return blocks
+
+
+def _blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Block]:
+    if isinstance(message, UserMessage):
+        content = [] if isinstance(message.content, str) else message.content
+        return [UserText(text_of(message.content), sum(isinstance(one, ImageContent) for one in content))]
+    if isinstance(message, AssistantMessage):
+        return _answer(message, results)
+    if isinstance(message, BashExecutionMessage):
+        for_model = not or_else(message.exclude_from_context, False)
+        return [ShellCard(message.command, message.output, or_else(message.exit_code, None), for_model=for_model)]
+    if isinstance(message, CustomMessage) and message.display:
+        return [Notice(text_of(message.content))]
+    if isinstance(message, CompactionSummaryMessage):
+        return [Notice(f"Compacted here: {message.tokens_before:,} tokens were replaced by a summary", "faint")]
+    if isinstance(message, BranchSummaryMessage):
+        return [Notice("Returned here from another branch", "faint")]
+    return []
+
+
+def _answer(message: AssistantMessage, results: dict[str, ToolResultMessage]) -> list[Block]:
+    blocks: list[Block] = []
+    for part in message.content:
+        if isinstance(part, TextContent) and part.text.strip():
+            blocks.append(AnswerText(part.text))
+        elif isinstance(part, ThinkingContent) and part.thinking.strip():
+            blocks.append(ThinkingText(part.thinking, None))
+        elif isinstance(part, ToolCall):
+            blocks.append(_card(part, results.get(part.id)))
+    error = or_else(message.error_message, "")
+    if message.stop_reason == "error" and error:
+        blocks.append(Notice(error, "error"))
+    elif message.stop_reason == "aborted":
+        blocks.append(Notice("Stopped", "warning"))
+    return blocks
+
+
+def _card(call: ToolCall, result: ToolResultMessage | None) -> ToolCard:
+    args: Any = call.arguments
+    card = ToolCard(call.id, call.name, args if isinstance(args, dict) else {}, 0.0)
+    if result is None:
+        card.end(0.0, True, "(no result)")
+        return card
+    details: Any = result.details
+    diff = details.get("diff") if isinstance(details, dict) else None
+    seconds = or_else(result.duration_ms, 0) / 1000
+    card.end(seconds, result.is_error, text_of(result.content), diff if isinstance(diff, str) else None)
+    return card

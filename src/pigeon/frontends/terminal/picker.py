@@ -1,0 +1,36 @@
+"""`--resume` without a name: choose a session at the terminal, whatever stdin and stdout are used for."""
+
+from __future__ import annotations
+
+from pigeon.app.environment import no_terminal
+from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.session.history.listing import listed
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.base import or_else
+from pigeon.wire.errors import StartupError
+
+MOST = 20
+
+
+def pick(folder: str, terminal: str = "/dev/tty") -> str:
+    """The path of the session that was chosen; raises `StartupError` where there is no terminal, or no choice."""
+    try:
+        screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
+    except OSError:
+        return no_terminal(folder)
+    with screen:
+        rows, _ = listed([folder], None, MOST)
+        if not rows:
+            raise StartupError("There are no sessions in this folder to resume")
+        lines = [f"{number:3}  {_shown(row)}" for number, row in enumerate(rows, 1)]
+        screen.write(("\r\n".join([*lines, "Which one? (number, or Enter for none) "])).encode("utf-8", "replace"))
+        chosen = screen.readline().decode("utf-8", "replace").strip()
+    if not chosen.isdecimal() or not 1 <= int(chosen) <= len(rows):
+        raise StartupError("No session was chosen")
+    return rows[int(chosen) - 1].path
+
+
+def _shown(row: SessionRow) -> str:
+    """One line, with nothing in it that could steer the terminal."""
+    text = or_else(row.name, "") or or_else(row.first_message, "") or row.id
+    return f"{row.modified[:16].replace('T', ' ')}  {' '.join(cleaned(text).split())[:80]}"

@@ -1,0 +1,93 @@
+"""Blocks on their way to the terminal, in their order. A long one is painted in a thread, so that keys are answered.
+
+What is painted is given out in pieces of a few screens: a terminal takes its time for a long text, too. Painting a
+block twice as long takes twice as long, so its length says whether it can be done at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from msgspec.structs import astuple
+
+from pigeon.frontends.terminal.blocks import Block
+from pigeon.frontends.terminal.painting import Painter
+
+# What a person does not notice, whatever stands in it.
+LONGEST_AT_ONCE = 1_000
+PIECE_CHARACTERS = 8_000
+
+
+class BlockQueue:
+    """`changed` is called when there is something to `take`, and when nothing is painted any more."""
+
+    def __init__(self, painter: Painter, changed: Callable[[], None]) -> None:
+        self._painter = painter
+        self._changed = changed
+        self._unpainted: deque[Callable[[], str]] = deque()
+        self._painted: list[str] = []
+        self._working: asyncio.Future[None] | None = None
+
+    @property
+    def painting(self) -> bool:
+        """Whether a block is being painted, or waits for it."""
+        return self._working is not None
+
+    @property
+    def has_text(self) -> bool:
+        """Whether there is something to `take`."""
+        return bool(self._painted)
+
+    def add(self, block: Block, width: int) -> None:
+        """Add a block, which is painted for this width."""
+        self._put(partial(self._painter.paint, block, width), _length(block))
+
+    def add_lines(self, lines: str) -> None:
+        """Add lines that are painted already."""
+        self._put(lambda: lines, 0)
+
+    def take(self) -> str:
+        """The next piece of what is painted, with whole lines."""
+        text = "".join(self._painted)
+        end = text.find("\n", PIECE_CHARACTERS) + 1 or len(text)
+        self._painted = [text[end:]] if end < len(text) else []
+        return text[:end]
+
+    async def painted(self) -> None:
+        """Wait until nothing is painted any more."""
+        if self._working is not None:
+            await asyncio.wait({self._working})
+
+    def _put(self, paint: Callable[[], str], length: int) -> None:
+        if self._working is None and length <= LONGEST_AT_ONCE:
+            self._painted.append(paint())
+            self._changed()
+            return
+        self._unpainted.append(paint)
+        if self._working is None:
+            self._working = asyncio.ensure_future(self._paint_all())
+
+    async def _paint_all(self) -> None:
+        try:
+            while self._unpainted:
+                try:
+                    # Not in one expression: `take` puts another list in place while the thread paints.
+                    text = await asyncio.to_thread(self._unpainted.popleft())
+                    self._painted.append(text)
+                    self._changed()
+                except Exception as fault:  # the blocks behind it are to be seen
+                    asyncio.get_running_loop().call_exception_handler({"exception": fault})
+        finally:
+            self._working = None
+            self._changed()
+
+
+def _length(block: Block) -> int:
+    """The characters of a block's texts, and of those that a tool was given."""
+    values = [
+        inner for value in astuple(block) for inner in (value.values() if isinstance(value, Mapping) else (value,))
+    ]
+    return sum(len(value) for value in values if isinstance(value, str))

@@ -1,0 +1,130 @@
+"""The line that a person writes in: its text, what was pasted into it, its completions and its history.
+
+A long text that is pasted is folded to a few words, which stand for it until the line is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
+from prompt_toolkit.document import Document
+
+from pigeon.frontends.terminal.screen.input_history import InputHistory
+
+if TYPE_CHECKING:
+    from prompt_toolkit.completion import Completion
+
+    from pigeon.frontends.terminal.screen.completion import ChatCompleter
+
+PASTED_LINES = 12
+PASTED_CHARACTERS = 1_500
+# Who has not written for so long has paused.
+PAUSE_SECONDS = 0.7
+_FOLD = re.compile(r"\[pasted [\d,]+ (?:lines|characters)(?:, number \d+)?\]")
+
+
+class InputLine:
+    """One line, of several rows if need be. `now` is a steady clock in seconds."""
+
+    def __init__(self, completer: ChatCompleter, history: InputHistory, now: Callable[[], float]) -> None:
+        self._now = now
+        self._history = history
+        self._completer = completer
+        self._completing: asyncio.Future[None] | None = None
+        self._pastes: dict[str, str] = {}
+        self._edited = float("-inf")
+        self.buffer = Buffer(
+            multiline=True,
+            completer=completer,
+            complete_while_typing=True,
+            history=history,
+            on_text_changed=self._note_edit,
+        )
+
+    @property
+    def text(self) -> str:
+        """What stands there, with pastes folded."""
+        return self.buffer.text
+
+    @property
+    def seconds_to_pause(self) -> float:
+        """How long it takes until the person has paused, if nothing more is written; 0 for an empty line."""
+        return max(0.0, self._edited + PAUSE_SECONDS - self._now()) if self.buffer.text else 0.0
+
+    def set(self, text: str) -> None:
+        """Replace what stands there."""
+        self.buffer.set_document(Document(text, len(text)))
+
+    def put_back(self, text: str) -> None:
+        """Put a text before what stands there."""
+        self.set("\n\n".join(part for part in (text, self.buffer.text) if part))
+
+    def take(self) -> str:
+        """The text with all that was pasted; the line is empty then. Nothing where it is blank."""
+        text = _FOLD.sub(lambda fold: self._pastes.get(fold[0], fold[0]), self.buffer.text)
+        if not text.strip():
+            return ""
+        if self._history.get_strings()[-1:] != [text]:
+            self._history.append_string(text)
+        self.clear()
+        return text
+
+    def clear(self) -> None:
+        """Begin with an empty line."""
+        self.buffer.reset()
+        self._pastes.clear()
+
+    def paste(self, text: str) -> None:
+        """Write what was pasted, or a few words in its place."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.rstrip("\n").count("\n") + 1
+        if lines > PASTED_LINES or len(text) > PASTED_CHARACTERS:
+            text = self._folded(text, f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
+        self.buffer.insert_text(text, fire_event=False)
+
+    def _folded(self, text: str, size: str) -> str:
+        fold, number = f"[pasted {size}]", 1
+        while self._pastes.get(fold, text) != text:
+            number += 1
+            fold = f"[pasted {size}, number {number}]"
+        self._pastes[fold] = text
+        return fold
+
+    def complete(self) -> None:
+        """Write the only completion there is, or go to the next of several.
+
+        Where it takes a moment to find them, nothing is written if the line has changed by then.
+        """
+        # Not by a completion of the buffer: one that typing has begun would take the place of it.
+        document, event = self.buffer.document, CompleteEvent(completion_requested=True)
+        if self._completer.at_once(document):
+            self._write_completion(list(self._completer.get_completions(document, event)))
+        else:
+            self._completing = asyncio.ensure_future(self._complete_later(document, event))
+
+    async def _complete_later(self, document: Document, event: CompleteEvent) -> None:
+        found = [one async for one in self._completer.get_completions_async(document, event)]
+        if self.buffer.document == document:
+            self._write_completion(found)
+
+    def _write_completion(self, found: list[Completion]) -> None:
+        buffer = self.buffer
+        if buffer.complete_state and buffer.complete_state.completions:
+            buffer.complete_next()
+        elif len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif found:
+            buffer.insert_text(get_common_complete_suffix(buffer.document, found))
+            buffer.start_completion()
+
+    def written(self, most: int) -> list[str]:
+        """What was sent before, the newest first, each once."""
+        return list(dict.fromkeys(reversed(self._history.get_strings())))[:most]
+
+    def _note_edit(self, buffer: Buffer) -> None:
+        self._edited = self._now()

@@ -1,0 +1,181 @@
+"""What keys do in the chat. The table of `docs/terminal.md` is this module in words."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.filters import Condition, completion_is_selected, has_completions
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.keys import Keys
+
+if TYPE_CHECKING:
+    from prompt_toolkit.key_binding import KeyBindingsBase
+
+    from pigeon.frontends.terminal.inputs import InputKind
+    from pigeon.frontends.terminal.screen.screen import Screen
+
+# Keys that are handed to the conversation as they are.
+HANDED_ON: dict[str, InputKind] = {
+    "s-tab": "cycle_thinking",
+    "c-v": "paste_image",
+    "c-o": "show_output",
+}
+# More than a terminal keeps for a program that does not read.
+MOST_AHEAD = 1024 * 1024
+
+
+def typed_ahead(terminal: int) -> list[KeyPress]:
+    """The keys that were pressed before there was a screen.
+
+    Until the program has the terminal, Enter arrives as a new line, and what is pasted looks as if it was typed. So a
+    line is sent, as a shell would do, and several lines are a text that was pasted: they wait for Enter.
+    """
+    data = b""
+    with suppress(OSError):
+        while len(data) < MOST_AHEAD and select.select([terminal], [], [], 0)[0]:
+            part = os.read(terminal, MOST_AHEAD)
+            if not part:
+                break
+            data += part
+    # The terminal marks a Ctrl-D that ended no line with a zero.
+    text = data.decode("utf-8", "replace").replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
+    line = text.strip("\n")
+    if "\n" in line:
+        return [KeyPress(Keys.BracketedPaste, line)]
+    keys: list[KeyPress] = []
+    parser = Vt100Parser(keys.append)
+    parser.feed(line + ("\r" if line and text.endswith("\n") else ""))
+    parser.flush()
+    return keys
+
+
+def chat_keys(screen: Screen) -> KeyBindingsBase:
+    """The keys of the input and of the conversation."""
+    parts = (_writing_keys, _fetching_keys, _stopping_keys, _other_keys)
+    return merge_key_bindings([part(screen) for part in parts])
+
+
+def _writing_keys(screen: Screen) -> KeyBindings:
+    keys = KeyBindings()
+    writing = Condition(lambda: not screen.panel.active)
+
+    @keys.add("enter", filter=writing & completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        state = event.current_buffer.complete_state
+        if state is not None and state.current_completion is not None:
+            event.current_buffer.apply_completion(state.current_completion)
+
+    @keys.add("enter", filter=writing & ~completion_is_selected)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.char_before_cursor == "\\":
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            screen.accept("send")
+
+    @keys.add("c-j", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("escape", "enter", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        if screen.working:
+            screen.accept("queue")
+        else:
+            event.current_buffer.insert_text("\n")
+
+    @keys.add("tab", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.line.complete()
+
+    @keys.add(Keys.BracketedPaste, filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.paste(event.data)
+
+    return keys
+
+
+def _fetching_keys(screen: Screen) -> KeyBindings:
+    keys = KeyBindings()
+    writing = Condition(lambda: not screen.panel.active)
+
+    @keys.add("escape", "up", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.give("take_back")
+
+    @keys.add("c-r", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.start(asyncio.ensure_future(screen.search_history()))
+
+    @keys.add("c-g", filter=writing)
+    @keys.add("c-x", "c-e", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        screen.start(asyncio.ensure_future(screen.edit_outside()))
+
+    return keys
+
+
+def _stopping_keys(screen: Screen) -> KeyBindings:
+    keys = KeyBindings()
+    writing = Condition(lambda: not screen.panel.active)
+    working = Condition(lambda: screen.working)
+    empty = Condition(lambda: not screen.line.text)
+
+    @keys.add("escape", filter=writing & has_completions)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.cancel_completion()
+
+    @keys.add("escape", filter=writing & working & ~has_completions)
+    def _(event: KeyPressEvent) -> None:
+        screen.give("stop")
+
+    @keys.add("c-c", filter=writing)
+    def _(event: KeyPressEvent) -> None:
+        if screen.line.text:
+            screen.line.clear()
+        elif screen.working:
+            screen.give("stop")
+        else:
+            screen.interrupt()
+
+    @keys.add("c-d", filter=writing & empty)
+    def _(event: KeyPressEvent) -> None:
+        screen.leave()
+
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+    return keys
+
+
+def _other_keys(screen: Screen) -> KeyBindings:
+    keys = KeyBindings()
+    writing = Condition(lambda: not screen.panel.active)
+    empty = Condition(lambda: not screen.line.text)
+
+    def hand_on(kind: InputKind) -> None:
+        screen.give(kind)
+
+    for key, kind in HANDED_ON.items():
+        keys.add(key, filter=writing)(lambda event, kind=kind: hand_on(kind))
+
+    @keys.add("c-p", filter=writing & empty)
+    def _(event: KeyPressEvent) -> None:
+        screen.give("cycle_model")
+
+    @keys.add("c-l")
+    def _(event: KeyPressEvent) -> None:
+        screen.clear()
+
+    @keys.add("c-t")
+    def _(event: KeyPressEvent) -> None:
+        screen.toggle_thinking()
+
+    return keys

@@ -1,0 +1,35 @@
+"""What extensions show beside the conversation: lines above or below the input, by key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.wire.base import or_else
+
+if TYPE_CHECKING:
+    from pigeon.wire.dialogs import SetWidgetRequest
+
+MOST_LINES = 10
+
+
+class Widgets:
+    """The widgets of one conversation."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, tuple[str, list[str]]] = {}
+
+    def set(self, request: SetWidgetRequest) -> None:
+        """Show a widget, or take it away where the request has no lines."""
+        lines = or_else(request.widget_lines, None)
+        if lines is None:
+            self._shown.pop(request.widget_key, None)
+        else:
+            self._shown[request.widget_key] = (
+                or_else(request.widget_placement, "aboveEditor"),
+                [cleaned(line) for line in lines[:MOST_LINES]],
+            )
+
+    def lines(self, placement: str) -> list[str]:
+        """Everything that is shown there."""
+        return [line for where, lines in self._shown.values() if where == placement for line in lines]

@@ -1,0 +1,306 @@
+"""Permissions: a gate before every tool call that lets it pass, refuses it, or asks the host.
+
+Asking is a `select` dialog, so every client of the protocol can answer. Anything but a clear yes in time is a no: no
+answer, an answer that is none of the options, no host, a failure on the way. A refused call ends with an error result
+that the model reads; nothing hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import groupby
+
+from msgspec import Struct
+
+from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
+from pigeon.permissions.protected import ProtectedPart, ProtectedPlaces, naming_ruling
+from pigeon.permissions.rules import (
+    PermissionLayers,
+    PlacedPath,
+    Ruling,
+    concealment,
+    redirected,
+    ruling,
+    strictest,
+    strictest_mode,
+)
+from pigeon.system.files import finished_in_thread
+from pigeon.system.paths import PathResolver
+from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
+from pigeon.wire.base import Json
+from pigeon.wire.content import ToolCall
+from pigeon.wire.dialogs import ALLOW_ALWAYS, ALLOW_ONCE, DENY
+from pigeon.wire.errors import Aborted, CallDenied, ToolFailed
+from pigeon.wire.events import PermissionOutcome, ToolOutcome
+
+OPTIONS = (ALLOW_ONCE, ALLOW_ALWAYS, DENY)
+NOBODY = "the agent runs unattended, so nobody can be asked"
+ASK = "Do not try to get around this; ask the user."
+GO_ON = "Do not try to get around this; do what can be done without it, and say at the end what was left undone."
+MOST_REMEMBERED = 1000
+REASONS: dict[PermissionOutcome, str] = {
+    "denied": "the user said no",
+    "timeout": "there was no answer",
+    "aborted": "the question was withdrawn",
+    "disconnected": "there is no host to ask",
+}
+# Letters that a screen shows as nothing.
+_BLANKS = "[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f\u180b-\u180f\U000e0100-\U000e01ef]"
+_WIDEST_GAP, _TALLEST_GAP, _MOST_MARKS, _TAB = 40, 4, 8, 8
+
+
+class PermissionQuestion(Struct, frozen=True):
+    """What the host is asked: a text with everything in it that a person needs, and the call as programs need it."""
+
+    title: str
+    call: ToolCall
+    arguments: dict[str, Json]
+    diff: str | None
+    options: tuple[str, ...] = OPTIONS
+
+
+# Asks the host within a time in ms, and says how that ended.
+Ask = Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]]
+
+
+def outcome_of(value: object) -> PermissionOutcome:
+    """What an answer means: anything but one of the two options that allow is a no."""
+    if not isinstance(value, str):
+        return "denied"
+    return {ALLOW_ONCE: "once", ALLOW_ALWAYS: "session"}.get(value, "denied")  # type: ignore[return-value]
+
+
+class AllowedCall(Struct, frozen=True):
+    """A call that was allowed for a session."""
+
+    session: str
+    cwd: str
+    tool: str
+    subject: str
+
+
+class PermissionGate:
+    """Asks the rules, and the host where the rules say so.
+
+    `paths` gives the resolver that the tools use now, `session` the id of the session that is open now: both can
+    change, and what was allowed for one session and its folder holds there.
+    """
+
+    def __init__(
+        self,
+        rules: PermissionLayers,
+        protected: ProtectedPlaces,
+        ask: Ask,
+        paths: Callable[[], PathResolver],
+        session: Callable[[], str],
+        unattended: bool = False,
+    ) -> None:
+        self._rules = rules
+        self._protected = protected
+        self._ask = ask
+        self._paths = paths
+        self._session = session
+        self._unattended = unattended
+        # In the order in which they were allowed.
+        self._allowed: dict[AllowedCall, None] = {}
+
+    def use(self, rules: PermissionLayers) -> None:
+        """Ask these rules from the next call on; what was allowed for a session stays so, unless they deny it."""
+        self._rules = rules
+
+    def allowed(self) -> list[SessionAllowance]:
+        """What was allowed for the session that is open."""
+        session = self._session()
+        return [
+            SessionAllowance(tool_name=call.tool, subject=call.subject, cwd=call.cwd)
+            for call in self._allowed
+            if call.session == session
+        ]
+
+    def allow(self, calls: Sequence[SessionAllowance]) -> None:
+        """Take these as allowed for the session that is open."""
+        for call in calls[:MOST_REMEMBERED]:
+            self._allowed[AllowedCall(self._session(), call.cwd, call.tool_name, call.subject)] = None
+
+    def concealment(self, tool: str) -> Callable[[str], bool]:
+        """A test for real paths in the working directory that no search by this tool shows to a person who says yes to
+        the search itself: what is denied, and what other rules ask about."""
+        rules, paths = self._rules, self._paths()
+        try:
+            with paths.held(".") as held:
+                answered = ruling(rules, tool, PathSubject(held, "search"), paths).asking
+        except ToolFailed:
+            return lambda place: True
+        return concealment(rules, tool, answered, paths)
+
+    async def before(self, prepared: PreparedCall) -> None:
+        """Let it pass; raises `CallDenied` when the call may not run."""
+        tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
+        rules, said = self._rules, await self._judged(tool, subject, paths)
+        key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
+        # What is to leave the sandbox is asked about in any case, and by the gate behind this one.
+        leaves = isinstance(subject, CommandSubject) and subject.outside
+        if said.verdict == "ask" and key not in self._allowed and not leaves:
+            await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
+            if self._rules is not rules:  # replaced while the question was open
+                await self._judged(tool, subject, paths)
+        if isinstance(subject, PathSubject) and subject.access == "search":
+            prepared.conceal(concealment(self._rules, tool, said.asking, paths))
+
+    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        """The outcome, unchanged."""
+        return outcome, is_error
+
+    async def _judged(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+        """What the rules say, if they do not deny it and no protected place is in the way; else raises `CallDenied`."""
+        said = ruling(self._rules, tool, subject, paths)
+        if said.verdict == "deny":
+            raise self._denial(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}")
+        return await self._of_protected(tool, subject, paths, said)
+
+    async def _of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
+        """What is to be done about a call that writes: as `said`, if nothing of what it writes is protected."""
+        if isinstance(subject, PathSubject) and subject.access == "write":
+            places: list[PlacedPath] | None = [PlacedPath(subject.path.names, subject.path.place)]
+            writing = tool
+        elif isinstance(subject, CommandSubject) and ">" in subject.command:
+            places = await finished_in_thread(lambda: redirected(subject.command, paths))
+            writing = "write"
+        else:
+            return said
+        if places is None:
+            return Ruling("ask") if said.verdict == "allow" else said
+        found = await finished_in_thread(lambda: self._protected.found(places, paths.cwd))
+        for place, parts in found:
+            naming = naming_ruling(self._rules, writing, place, parts, paths)
+            if naming.verdict == "deny":
+                raise self._denial(tool, await _shown(subject, paths), _unnamed(writing, place, parts, paths))
+        # A rule that names the place and asks has been heard already: `said` is about all rules of all sources.
+        return said
+
+    async def _must_allow(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
+        tool, timeout_ms = key.tool, self._rules.timeout_ms
+        if self._unattended:
+            raise self._denial(tool, shown, f"{NOBODY}, and {_by(rule)} asks")
+        try:
+            diff = await prepared.preview()
+            diff = None if diff is None else await asyncio.to_thread(visible, diff)
+            question = PermissionQuestion(
+                title=f"Allow {visible(tool)}: {shown}" if shown else f"Allow {visible(tool)}?",
+                call=prepared.call,
+                arguments=prepared.arguments,
+                diff=diff,
+            )
+            outcome = await asyncio.wait_for(self._ask(question, timeout_ms), timeout_ms / 1000 + 1)
+        except (Aborted, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise self._denial(tool, shown, f"the user could not be asked ({type(error).__name__})") from error
+        if outcome == "session":
+            if len(self._allowed) < MOST_REMEMBERED:
+                self._allowed[key] = None
+        elif outcome != "once":
+            reason = REASONS.get(outcome, REASONS["denied"])
+            raise self._denial(tool, shown, f"{reason}, asked because of {_by(rule)}")
+
+    def _denial(self, tool: str, shown: str, why: str) -> CallDenied:
+        what, instead = f"{tool}: {shown}" if shown else tool, GO_ON if self._unattended else ASK
+        return CallDenied(f"Permission denied for {what}\n({why}). It was not run. {instead}")
+
+
+def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
+    """The rules as the host sees them."""
+    user, project, host = (
+        SourceRules(
+            deny=[rule.text for rule in source.deny],
+            ask=[rule.text for rule in source.ask],
+            allow=[rule.text for rule in source.allow],
+            default=source.default,
+            approval_mode=source.mode,
+        )
+        for source in rules.every
+    )
+    return Permissions(
+        default=strictest(source.default for source in rules.every),
+        approval_mode=strictest_mode(source.mode for source in rules.every),
+        timeout_ms=rules.timeout_ms,
+        user=user,
+        project=project,
+        host=host,
+        allowed=allowed,
+    )
+
+
+def _by(rule: str | None) -> str:
+    return f'the rule "{rule}"' if rule else "the default of the permissions"
+
+
+def _unnamed(tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver) -> str:
+    short = _from(paths.cwd, place.place)
+    pattern = short if all(part.named_by(short) for part in parts) else place.place
+    return (
+        f"{visible(parts[-1].name)} is protected while permission rules are in force, and no rule names it. The user "
+        f'can add one to permissions.allow or permissions.ask: "{tool}({visible(pattern)})"'
+    )
+
+
+async def _shown(subject: Subject, paths: PathResolver) -> str:
+    """In a thread, because a command may be long."""
+    return await asyncio.to_thread(shown_subject, subject, paths.cwd)
+
+
+def shown_subject(subject: Subject, cwd: str) -> str:
+    """What a person wants to see before saying yes, without anything that could pass for something else on a screen."""
+    if isinstance(subject, CommandSubject):
+        text = subject.command
+    elif isinstance(subject, PathSubject):
+        name, place = subject.path.names[0], subject.path.place
+        text = _from(cwd, name) if os.path.realpath(cwd) + name.removeprefix(cwd) == place or name == place else place
+    else:
+        text = _key(subject) if subject.arguments else ""
+    return visible(text)
+
+
+def visible(text: str) -> str:
+    """A text of which nothing is hidden on a screen: all of it, with what a screen does not show replaced, and gaps
+    that could push its end out of sight told by their size."""
+    plain = re.sub(_BLANKS, "\ufffd", "".join(_printed(text)))
+    plain = re.sub(rf"\ufffd{{{_MOST_MARKS + 1},}}", lambda gap: f"[{len(gap[0])} unprintable characters]", plain)
+    plain = re.sub(rf"[ \t]{{{_WIDEST_GAP // _TAB},}}", _told_width, plain)
+    lines = plain.split("\n")
+    shown: list[str] = []
+    for blank, group in groupby(lines, key=lambda line: not line.strip()):
+        same = list(group)
+        shown += [f"[{len(same)} blank lines]"] if blank and len(same) > _TALLEST_GAP else same
+    return "\n".join(shown)
+
+
+def _printed(text: str) -> Iterator[str]:
+    """Its characters; what cannot be printed is replaced, and so are marks that pile up on a letter."""
+    marks = 0
+    for char in text:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        yield char if marks <= _MOST_MARKS and (char.isprintable() or char in "\n\t") else "\ufffd"
+
+
+def _told_width(gap: re.Match[str]) -> str:
+    width = len(gap[0].expandtabs(_TAB))
+    return gap[0] if width <= _WIDEST_GAP else f"[{width} spaces]"
+
+
+def _from(cwd: str, path: str) -> str:
+    return path.removeprefix(cwd.rstrip("/") + "/") or path
+
+
+def _key(subject: Subject) -> str:
+    if isinstance(subject, CommandSubject):
+        return subject.command
+    if isinstance(subject, PathSubject):
+        return subject.path.place
+    from pigeon.wire import codec
+
+    return codec.encode(subject.arguments).decode("utf-8", "replace")

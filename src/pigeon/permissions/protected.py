@@ -1,0 +1,217 @@
+"""Places that decide what the agent, the shell or git will do later: its own folders, start-up files, hooks.
+
+A model that may write there could give itself an extension or edit the rules. So while permission rules are in force,
+a call that writes there needs a rule whose pattern names the place; a rule that only happens to match does not count.
+`guard/permissions` asks about the place where a file really is and about the names it was called by.
+
+Names are compared in one form for all their spellings: case, composition and invisible characters do not count, because
+there are file systems for which they do not.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+
+from msgspec import Struct
+
+from pigeon.permissions.rules import PermissionLayers, PermissionRule, PlacedPath, Ruling, matches_place
+from pigeon.system.files import read_beginning
+from pigeon.system.paths import PathResolver, absolute, expand_home, folded
+from pigeon.wire.answers import Verdict
+
+# Folders of agents, wherever they are, and what git keeps about a repository: a folder, or a file that names one.
+_ANYWHERE = frozenset((".pigeon", ".pi", ".omp", ".agents", ".mcp.json", ".git"))
+# What makes a folder called `name.git` dangerous: a repository without a working tree.
+_IN_BARE = frozenset(("hooks", "config", "config.worktree", "modules", "worktrees"))
+_IN_HOME = """
+    .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .inputrc
+    .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .mkshrc .cshrc .tcshrc .login .logout .environment .pam_environment
+    .config/fish .config/nushell .config/powershell .config/zsh .config/bash
+    .xinitrc .xprofile .xsession .xsessionrc .config/autostart .config/systemd .config/environment.d
+    Library/LaunchAgents .ssh .gnupg .gitconfig .config/git .netrc .npmrc .yarnrc .yarnrc.yml .pypirc .curlrc .wgetrc
+    .pythonrc.py .config/pip .docker/config.json .aws .kube/config
+"""
+_OF_SYSTEM = """
+    /etc/profile /etc/profile.d /etc/bash.bashrc /etc/bashrc /etc/zsh /etc/zshrc /etc/zshenv /etc/zprofile /etc/fish
+    /etc/environment /etc/gitconfig /etc/inputrc /etc/ld.so.preload /etc/ssh /etc/sudoers /etc/sudoers.d /etc/crontab
+    /etc/cron.d /etc/systemd /etc/pam.d
+"""
+# Variables that name such a file or folder. Of a folder in `_FOLDERS` only these are meant.
+_NAMING = ("BASH_ENV", "ENV", "INPUTRC", "GIT_CONFIG_GLOBAL", "NPM_CONFIG_USERCONFIG", "PYTHONSTARTUP", "GNUPGHOME")
+_FOLDERS = {
+    "XDG_CONFIG_HOME": ("fish", "git", "nushell", "powershell", "autostart", "systemd", "environment.d", "pip"),
+    "ZDOTDIR": (".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
+}
+_LONGEST_FILE = 64 * 1024
+_LONGEST_PATH = 4096
+_MOST_HOOKS = 10
+_MOST_LINKED = 500
+
+
+class ProtectedPart(Struct, frozen=True):
+    """Something that is protected: how it is called, and the names in a row that a pattern must have to name it."""
+
+    name: str
+    words: tuple[str, ...]
+
+    def named_by(self, pattern: str) -> bool:
+        """Whether a pattern names this, and does not merely match it."""
+        written = _words(pattern)
+        count = len(self.words)
+        return any(written[at : at + count] == self.words for at in range(len(written) - count + 1))
+
+
+# A file or folder that is protected with all that is in it, and what is said of it.
+Root = tuple[str, ProtectedPart]
+
+
+class ProtectedPlaces:
+    """What is protected for one agent and one user.
+
+    `own` are files and folders of the agent: its folder, extensions and rules that were named to it. The first of
+    `homes` is the one that `~` means. `variables` may change while the agent runs.
+    """
+
+    def __init__(self, own: Sequence[str], homes: Sequence[str], variables: Mapping[str, str]) -> None:
+        self._own = tuple(own)
+        self._homes = tuple(homes)
+        self._variables = variables
+
+    def found(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
+        """Those of some files that are protected, each with what protects it; looks at the disk, so not in the loop."""
+        known = [*self._roots(), *_repository(cwd, self._homes[0])]
+        protected = ((file, self._parts((*file.names, file.place), known)) for file in files)
+        return [(file, parts) for file, parts in protected if parts]
+
+    def _parts(self, places: Iterable[str], known: Sequence[Root]) -> tuple[ProtectedPart, ...]:
+        found: dict[ProtectedPart, None] = {}
+        for place in dict.fromkeys(places):
+            found.update(dict.fromkeys(_everywhere(place)))
+            inside, linked = _words(place), _identity(place)
+            for path, part in (*known, *_repository(place, self._homes[0])):
+                root = _words(path)
+                if inside[: len(root)] == root or (linked is not None and linked in _identities(path)):
+                    found[part] = None
+        return tuple(found)
+
+    def _roots(self) -> Iterator[Root]:
+        home = self._homes[0]
+        for path in self._own:
+            below = path[len(home) + 1 :] if path.startswith(home.rstrip("/") + "/") else None
+            shown = path if below is None else f"~/{below}"
+            yield from _rooted(path, ProtectedPart(shown, _words(below or path)))
+        for home in dict.fromkeys(self._homes):
+            for name in _IN_HOME.split():
+                yield from _rooted(os.path.join(home, name), ProtectedPart(f"~/{name}", _words(name)))
+        for path in _OF_SYSTEM.split():
+            yield from _rooted(path, ProtectedPart(path, _words(path)))
+        yield from self._by_variables()
+
+    def _by_variables(self) -> Iterator[Root]:
+        home = self._homes[0]
+        for variable in _NAMING:
+            if given := self._variables.get(variable):
+                path = absolute(given, home, home)
+                yield from _rooted(path, ProtectedPart(path, _words(os.path.basename(path))))
+        for variable, names in _FOLDERS.items():
+            if given := self._variables.get(variable):
+                for name in names:
+                    path = os.path.join(absolute(given, home, home), name)
+                    yield from _rooted(path, ProtectedPart(path, _words(name)))
+
+
+def naming_ruling(
+    layers: PermissionLayers, tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver
+) -> Ruling:
+    """What the rules say that name all of these parts: ask or allow, and deny if there is none.
+
+    It is for the user to name them, and for others only where the user has no rules.
+    """
+    deciding = next((rules for rules in (layers.user, layers.host) if rules.in_force), layers.project)
+    said: tuple[tuple[Verdict, tuple[PermissionRule, ...]], ...] = (("ask", deciding.ask), ("allow", deciding.allow))
+    for verdict, rules in said:
+        for rule in rules:
+            named = rule.pattern is not None and all(part.named_by(rule.pattern) for part in parts)
+            if named and matches_place(rule, (tool,), place, paths, verdict == "allow"):
+                return Ruling(verdict, rule.text, (rule.text,) if verdict == "ask" else ())
+    return Ruling("deny")
+
+
+def _everywhere(place: str) -> Iterator[ProtectedPart]:
+    words = _words(place)
+    for index, word in enumerate(words):
+        bare = word.endswith(".git") and not _IN_BARE.isdisjoint(words[index + 1 : index + 2])
+        if word in _ANYWHERE or bare:
+            yield ProtectedPart(word, (word,))
+
+
+def _repository(place: str, home: str) -> Iterator[Root]:
+    """What git keeps about the repository that a place is in, also elsewhere than in `.git`, and the hooks it runs."""
+    folder = place
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return
+        folder = above
+    data = [os.path.join(folder, ".git")]
+    if os.path.isfile(data[0]) and (elsewhere := _text(data[0]).removeprefix("gitdir:").strip()):
+        data.append(os.path.join(folder, elsewhere))
+    if shared := _text(os.path.join(data[-1], "commondir")).strip():
+        data.append(os.path.join(data[-1], shared))
+    for path in dict.fromkeys(os.path.normpath(path) for path in data):
+        part = ProtectedPart(path, _words(os.path.basename(path)))
+        for name in ("", "hooks", "config"):
+            yield from _rooted(os.path.join(path, name).rstrip("/"), part)
+    settings = (line.partition("=") for line in _text(os.path.join(data[-1], "config")).splitlines())
+    named = [value.strip().strip('"') for key, _, value in settings if key.strip().lower().endswith("hookspath")]
+    for hooks in named[-_MOST_HOOKS:]:
+        if hooks:
+            yield from _rooted(absolute(hooks, folder, home), ProtectedPart(hooks, _words(expand_home(hooks, home))))
+
+
+def _text(path: str) -> str:
+    """The beginning of a file; nothing where there is none."""
+    try:
+        return read_beginning(path, _LONGEST_FILE)[0]
+    except (OSError, ValueError):
+        return ""
+
+
+def _rooted(path: str, part: ProtectedPart) -> Iterator[Root]:
+    """A file or folder by its names, as they are written and behind links; none for what no system would open."""
+    if len(path) > _LONGEST_PATH:
+        return
+    yield path, part
+    # A path that a repository gives may have a NUL in it.
+    with suppress(ValueError):
+        real = os.path.realpath(path)
+        if real != path:
+            yield real, part
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What a file with several names is known by; none if it has one name, or there is none."""
+    with suppress(OSError, ValueError):
+        found = os.lstat(path)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            return found.st_dev, found.st_ino
+    return None
+
+
+def _identities(path: str) -> Iterator[tuple[int, int] | None]:
+    """Of a protected file, or of the files in a protected folder."""
+    yield _identity(path)
+    with suppress(OSError, ValueError), os.scandir(path) as entries:
+        for entry in islice(entries, _MOST_LINKED):
+            yield _identity(entry.path)
+
+
+def _words(path: str) -> tuple[str, ...]:
+    """The names in a path or pattern, each in the form that all its spellings share."""
+    plain = "".join(char for char in folded(path) if unicodedata.category(char) != "Cf")
+    return tuple(word for word in plain.casefold().split("/") if word not in ("", "."))

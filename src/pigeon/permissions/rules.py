@@ -1,0 +1,533 @@
+"""Permission rules: `tool` or `tool(pattern)`, in lists that deny, ask and allow.
+
+Rules look at the subject of a call and nothing else (`agent/interfaces.Subject`). They are read so that doubt works
+against a rule being too weak: what denies or asks needs one match, what allows needs all of them. A shell command is
+matched in all readings that `guard/shell_commands` has of it; a path by its names and by its place behind links, for
+rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
+their arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
+from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
+from pigeon.system.paths import PathResolver, expand_home, folded
+from pigeon.wire.answers import ApprovalMode, Verdict
+from pigeon.wire.base import Json
+from pigeon.wire.errors import Refusal, ToolFailed
+
+if TYPE_CHECKING:
+    from pigeon.permissions.shell_commands import CommandReadings
+
+ASK_MS = 120_000
+LONGEST_PATH = 4096
+MOST_TEXTS = 1000
+MOST_WRITTEN = 200
+MOST_TEXT = 128 * 1024
+MOST_VALUES = 50_000
+LONGEST_ASK_MS = 2**31 - 1
+LONGEST_SHOWN = 200
+MOST_SHOWN = 20
+MOST_RULES = 1000
+# The strictest first.
+APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+_STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+_RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
+# What the names of the tools of servers begin with.
+SERVER_TOOLS = "mcp__"
+_SHELLS = ("bash",)
+_COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
+_FILES = ("read", "write", "edit", "grep", "find", "ls")
+_NO_SECTION = "permissions must be an object with the lists deny, ask and allow"
+# `tool_search` looks only at what servers have listed; each tool that it finds is asked about when it is called.
+_READING = frozenset(("read", "grep", "find", "ls", "todo", "tool_search"))
+# The tools that an approval mode does not ask about; a mode that is not here asks about none.
+_UNASKED = {"always-ask": _READING, "write": _READING | {"write", "edit"}}
+
+
+class PermissionRule(Struct, frozen=True):
+    """One rule as it was written, taken apart."""
+
+    text: str
+    tool: str
+    argument: str | None
+    pattern: str | None
+
+
+def strictest(verdicts: Iterable[Verdict]) -> Verdict:
+    """The one of them that allows least."""
+    return max(verdicts, key=_STRICTNESS.index)
+
+
+def strictest_mode(modes: Iterable[ApprovalMode]) -> ApprovalMode:
+    """The one of them that asks most."""
+    return min(modes, key=APPROVAL_MODES.index)
+
+
+class PermissionRules(Struct, frozen=True):
+    """The rules of one source; what none of them speaks of gets the default, or what the approval mode says of the
+    tool if that is stricter."""
+
+    deny: tuple[PermissionRule, ...] = ()
+    ask: tuple[PermissionRule, ...] = ()
+    allow: tuple[PermissionRule, ...] = ()
+    default: Verdict = "allow"
+    timeout_ms: int | None = None
+    mode: ApprovalMode = "yolo"
+
+    @property
+    def in_force(self) -> bool:
+        """True if the rules say anything at all."""
+        return bool(self.deny or self.ask or self.allow) or self.default != "allow" or self.mode != "yolo"
+
+    def otherwise(self, tool: str) -> Verdict:
+        """What a call gets that no rule speaks of."""
+        unasked = _UNASKED.get(self.mode)
+        by_mode: Verdict = "allow" if unasked is None or tool in unasked else "ask"
+        return strictest((self.default, by_mode))
+
+
+class PermissionLayers(Struct, frozen=True):
+    """The rules by their source. Each source rules for itself, and the strictest ruling counts: so none of them can
+    allow what another one denies or asks about."""
+
+    user: PermissionRules = PermissionRules()
+    project: PermissionRules = PermissionRules()
+    host: PermissionRules = PermissionRules()
+
+    @property
+    def every(self) -> tuple[PermissionRules, ...]:
+        """All of them, the user's first."""
+        return self.user, self.project, self.host
+
+    @property
+    def in_force(self) -> bool:
+        """True if any of the rules says anything."""
+        return any(rules.in_force for rules in self.every)
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long an answer is waited for: the shortest time that a source gives."""
+        return min((rules.timeout_ms for rules in self.every if rules.timeout_ms is not None), default=ASK_MS)
+
+
+# The first of some rules that matches a call; for rules that allow, nothing about the match may be in doubt.
+FirstRule = Callable[[Sequence[PermissionRule], bool], PermissionRule | None]
+
+
+class Ruling(Struct, frozen=True):
+    """What the rules say of one call, which rule said it, and all rules that ask."""
+
+    verdict: Verdict
+    rule: str | None = None
+    asking: tuple[str, ...] = ()
+
+
+def rules_of(
+    user: Any, project: Any, mode: Any, report: Callable[[str], None], doubts: Sequence[str] = ()
+) -> PermissionLayers:
+    """The rules of the settings. A project can only add what denies and asks.
+
+    What cannot be understood is reported, and so are `doubts`: what else may have kept rules from being seen. With
+    either, everything that is not denied is asked about, also what a rule allows: another rule may be missing.
+    """
+    problems: list[str] = list(doubts)
+    own = parsed_rules(user, mode, problems)
+    if problems:
+        own = replace(own, allow=(), default=strictest((own.default, "ask")))
+    wrong: list[str] = []
+    added = parsed_rules(project, "yolo", wrong)
+    for problem in (*problems, *wrong):
+        report(f"{problem}; until this is fixed, every tool call that is not denied needs approval")
+    return PermissionLayers(own, PermissionRules(added.deny, added.ask, default="ask" if wrong else "allow"))
+
+
+def host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
+    """The rules of the host; raises `Refusal` for what cannot be understood."""
+    problems: list[str] = [] if isinstance(value, dict) else [_NO_SECTION]
+    rules = parsed_rules(value, mode, problems)
+    if problems:
+        raise Refusal("; ".join(problems[:MOST_SHOWN]))
+    return rules
+
+
+def parsed_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
+    """The rules of one source, and its approval mode; `problems` gets what cannot be understood."""
+    section = _section(value, problems)
+    default = section.get("default", "allow")
+    if default not in _STRICTNESS:
+        problems.append('permissions.default must be "allow", "ask" or "deny"')
+        default = "ask"
+    timeout = section.get("timeoutMs")
+    if timeout is not None and (type(timeout) is not int or not 0 < timeout <= LONGEST_ASK_MS):
+        problems.append(f"permissions.timeoutMs must be a number of milliseconds from 1 to {LONGEST_ASK_MS}")
+        timeout = None
+    if mode not in APPROVAL_MODES:
+        problems.append(f"the approval mode must be one of {', '.join(APPROVAL_MODES)}")
+        mode = "always-ask"
+    return PermissionRules(
+        tuple(_listed(section, "deny", problems)),
+        tuple(_listed(section, "ask", problems)),
+        tuple(_listed(section, "allow", problems)),
+        default,
+        timeout,
+        mode,
+    )
+
+
+def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+    """What the rules say of a call: deny before ask before allow, else the default."""
+    if isinstance(subject, PathSubject):
+        place = PlacedPath(subject.path.names, subject.path.place)
+        # What is shown by searching is read as well.
+        named = ("read", tool) if subject.access == "search" else (tool,)
+        return _said(
+            rules,
+            tool,
+            lambda some, strictly: _placed(some, (tool,) if strictly else named, place, paths, strictly),
+        )
+    return _said(rules, tool, _CalledWith(tool, subject, paths).first)
+
+
+def _readings_of(command: str, paths: PathResolver) -> CommandReadings:
+    from pigeon.permissions.shell_commands import CommandReadings  # compiles much, and is needed for commands only
+
+    return CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
+
+
+def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:
+    """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
+    read = _readings_of(command, paths)
+    files = None if read.overflow else read.files(paths.cwd, paths.home, "write")
+    if files is None or len(files) > MOST_WRITTEN:
+        return None
+    found = []
+    for file in files:
+        with suppress(ToolFailed), paths.held(file, for_reading=False) as held:
+            found.append(PlacedPath(held.names, held.place))
+    return found
+
+
+class PlacedPath(Struct, frozen=True):
+    """A path by its names, links not followed, and by where it really is."""
+
+    names: tuple[str, ...]
+    place: str
+
+
+def concealment(
+    rules: PermissionLayers, tool: str, answered: Container[str], paths: PathResolver
+) -> Callable[[str], bool]:
+    """Whether a search by this tool must not show what stands at a place: what `read` or the tool itself is denied
+    there, or would have to ask for by another rule than those that were answered already."""
+
+    def conceals_from(name: str, place: PlacedPath) -> bool:
+        said = _said(rules, name, lambda some, strictly: _placed(some, (name,), place, paths, strictly))
+        return said.verdict == "deny" or any(rule not in answered for rule in said.asking)
+
+    def conceals(place: str) -> bool:
+        found = PlacedPath((), place)
+        return conceals_from("read", found) or conceals_from(tool, found)
+
+    return conceals
+
+
+def _said(layers: PermissionLayers, tool: str, first: FirstRule) -> Ruling:
+    rulings = [_said_by(rules, tool, first) for rules in layers.every]
+    strictest = max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.verdict))
+    asking = tuple(ruling.rule for ruling in rulings if ruling.verdict == "ask" and ruling.rule is not None)
+    return Ruling(strictest.verdict, strictest.rule, asking)
+
+
+def _said_by(rules: PermissionRules, tool: str, first: FirstRule) -> Ruling:
+    lists: tuple[tuple[Verdict, Sequence[PermissionRule]], ...]
+    lists = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
+    for verdict, some in lists:
+        rule = first(some, verdict == "allow")
+        if rule is not None:
+            return Ruling(verdict, rule.text)
+    return Ruling(rules.otherwise(tool))
+
+
+def unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[str]:
+    """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later, and the
+    tools of servers always come later."""
+    names = sorted(known)
+    for rule in (rule for rules in layers.every for rule in (*rules.deny, *rules.ask, *rules.allow)):
+        later = rule.tool.startswith(SERVER_TOOLS)
+        if later or any(sign in rule.tool for sign in "*?"):
+            continue
+        if not any(_means(rule, name, False) for name in names):
+            from difflib import get_close_matches
+
+            near = get_close_matches(rule.tool.lower(), names, 1)
+            meant = f', did you mean "{near[0]}"?' if near else ""
+            yield f'permissions: there is no tool "{rule.tool}" now (rule "{rule.text}"{meant})'
+
+
+def parsed(text: str) -> PermissionRule | None:
+    """A rule from its text; none if it is no rule. A built-in tool may be written in any case."""
+    found = _RULE.fullmatch(text)
+    if found is None:
+        return None
+    tool, inner = found[1], found[2]
+    if tool.lower() in (*_SHELLS, *_FILES):
+        tool = tool.lower()
+    if inner is None or inner.strip() in ("", "*", "**"):
+        return PermissionRule(text, tool, None, None)
+    named = _NAMED.fullmatch(inner.strip())
+    if named and tool not in (*_SHELLS, *_FILES):
+        return PermissionRule(text, tool, named[1], named[2])
+    return PermissionRule(text, tool, None, inner.strip())
+
+
+def _section(value: Any, problems: list[str]) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problems.append(_NO_SECTION)
+        return {}
+    unknown = set(value) - {"deny", "ask", "allow", "default", "timeoutMs"}
+    problems.extend(f"permissions.{key[:LONGEST_SHOWN]} is unknown" for key in sorted(unknown)[:MOST_SHOWN])
+    return value
+
+
+def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[PermissionRule]:
+    items = section.get(name, [])
+    if not isinstance(items, list):
+        problems.append(f"permissions.{name} must be a list of rules")
+        return []
+    if len(items) > MOST_RULES:
+        problems.append(f"permissions.{name} has {len(items)} rules; at most {MOST_RULES} are allowed")
+    rules = []
+    for item in items[:MOST_RULES]:
+        rule = parsed(item) if isinstance(item, str) else None
+        if rule is None:
+            problems.append(f'permissions.{name}: {_short(item)} is not a rule; write "tool" or "tool(pattern)"')
+        else:
+            rules.append(rule)
+    return rules
+
+
+def _short(item: object) -> str:
+    text = repr(item)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def matches_place(
+    rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
+) -> bool:
+    """Whether a rule is for one of these tools and matches a place; `strictly` is for a rule that allows."""
+    if not any(_means(rule, tool, strictly) for tool in tools):
+        return False
+    return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
+
+
+def _placed(
+    rules: Sequence[PermissionRule], tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
+) -> PermissionRule | None:
+    return next((rule for rule in rules if matches_place(rule, tools, place, paths, strictly)), None)
+
+
+def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
+    """Whether a rule is for a tool; what denies or asks is so in any case of the name. The name of a tool server, as
+    `mcp__server`, means all of its tools."""
+    named = rule.tool if strictly else rule.tool.lower()
+    tool = tool if strictly else tool.lower()
+    if named.startswith(SERVER_TOOLS) and tool.startswith(f"{named}__"):
+        return True
+    return text_matcher(named, classes=False)(tool)
+
+
+class _CalledWith:
+    """One call that is about a command or about other arguments, and the rules that match it.
+
+    What is found out for one rule is kept for the next one.
+    """
+
+    def __init__(self, tool: str, subject: CommandSubject | ArgumentSubject, paths: PathResolver) -> None:
+        self._tool = tool
+        self._subject = subject
+        self._paths = paths
+        self._readings: dict[str, CommandReadings] = {}
+        self._places: dict[str, PlacedPath | None] = {}
+        # What the redirections of the command write and read, by the name of the tool that does so.
+        self._files: dict[str, list[str] | None] = {}
+        self._arguments: dict[str | None, _ArgumentTexts] = {}
+
+    def first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
+        """The first rule that matches; of rules that allow a command, the first of those that cover it together."""
+        subject = self._subject
+        if strictly and isinstance(subject, CommandSubject):
+            meant = [rule for rule in rules if _means(rule, self._tool, True)]
+            whole = next((rule for rule in meant if rule.pattern is None), None)
+            patterns = [rule.pattern for rule in meant if rule.pattern is not None]
+            return whole or (meant[0] if patterns and self._covered(patterns, subject.command) else None)
+        return next((rule for rule in rules if self._matches(rule, strictly)), None)
+
+    def _matches(self, rule: PermissionRule, strictly: bool) -> bool:
+        subject = self._subject
+        if not _means(rule, self._tool, strictly):
+            return isinstance(subject, CommandSubject) and self._means_its_files(rule, subject.command)
+        if rule.pattern is None:
+            return True
+        if isinstance(subject, CommandSubject):
+            read = self._read(subject.command)
+            return read.overflow or read.has(rule.pattern)
+        texts = self._arguments.get(rule.argument)
+        if texts is None:
+            chosen = subject.arguments if rule.argument is None else subject.arguments.get(rule.argument, "")
+            texts = self._arguments[rule.argument] = _ArgumentTexts(rule.argument or "", chosen)
+        if strictly:
+            return (
+                bool(texts.all)
+                and not texts.too_many
+                and all(self._allows(rule.pattern, name, text) for name, text in texts.all)
+            )
+        return (
+            texts.has(rule.pattern) or texts.too_many or any(self._may_mean(rule.pattern, *one) for one in texts.short)
+        )
+
+    def _means_its_files(self, rule: PermissionRule, command: str) -> bool:
+        """Whether a rule for `write` or `read` means a file that the command's redirections write or read."""
+        for tool in ("write", "read"):
+            if _means(rule, tool, False):
+                if tool not in self._files:
+                    self._files[tool] = self._read(command).files(self._paths.cwd, self._paths.home, tool)
+                files = self._files[tool]
+                if files is None or len(files) > MOST_TEXTS:
+                    return True
+                places = (self._place(file) for file in files)
+                if any(place and _placed([rule], (tool,), place, self._paths, False) for place in places):
+                    return True
+        return False
+
+    def _allows(self, pattern: str, name: str, text: str) -> bool:
+        matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
+        if not matches(text) or (".." in text.split("/") and not matches(os.path.normpath(text))):
+            return False
+        return not self._is_command(name) or self._covered([pattern], text)
+
+    def _may_mean(self, pattern: str, name: str, text: str) -> bool:
+        """What an argument of a foreign tool means is not known: it may be a command or a path."""
+        read = self._read(text)
+        if read.has(pattern) or (self._is_command(name) and read.overflow):
+            return True
+        if len(text) > LONGEST_PATH:
+            return False
+        places = map(self._place, dict.fromkeys((text, _FILE_URL.sub("file://", text, count=1))))
+        return any(place is not None and _path_matches(pattern, place, self._paths, False) for place in places)
+
+    def _is_command(self, name: str) -> bool:
+        return self._tool in _SHELLS or name.lower() in _COMMAND_ARGUMENTS
+
+    def _covered(self, patterns: Sequence[str], command: str) -> bool:
+        return self._read(command).covered(patterns)
+
+    def _read(self, command: str) -> CommandReadings:
+        read = self._readings.get(command)
+        if read is None:
+            read = self._readings[command] = _readings_of(command, self._paths)
+        return read
+
+    def _place(self, path: str) -> PlacedPath | None:
+        """What a text names, none if no file can have such a name."""
+        if path not in self._places:
+            try:
+                with self._paths.held(path) as held:
+                    self._places[path] = PlacedPath(held.names, held.place)
+            except ToolFailed:
+                self._places[path] = None
+        return self._places[path]
+
+
+class _ArgumentTexts:
+    """Every text, number and truth value in arguments, with the name each stands under.
+
+    Names are texts, too, if they are no plain words (`{"files": {"a/b": …}}`), and for rules that deny or ask all names
+    are that stand in an argument. Those that may be commands or paths are `short`; `too_many` is true if they are more
+    than can be looked at in time.
+    """
+
+    def __init__(self, name: str, value: Json) -> None:
+        self.all: list[tuple[str, str]] = []
+        self.short: list[tuple[str, str]] = []
+        size = 0
+        names: dict[str, None] = {}
+        waiting = [(name, value)]
+        # The names of arguments themselves are those of the tool.
+        outermost = value if not name else None
+        self.too_many = False
+        while waiting and not self.too_many:
+            name, value = waiting.pop()
+            if isinstance(value, dict):
+                waiting.extend(value.items())
+                waiting.extend(("", key) for key in value if not _PLAIN_NAME.fullmatch(key))
+                if value is not outermost:
+                    names.update(dict.fromkeys(key for key in value if len(key) <= LONGEST_PATH))
+            elif isinstance(value, list):
+                waiting.extend((name, item) for item in value)
+            elif isinstance(value, str):
+                self.all.append((name, value))
+                if name.lower() in _COMMAND_ARGUMENTS:
+                    self.short.append((name, value))
+                elif len(value) <= LONGEST_PATH:
+                    self.short.append((name, value))
+                    size += len(value)
+            elif isinstance(value, bool) or value is None:
+                self.all.append((name, {True: "true", False: "false", None: "null"}[value]))
+            else:
+                self.all.append((name, str(value)))
+            most = len(self.short) + len(names)
+            self.too_many = most > MOST_TEXTS or size > MOST_TEXT or len(self.all) > MOST_VALUES
+        self.short.extend(("", name) for name in names)
+        texts_and_names = (*names, *(text for _, text in self.all))
+        joined = "\0".join(text.replace("\0", " ") for text in texts_and_names)
+        self._joined = f"\0{joined}\0{'' if joined.isascii() else unicodedata.normalize('NFC', joined)}\0"
+
+    def has(self, pattern: str) -> bool:
+        """Whether any text matches."""
+        return any_text_matcher(unicodedata.normalize("NFC", pattern))(self._joined)
+
+
+def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly: bool) -> bool:
+    pattern = expand_home(pattern, paths.home)
+    roots = [paths.cwd, os.path.realpath(paths.cwd)]
+    places = dict.fromkeys((*path.names, path.place))
+    composed = unicodedata.normalize("NFC", pattern)
+    if strictly:
+        return all(_place_matches(composed, place, roots) for place in places)
+    alike, alike_roots = folded(pattern), [folded(root) for root in roots]
+    return any(
+        _place_matches(composed, place, roots) or _place_matches(alike, folded(place), alike_roots) for place in places
+    )
+
+
+def _place_matches(pattern: str, place: str, roots: list[str]) -> bool:
+    """Whether a pattern means a place: a name at any depth, a path from the working directory, or an absolute one."""
+    below = [place[len(root.rstrip("/")) + 1 :] or "." for root in roots if _is_below(place, root)]
+    if "/" not in pattern.rstrip("/"):
+        matches = rule_matcher(pattern.rstrip("/"))
+        parts = (below[0] if below else place).split("/")
+        return any(matches(part) for part in parts if part)
+    matches = rule_matcher(pattern.removeprefix("./").rstrip("/"))
+    if pattern.startswith("/"):
+        return matches(place)
+    return any(matches(text) for text in below) or (pattern.startswith("**/") and matches(place.lstrip("/")))
+
+
+def _is_below(place: str, root: str) -> bool:
+    return place == root or place.startswith(root.rstrip("/") + "/")

@@ -1,0 +1,71 @@
+"""The way out of the sandbox: a command that is to run outside of it is asked about, each time, whatever rules say.
+
+A rule that allows a command allows it behind the wall. To leave it takes a yes of the host to this one call, which
+shows the command and why the model wants it; no host, no answer in time and an unattended agent mean no.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from pigeon.agent.interfaces import CommandSubject, PreparedCall
+from pigeon.permissions.gate import NOBODY, REASONS, PermissionQuestion, visible
+from pigeon.wire.content import ToolCall
+from pigeon.wire.dialogs import ALLOW_ONCE, DENY
+from pigeon.wire.errors import Aborted, CallDenied
+from pigeon.wire.events import PermissionOutcome, ToolOutcome
+
+EXIT_OPTIONS = (ALLOW_ONCE, DENY)
+
+
+class SandboxExitGate:
+    """Asks the host about each command that is to run outside; `timeout_ms` is asked anew each time."""
+
+    def __init__(
+        self,
+        ask: Callable[[PermissionQuestion, int], Awaitable[PermissionOutcome]],
+        timeout_ms: Callable[[], int],
+        unattended: bool,
+    ) -> None:
+        self._ask = ask
+        self._timeout_ms = timeout_ms
+        self._unattended = unattended
+
+    async def before(self, prepared: PreparedCall) -> None:
+        """Let pass what stays inside, and what the host allows; raises `CallDenied` for the rest."""
+        subject = prepared.subject
+        if not isinstance(subject, CommandSubject) or not subject.outside:
+            return
+        if not subject.reason.strip():
+            raise CallDenied("unsandboxed needs a reason: say what the command needs that the sandbox refuses.")
+        if self._unattended:
+            raise _denial(NOBODY)
+        command, reason = await asyncio.to_thread(lambda: (visible(subject.command), visible(subject.reason)))
+        question = PermissionQuestion(
+            title=f"Run outside the sandbox: {command}\nReason: {reason}",
+            call=prepared.call,
+            arguments=prepared.arguments,
+            diff=None,
+            options=EXIT_OPTIONS,
+        )
+        timeout = self._timeout_ms()
+        try:
+            outcome = await asyncio.wait_for(self._ask(question, timeout), timeout / 1000 + 1)
+        except (Aborted, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            raise _denial(f"the user could not be asked ({type(error).__name__})") from error
+        if outcome != "once":
+            raise _denial(REASONS.get(outcome, REASONS["denied"]))
+
+    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        """The outcome, unchanged."""
+        return outcome, is_error
+
+
+def _denial(why: str) -> CallDenied:
+    return CallDenied(
+        f"Running outside the sandbox was not allowed ({why}). The command was not run. Do what can be done inside the "
+        "sandbox, and say what was left undone."
+    )

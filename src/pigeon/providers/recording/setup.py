@@ -1,0 +1,174 @@
+"""What `--record FILE` and the model `recorded/FILE` make of an agent.
+
+A recorded agent reads its clock through the recording, and has ids that can be made again. One that answers from a
+recording has the models, the clock and the ids of the recorded run, and no network; what depends on how long things
+take is done in one order, so that the same recording gives the same events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, get_args
+from urllib.parse import parse_qsl
+
+from msgspec.structs import replace
+
+from pigeon import __version__
+from pigeon.agent.interfaces import ModelProvider
+from pigeon.app.environment import DOCS_FOLDER, Environment
+from pigeon.app.options import AgentOptions
+from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
+from pigeon.secrets.redactor import Redactor
+from pigeon.session.model_choice import ModelChoice
+from pigeon.system.clock import sleep_ms
+from pigeon.system.ids import Ids
+from pigeon.wire.errors import StartupError
+from pigeon.wire.model import Model
+
+if TYPE_CHECKING:
+    from pigeon.providers.recording.playback import Playback, PlaybackOptions
+    from pigeon.providers.recording.reader import Recording
+    from pigeon.providers.recording.writer import RecordingWriter
+
+RECORDED = "recorded"
+Report = Callable[[str], None]
+
+
+class RecordingSetup:
+    """The recording that an agent makes, and the one that it answers from; most agents have neither.
+
+    `options` and `environment` are those to build the agent with.
+    """
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        environment: Environment,
+        redactor: Redactor,
+        recorder: ExchangeRecorder | None,
+        report: Report,
+    ) -> None:
+        self._redactor = redactor
+        self._recorder = recorder
+        self._writer: RecordingWriter | None = None
+        self._recording: Recording | None = None
+        self._playback: Playback | None = None
+        self._asked: PlaybackOptions | None = None
+        asked = asked_model(options)
+        if asked.startswith(f"{RECORDED}/"):
+            options, environment = self._replayed(asked, options, environment)
+        if options.record is not None:
+            environment = self._recorded(options.record, environment, report)
+        self.options = options
+        self.environment = environment
+
+    def _replayed(
+        self, asked: str, options: AgentOptions, environment: Environment
+    ) -> tuple[AgentOptions, Environment]:
+        from pigeon.providers.recording.reader import Recording
+
+        path, self._asked = _place_and_options(asked.partition("/")[2], environment)
+        if options.record is not None and os.path.realpath(environment.absolute(options.record)) == path:
+            raise StartupError(f"--record {options.record} would overwrite the recording that is to be played")
+        recording = self._recording = Recording(path)
+        agent = recording.agent
+        if not agent.model:
+            raise StartupError(f"{path} was recorded without a model, so there is none to play")
+        # A replay makes the same session again, under the same id: it is kept where that was asked for.
+        kept = options.session or options.resume or options.continue_newest or options.fork or options.session_dir
+        options = replace(
+            options,
+            provider=agent.provider,
+            model=agent.model,
+            api_key=None,
+            thinking=options.thinking or agent.thinking,
+            no_session=options.no_session or not kept,
+        )
+        return options, replace(environment, now=recording.now, ids=Ids(recording.header.seed), reproducible=True)
+
+    def _recorded(self, record: str, environment: Environment, report: Report) -> Environment:
+        from pigeon.providers.recording.writer import RecordingWriter
+        from pigeon.system.private_log import PrivateLog
+
+        log = PrivateLog(environment.absolute(record), "--record", report)
+        self._writer = RecordingWriter(log, self._redactor, __version__, environment.now)
+        if self._recording is not None:
+            return replace(environment, now=self._writer.now)
+        return replace(environment, now=self._writer.now, ids=self._writer.ids)
+
+    def sleep(self, ms: float) -> Awaitable[None]:
+        """Wait between two attempts: for so long, or as the recorded run did."""
+        asleep = sleep_ms if self._playback is None else self._playback.sleep
+        return asleep(ms) if self._writer is None else self._writer.sleep(ms, asleep)
+
+    @property
+    def models(self) -> list[Model] | None:
+        """The models that there are instead of those of the user; none where those are used."""
+        return None if self._recording is None else self._recording.agent.models
+
+    @property
+    def recorders(self) -> list[ExchangeRecorder]:
+        """What is shown every exchange."""
+        return [one for one in (self._recorder, self._writer) if one is not None]
+
+    def answers(self, folders: dict[str, str]) -> AnswerSource | None:
+        """What answers in place of the network, for an agent in these folders; none where the network does."""
+        if self._recording is None or self._asked is None:
+            return None
+        from pigeon.providers.recording.folders import FolderNames
+        from pigeon.providers.recording.playback import Playback
+
+        names = FolderNames(self._recording.agent.folders, folders)
+        self._playback = Playback(self._recording, self._asked, names, self._redactor.mask)
+        return self._playback
+
+    def provider(self, provider: ModelProvider) -> ModelProvider:
+        """The provider of the agent."""
+        return provider if self._playback is None else self._playback.moved(provider)
+
+    def began(self, models: ModelChoice, folders: dict[str, str]) -> None:
+        """The agent is put together: its recording must know with what models, and in which folders."""
+        if self._writer is not None:
+            self._writer.began(models.model, models.level, models.available(), folders)
+
+    def folders(self, cwd: str, agent_dir: str, outputs: str) -> dict[str, str]:
+        """The folders of an agent by what they are for; they are called otherwise where it is replayed."""
+        home = self.environment.home
+        return {"cwd": cwd, "agent": agent_dir, "outputs": outputs, "docs": DOCS_FOLDER, "home": home}
+
+
+def asked_model(options: AgentOptions) -> str:
+    """The model as it was asked for, with its provider where that was given apart."""
+    return f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
+
+
+def _place_and_options(text: str, environment: Environment) -> tuple[str, PlaybackOptions]:
+    """The path and what stands behind its question mark: `FILE?match=loose&speed=2`; raises `StartupError`."""
+    from pigeon.providers.recording.playback import PlaybackOptions, RecordingMatch
+
+    path = os.path.realpath(environment.absolute(text))
+    if "?" not in text or os.path.exists(path):
+        return path, PlaybackOptions()
+    file, _, query = text.rpartition("?")
+    options = PlaybackOptions()
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name == "match" and value in get_args(RecordingMatch):
+            options = replace(options, match=value)
+        elif name == "speed" and (speed := speed_of(value)) is not None:
+            options = replace(options, speed=speed)
+        else:
+            known = "match=strict, match=loose, speed=max and speed=NUMBER"
+            raise StartupError(f'{RECORDED}/{text}: "{name}={value}" is not known. There are {known}')
+    return os.path.realpath(environment.absolute(file)), options
+
+
+def speed_of(text: str) -> float | None:
+    """Times the recorded speed, 0 for as fast as possible; none if it is no speed."""
+    if text == "max":
+        return 0
+    try:
+        speed = float(text)
+    except ValueError:
+        return None
+    return speed if 0 < speed < 1e9 else None

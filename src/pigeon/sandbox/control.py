@@ -1,0 +1,519 @@
+"""The sandbox of an agent: what options and settings ask for, checked against the folder it works in, and the wall.
+
+Who may say what: an option goes before the user's settings, and the settings of a trusted project can only tighten what
+comes of both. What was asked for and cannot be had ends the start: nothing here runs a command without its wall, and a
+policy that contradicts itself is an error, never a weaker policy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from pigeon.app.environment import Environment
+from pigeon.app.options import AgentOptions
+from pigeon.config.layers import Layers
+from pigeon.extensions.runtime.discovery import FOLDER, is_foreign
+from pigeon.system.process.start import ProcessOwner
+from pigeon.trust.trust_file import WRITTEN, doubt_trusted, remember_written, written_folders
+from pigeon.wire.answers import SandboxState
+from pigeon.wire.base import ABSENT, Absent, or_else
+from pigeon.wire.errors import BadRecord, Refusal, StartupError
+
+if TYPE_CHECKING:
+    from pigeon.sandbox.policy import SandboxPolicy
+    from pigeon.sandbox.survey import FolderSurvey
+    from pigeon.sandbox.wall import Wall, WallBuilder
+
+_KEYS = ("mode", "network", "writable", "hostShell", "passVariables")
+_MODES = ("off", "workspace", "read-only")
+_HOST_SHELL = ("inside", "outside")
+_PROBE_SECONDS = 20.0
+# Tries to write beside its temporary folder, and tells what Linux says of the process.
+_PROBE = """
+if (: > "$1") 2> /dev/null; then echo open; else echo closed; fi
+[ -e /proc/self/status ] || exit 0
+"$2" /proc/self/ns/pid
+while read -r name value; do
+    case $name in NoNewPrivs: | Seccomp:) echo "$name$value" ;; esac
+done < /proc/self/status
+"""
+MANY_MOUNTS = 250
+INSTALL = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap` or the like)"
+_OTHER_FOLDER = "Work in the folder of a project, or start with --sandbox read-only or --sandbox off"
+_LEAVE_OUT = "Leave it out of sandbox.writable"
+
+
+class AskedSandbox(Struct, frozen=True):
+    """What one source asks for; a source that says nothing of something leaves it to the next one."""
+
+    mode: str | None = None
+    network: bool | None = None
+    writable: tuple[str, ...] | None = None
+    host_shell: str | None = None
+    pass_variables: tuple[str, ...] = ()
+
+
+class SandboxSetup:
+    """The wall around the commands of one agent, which follows its conversation from folder to folder.
+
+    `artifacts` says where the full outputs of the session are, once there is a session.
+    """
+
+    def __init__(
+        self, options: AgentOptions, environment: Environment, agent_dir: str, layers: Layers, processes: ProcessOwner
+    ) -> None:
+        self._environment = environment
+        self._agent_dir = agent_dir
+        self._layers = layers
+        self._processes = processes
+        self._named = [environment.absolute(path) for path in options.extensions]
+        self._by_options = AskedSandbox(options.sandbox, options.sandbox_network or None)
+        self._artifacts: Callable[[], str | None] = lambda: None
+        self._scratch: str | None = None
+        self._surveyed: FolderSurvey | None = None
+        self._builder: tuple[WallBuilder, str, bool] | None = None
+        self._wall: Wall | None = None
+        self._asked = False
+        if self._by_options.mode not in (None, *_MODES):
+            raise StartupError(f'--sandbox: "{self._by_options.mode}" is not one of {", ".join(_MODES)}')
+
+    @property
+    def processes(self) -> ProcessOwner:
+        """What starts the commands of the agent, behind the wall if there is one."""
+        return self._processes
+
+    @property
+    def policy(self) -> SandboxPolicy | None:
+        """What commands and file tools are held to now; none without a sandbox."""
+        return None if self._wall is None else self._wall.policy
+
+    def why_hidden(self, place: str) -> str | None:
+        """Why the file at a real path must not be read for the model; none if it may be, or without a sandbox."""
+        return None if self._wall is None else self._wall.policy.refusal(place, writes=False)
+
+    def keep_artifacts(self, artifacts: Callable[[], str | None]) -> None:
+        """Where the full outputs of the session are; commands may write there."""
+        self._artifacts = artifacts
+
+    def _artifacts_now(self) -> str | None:
+        return self._artifacts()
+
+    def state(self) -> SandboxState | Absent:
+        """What the host is told; nothing if no sandbox was asked for."""
+        if self._wall is None:
+            return SandboxState(mode="off") if self._asked else ABSENT
+        policy = self._wall.policy
+        return SandboxState(
+            mode=policy.mode,
+            network=policy.network,
+            writable=[path for path in policy.roots if path != policy.temporary],
+            host_shell="outside" if policy.host_shell_outside else "inside",
+            builder=self._wall.builder,
+        )
+
+    def asked_for(self, cwd: str) -> SandboxPolicy | None:
+        """What the sources ask for a conversation in this folder; raises `StartupError` where that makes no sense."""
+        unclear = self._layers.unclear_sandbox(with_users=self._by_options.mode is None)
+        if unclear is not None:
+            raise StartupError(
+                f"{unclear} cannot be used but mentions the sandbox, so Pigeon cannot tell whether one is wanted. "
+                "Fix the file (`pigeon doctor` says what is wrong with it), or decide with --sandbox"
+            )
+        if self._layers.unread_sandbox(with_users=self._by_options.mode is None):
+            # It is not known whether one is wanted, so it is the strictest; the file is reported by those who read it.
+            self._asked = True
+            return self._policy(cwd, "read-only", False, AskedSandbox(), False)
+        user = _asked(self._layers.user_sandbox, "sandbox")
+        projects = [_asked(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
+        own = self._by_options
+        modes = [own.mode or user.mode or "off", *(project.mode or "off" for project in projects)]
+        mode = max(modes, key=_MODES.index)
+        self._asked = any(asked.mode is not None for asked in (own, user, *projects))
+        if mode == "off":
+            return None
+        network = bool(own.network or user.network) and not any(project.network is False for project in projects)
+        inside = any(project.host_shell == "inside" for project in projects)
+        return self._policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
+
+    def _policy(self, cwd: str, mode: str, network: bool, user: AskedSandbox, outside: bool) -> SandboxPolicy:
+        from pigeon.sandbox.policy import SandboxPolicy, is_inside, private_folders, secret_places
+
+        environment = self._environment
+        root = os.path.realpath(cwd)
+        extra = [self._writable_root(path, cwd) for path in user.writable or ()]
+        loaded = list(self._loaded_from())
+        hidden = secret_places(environment.homes, self._agent_dir, environment.variables)
+        hidden = (*hidden, *_seen_elsewhere(hidden))
+        for path in (*((root,) if mode == "workspace" else ()), *extra):
+            self._check_root(path, hidden, _OTHER_FOLDER if path == root else _LEAVE_OUT)
+            if inner := next((place for place in loaded if is_inside(path, place)), None):
+                raise StartupError(
+                    f"Sandbox: Pigeon itself runs from {inner}, so commands must not write {path}. "
+                    + (_OTHER_FOLDER if path == root else _LEAVE_OUT)
+                )
+        return SandboxPolicy(
+            mode=mode,  # type: ignore[arg-type]
+            network=network,
+            host_shell_outside=outside,
+            root=root,
+            writable=tuple(dict.fromkeys(extra)),
+            scratch=self._scratch_folder(),
+            hidden=hidden,
+            survey=self._survey(),
+            private=private_folders(environment.homes, self._agent_dir),
+            pass_variables=user.pass_variables,
+            own=tuple(dict.fromkeys([*_own_places(root), *loaded])),
+        )
+
+    def _loaded_from(self) -> Iterator[str]:
+        """The agent's folder, and extensions: those that options and settings name, and what links in them lead to."""
+        from pigeon.sandbox.policy import ways_of
+        from pigeon.system.paths import absolute
+
+        yield os.path.realpath(self._agent_dir)
+        listed = (path.removeprefix("+") for path in or_else(self._layers.settings.extensions, []))
+        named = [absolute(path, self._agent_dir, self._environment.home) for path in listed if not is_foreign(path)]
+        for path in (*self._named, *named, os.path.join(self._agent_dir, FOLDER)):
+            ways = ways_of(path)
+            yield from (*ways, *self._survey().linked_from(ways[-1]))
+
+    def _survey(self) -> FolderSurvey:
+        """One for the life of the agent: it remembers what was in a folder before the first command."""
+        if self._surveyed is None:
+            from pigeon.sandbox.survey import FolderSurvey, given_settings, shared_git_files
+
+            homes, variables = self._environment.homes, self._environment.variables
+            self._surveyed = FolderSurvey(homes, shared_git_files(homes, variables), given_settings(variables))
+        return self._surveyed
+
+    def _writable_root(self, path: str, cwd: str) -> str:
+        from pigeon.sandbox.policy import is_inside, ways_of
+        from pigeon.system.paths import absolute
+
+        full = absolute(path, cwd, self._environment.home)
+        if not os.path.isdir(full):
+            raise StartupError(f"sandbox.writable: {full} is not a folder. Create it, or leave it out")
+        *links, real = ways_of(full)
+        written = [os.path.realpath(cwd), *self._written_before()]
+        if turned := next((link for link in links if any(is_inside(link, folder) for folder in written)), None):
+            raise StartupError(
+                f"sandbox.writable: {full} leads through the link {turned}. It lies in a project or in a folder that "
+                f"commands could write to, so it might lead anywhere. Name the folder itself ({real}) if you want that"
+            )
+        return real
+
+    def _check_root(self, root: str, hidden: tuple[str, ...], advice: str = _OTHER_FOLDER) -> None:
+        """A folder that may be written must not hold what must not be written, nor be in what is hidden."""
+        from pigeon.sandbox.policy import is_inside
+
+        if any(is_inside(root, kernel) for kernel in ("/dev", "/proc", "/sys")) and not is_inside(root, "/dev/shm"):
+            raise StartupError(f"Sandbox: {root} belongs to the kernel, and commands must not write there. {advice}")
+        for home in map(os.path.realpath, self._environment.homes):
+            if is_inside(home, root):
+                raise StartupError(
+                    f"Sandbox: {root} is or contains the home folder {home}, so nothing there would be safe from "
+                    f"commands that write. {advice}"
+                )
+        scratch = self._scratch_folder()
+        if is_inside(scratch, root):
+            raise StartupError(
+                f"Sandbox: {root} contains {scratch}, which Pigeon needs and commands must not change. {advice}. "
+                "In the folder for temporary files, make only a folder in it writable, or set TMPDIR to another one"
+            )
+        for secret in hidden:
+            if is_inside(root, os.path.realpath(secret)):
+                raise StartupError(f"Sandbox: {root} is in {secret}, which is hidden from commands. {advice}")
+
+    def _scratch_folder(self) -> str:
+        if self._scratch is None:
+            import tempfile
+
+            parent = self._environment.temporary
+            try:
+                self._scratch = os.path.realpath(tempfile.mkdtemp(prefix="pigeon-sandbox-", dir=parent))
+                os.mkdir(os.path.join(self._scratch, "tmp"), 0o700)
+                with open(os.path.join(self._scratch, "empty"), "wb"):
+                    pass
+                os.chmod(os.path.join(self._scratch, "empty"), 0o444)
+            except OSError as error:
+                raise StartupError(f"Sandbox: no temporary folder in {parent}: {error.strerror}") from error
+        return self._scratch
+
+    def enclose(self, cwd: str) -> None:
+        """Enclose commands as is asked for this folder; raises `StartupError`.
+
+        Where it could not be tried before, the first command tries it, and is not run if it fails.
+        """
+        policy = self.asked_for(cwd)
+        if policy is None:
+            if self._wall is None:
+                return
+            # A conversation that has had a wall keeps one: in a folder that asks for none, that of the last folder.
+            policy = self._moved(self._wall.policy, cwd)
+        from pigeon.sandbox.policy import Unprotectable
+        from pigeon.sandbox.second_names import checked_plan
+
+        self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
+        self._enclose_by(self._wall)
+        try:
+            checked_plan(policy)
+        except Unprotectable as error:
+            raise StartupError(f"Sandbox: {error}") from None
+        self._leave_out_modules(policy)
+        try:
+            remember_written(self._agent_dir, policy.roots[:-1])
+            doubt_trusted(self._agent_dir, policy.roots[:-1])
+        except (OSError, BadRecord) as error:
+            raise self._unknown_folders(error) from None
+
+    def _leave_out_modules(self, policy: SandboxPolicy) -> None:
+        """Import nothing from a folder that commands can write or could, such as one that `PYTHONPATH` names."""
+        from pigeon.sandbox.policy import is_inside, stands_in
+
+        found = self._environment.module_path
+        if found is not None:
+            places = {path: os.path.realpath(os.path.join(self._environment.cwd, path)) for path in found}
+            kept = {path: any(stands_in(place, own) for own in policy.own) for path, place in places.items()}
+            written = self._ever_written(policy)
+            found[:] = [
+                path for path in found if kept[path] or not any(is_inside(places[path], root) for root in written)
+            ]
+
+    def _ever_written(self, policy: SandboxPolicy) -> list[str]:
+        """The folders that commands can write now, or could in an earlier session; raises `StartupError`."""
+        return [*policy.roots, *self._written_before()]
+
+    def _written_before(self) -> list[str]:
+        try:
+            return written_folders(self._agent_dir)
+        except (OSError, BadRecord) as error:
+            raise self._unknown_folders(error) from None
+
+    def _unknown_folders(self, error: Exception) -> StartupError:
+        return StartupError(
+            f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It lists the folders that "
+            "commands could write, so that nothing they leave there is trusted later. Fix it"
+        )
+
+    def check(self, cwd: str) -> None:
+        """Whether the conversation may move to this folder; raises `Refusal`."""
+        try:
+            policy = self.asked_for(cwd) or (None if self._wall is None else self._moved(self._wall.policy, cwd))
+            if policy is not None:
+                from pigeon.sandbox.second_names import checked_plan
+
+                checked_plan(policy)
+        except (StartupError, OSError) as error:
+            raise Refusal(str(error)) from error
+
+    def enclose_in_any_case(self, cwd: str, report: Callable[[str], None]) -> None:
+        """The same as `enclose` while the agent runs: what cannot be followed makes the policy as strict as can be."""
+        try:
+            self.enclose(cwd)
+        except StartupError as error:
+            report(f"{error}. Until that is fixed, commands write nothing and have no network")
+            self._enclose_strictly(cwd, network=False)
+
+    def enclose_key_commands(self, cwd: str) -> None:
+        """Where there is no conversation, only commands that print keys: any wall that may be wanted is read-only."""
+        try:
+            policy = self.asked_for(cwd)
+        except StartupError:
+            self._enclose_strictly(cwd, network=False)
+        else:
+            if policy is not None:
+                self._enclose_strictly(cwd, policy.network)
+
+    def _enclose_strictly(self, cwd: str, network: bool) -> None:
+        policy = self._policy(cwd, "read-only", network, AskedSandbox(), False)
+        self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
+        self._enclose_by(self._wall)
+
+    def _moved(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
+        from msgspec.structs import replace
+
+        root = os.path.realpath(cwd)
+        if policy.mode == "workspace":
+            self._check_root(root, policy.hidden)
+        return replace(policy, root=root)
+
+    def _enclose_by(self, wall: Wall) -> None:
+        """What prints keys sees all variables, so it has a wall of its own: a program that a command has put in the
+        place of the one that was meant must not leave them where the next command finds them."""
+        from msgspec.structs import replace
+
+        sealed = replace(wall.policy, mode="read-only", writable=(), sealed=True)
+        self._processes.enclose(wall, wall.around(sealed))
+
+    def _wall_by(self, policy: SandboxPolicy, builder: WallBuilder, program: str, apart: bool = False) -> Wall:
+        from pigeon.sandbox.wall import Wall
+
+        return Wall(policy, builder, program, os.uname().machine, self._artifacts_now, apart)
+
+    def _likely_builder(self, policy: SandboxPolicy) -> tuple[WallBuilder, str]:
+        if sys.platform == "darwin":
+            from pigeon.sandbox.seatbelt import PROGRAM
+
+            return "seatbelt", PROGRAM
+        from pigeon.sandbox.wall import find_bubblewrap
+
+        try:
+            program = find_bubblewrap(self._environment.variables.get("PATH"), self._ever_written(policy))
+        except StartupError:
+            # It is not known which programs commands could have put in its place.
+            program = None
+        return ("landlock", "") if program is None else ("bubblewrap", program)
+
+    def _has_many_mounts(self, policy: SandboxPolicy) -> bool:
+        """Whether so much has to be mounted that `bwrap`, which looks at all mounts for each, would take long."""
+        from pigeon.sandbox.plan import plan_of
+
+        with suppress(OSError):
+            return len(plan_of(policy).mounts) > MANY_MOUNTS
+        return False
+
+    async def prove(self) -> None:
+        """Find out by a real command which wall works here; raises `StartupError` if none does."""
+        if self._wall is None or self._builder is not None:
+            return
+        policy, problems = self._wall.policy, list[str]()
+        likely = self._likely_builder(policy)
+        candidates: list[tuple[WallBuilder, str, bool]] = [(*likely, False)]
+        if likely[0] == "bubblewrap":
+            candidates = [*([(*likely, True)] if _mounts_are_shared() else []), *candidates]
+            own: tuple[WallBuilder, str, bool] = ("landlock", "", False)
+            candidates = [own, *candidates] if self._has_many_mounts(policy) else [*candidates, own]
+        for builder in candidates:
+            wall = self._wall_by(policy, *builder)
+            self._enclose_by(wall)
+            problem = await _tried(self._processes, dict(self._environment.variables), policy.scratch)
+            if problem is None:
+                self._builder, self._wall = builder, wall
+                return
+            problems.append(f"{builder[0]}: {problem}")
+        advice = (
+            "The system does not let programs create namespaces: allow that (sysctl user.max_user_namespaces, the "
+            "AppArmor profile or the container's options)"
+            if likely[0] == "bubblewrap"
+            else INSTALL
+        )
+        await self._processes.kill_everything()
+        raise StartupError(
+            f"The requested sandbox is not available here, so nothing was started.\n{advice}, or start "
+            "with --sandbox off.\n" + "\n".join(f"  {line}" for line in problems)
+        )
+
+    def close(self) -> None:
+        """Remove the temporary folder of the commands."""
+        if self._scratch is not None:
+            import shutil
+
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch = None
+
+
+async def _tried(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
+    """Run a command behind the wall of these processes that tells whether there is one; what is wrong, or none."""
+    from pigeon.system.process.run_program import find_program, run_program
+
+    outside = os.path.join(scratch, "outside")
+    try:
+        shell, reads_links = (find_program(name, "/", {"PATH": os.defpath}) for name in ("sh", "readlink"))
+        line = [shell, "-c", _PROBE, "sh", outside, reads_links]
+        ran = await run_program(owner, line, cwd="/", environment=variables, timeout=_PROBE_SECONDS)
+    except OSError as error:
+        return error.strerror or str(error)
+    if ran.killed:
+        return f"no answer within {_PROBE_SECONDS:g} seconds"
+    if ran.code == 0:
+        return _missing_wall(ran.stdout.decode("ascii", "replace").split())
+    said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+    return said[-1][:300] if said else f"exit code {ran.code}"
+
+
+def _missing_wall(told: list[str]) -> str | None:
+    """What is not as it is behind a wall, by what the command said that tried it; none if all is."""
+    if told[:1] == ["open"]:
+        return "a command could write where it must not"
+    if told[:1] != ["closed"]:
+        return "the test command did not run"
+    if sys.platform == "linux":
+        if not (told[1:2] and told[1].startswith("pid:") and told[1] != os.readlink("/proc/self/ns/pid")):
+            return "a command sees the processes of others"
+        if told[2:] != ["NoNewPrivs:1", "Seccomp:2"]:
+            return "system calls are not filtered"
+    return None
+
+
+def _asked(given: Any, where: str) -> AskedSandbox:
+    """What a settings file asks for: an object, or the mode alone; raises `StartupError` for anything else."""
+    if given is None:
+        return AskedSandbox()
+    if isinstance(given, str):
+        given = {"mode": given}
+    if not isinstance(given, dict):
+        raise StartupError(f"{where} must be an object with {', '.join(_KEYS)}, or one of {', '.join(_MODES)}")
+    unknown = [key for key in given if key not in _KEYS]
+    if unknown:
+        raise StartupError(f"{where}.{unknown[0]} is unknown; the known keys are {', '.join(_KEYS)}")
+    mode, network, writable, shell, variables = (given.get(key) for key in _KEYS)
+    if mode is not None and mode not in _MODES:
+        raise StartupError(f"{where}.mode must be one of {', '.join(_MODES)}, not {mode!r}")
+    if network is not None and not isinstance(network, bool):
+        raise StartupError(f"{where}.network must be true or false")
+    if not _is_list_of_texts(writable):
+        raise StartupError(f"{where}.writable must be a list of folders")
+    if not _is_list_of_texts(variables):
+        raise StartupError(f"{where}.passVariables must be a list of names of variables")
+    if shell is not None and shell not in _HOST_SHELL:
+        raise StartupError(f"{where}.hostShell must be one of {', '.join(_HOST_SHELL)}")
+    return AskedSandbox(mode, network, None if writable is None else tuple(writable), shell, tuple(variables or ()))
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+
+
+def _seen_elsewhere(hidden: Sequence[str]) -> list[str]:
+    """Where what is hidden is seen once more, because it is mounted twice."""
+    from pigeon.sandbox.second_mounts import MOUNTS, mounted_parts, other_places
+
+    try:
+        with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+            parts = mounted_parts(file.read())
+    except OSError:
+        return []
+    return other_places(filter(os.path.lexists, hidden), parts)
+
+
+def _mounts_are_shared() -> bool:
+    """Whether what is mounted later appears in namespaces that are there by then; so it is where this is not known."""
+    from pigeon.sandbox.second_mounts import MOUNTS
+
+    try:
+        with open(MOUNTS, "rb") as file:
+            text = file.read()
+    except OSError:
+        return True
+    return b" shared:" in text or b" master:" in text
+
+
+def _own_places(root: str) -> list[str]:
+    """What Pigeon itself runs from: a command that could write there would decide what it does next."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    # Beside the package Python looks for modules, too, unless that is the folder which is worked in.
+    beside = os.path.dirname(package)
+    source = package if f"{root}/".startswith(f"{beside}/") else beside
+    folders = [
+        sys.prefix,
+        os.path.dirname(os.__file__),
+        source,
+        *(path for path in sys.path if "site-packages" in path),
+    ]
+    return [os.path.realpath(path) for path in folders if os.path.isdir(path)]

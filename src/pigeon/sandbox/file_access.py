@@ -1,0 +1,56 @@
+"""How Pigeon's file tools open files when there is a sandbox: the policy is asked about the path that is held.
+
+The kernel confines commands, but tools run in the agent: this applies the same policy in code. `tools/catalog` gives
+this resolver, instead of the plain one, to every tool that opens files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from pigeon.sandbox.plan import kept_places
+from pigeon.sandbox.policy import SandboxPolicy, plain
+from pigeon.system.paths import HeldPath, PathResolver
+from pigeon.wire.errors import ToolFailed
+
+
+class WalledPaths(PathResolver, frozen=True):
+    """Resolves paths like the plain resolver, and refuses what the current policy does not allow."""
+
+    sandbox: Callable[[], SandboxPolicy | None]
+
+    def held(self, path: str, for_reading: bool = True) -> HeldPath:
+        """The file or folder that a path names; raises `ToolFailed` if the policy denies it to the tool."""
+        held = PathResolver.held(self, path, for_reading)
+        policy = self.sandbox()
+        if policy is None:
+            return held
+        try:
+            why = policy.refusal(held.place, not for_reading, [] if for_reading else kept_places(policy))
+        except OSError as error:
+            why = str(error)
+        if why is not None:
+            held.close()
+            raise ToolFailed(
+                f"{path}: {why}. Do not look for a way around it; tell the user what is needed"
+                + (", or ask with a bash command (unsandboxed: true and a reason)." if not for_reading else ".")
+            )
+        return held
+
+    def hides(self) -> Callable[[str], bool]:
+        """A test for real paths: whether the current policy hides them or a folder above them."""
+        policy = self.sandbox()
+        secrets = frozenset() if policy is None else frozenset(map(plain, policy.secrets()))
+
+        def hidden(place: str) -> bool:
+            path = plain(place)
+            if policy is not None and (policy.is_private(place) or policy.is_apart(place)):
+                return True
+            while path not in ("", "/"):
+                if path in secrets:
+                    return True
+                path = os.path.dirname(path)
+            return False
+
+        return hidden

@@ -1,0 +1,248 @@
+"""The wall that `process/start` puts around programs: turns a program to run into what is run instead.
+
+    builder       what encloses a command
+    -----------   -------------------------------------------------------------------------------------------------
+    bubblewrap    the program `bwrap` makes namespaces and mounts, and loads the filter of system calls
+    landlock      the reaper does the same by itself (`process/namespaces`), and adds rules of Landlock to it
+    seatbelt      the program `sandbox-exec` of macOS, by a profile
+
+`app` chooses the first that really works here; if a sandbox was requested, no command runs without one.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from pigeon.sandbox.plan import STANDS_IN_SINCE, Mount, MountPlan, plan_of
+from pigeon.sandbox.policy import SandboxPolicy, is_inside
+from pigeon.sandbox.seccomp import filter_for
+from pigeon.system.paths import absolute_entries
+
+WallBuilder = Literal["bubblewrap", "landlock", "seatbelt"]
+# The reaper passes the arguments of `bwrap` and the filter as these descriptors, and folders after them.
+_ARGUMENTS, _FILTER, _FOLDERS = 3, 4, 5
+# Variables that lead to programs and sockets outside the sandbox.
+_LEADING_OUT = frozenset(
+    {
+        *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "SSH_ASKPASS", "GIT_ASKPASS", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "TMUX"),
+        *("DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
+        *("DOCKER_HOST", "CONTAINER_HOST", "VSCODE_IPC_HOOK_CLI", "VSCODE_GIT_IPC_HANDLE"),
+        *("VSCODE_GIT_ASKPASS_MAIN", "VSCODE_GIT_ASKPASS_NODE"),
+    }
+)
+MARKER = "PIGEON_SANDBOX"
+_LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
+
+# How the reaper encloses a command: the kind of wall, and what that needs.
+Orders = tuple[str, Any]
+
+
+class EnclosedProgram(Struct, frozen=True):
+    """What is run instead of a program; `orders` are for the reaper."""
+
+    program: str
+    argv: list[str]
+    environment: Mapping[str, str]
+    orders: Orders | None
+
+
+class Wall:
+    """Encloses the commands of one agent. `artifacts` returns the folder of the session's full outputs, if any.
+
+    With `apart`, bubblewrap runs in a namespace where later mounts do not appear; on its own it would let them in.
+
+    `begin` and `end` are called around each command: while one runs, stand-ins are where commands must create nothing.
+    They are locked, so that of several agents in a folder the last one removes them.
+    """
+
+    def __init__(
+        self,
+        policy: SandboxPolicy,
+        builder: WallBuilder,
+        program: str,
+        machine: str,
+        artifacts: Callable[[], str | None] = lambda: None,
+        apart: bool = False,
+    ) -> None:
+        self.policy = policy
+        self.builder = builder
+        self._program = program
+        self._machine = machine
+        self._artifacts = artifacts
+        self._apart = apart
+        self._running = 0
+        self._held: dict[str, int] = {}
+        self._environment: tuple[Mapping[str, str], dict[str, str]] = ({}, {})
+
+    def around(self, policy: SandboxPolicy) -> Wall:
+        """The same wall for another policy, without a folder for outputs."""
+        return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
+
+    def begin(self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> EnclosedProgram:
+        """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
+        _check(program, cwd)
+        plan = plan_of(self.policy, self._artifacts())
+        self._running += 1
+        try:
+            self._hold(plan.stand_ins)
+            return self._enclosed(program, argv, cwd, self._variables(environment), plan)
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """A command has ended with all that it started."""
+        self._running -= 1
+        while self._running == 0 and self._held:
+            _let_go(*self._held.popitem())
+
+    def _enclosed(
+        self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
+    ) -> EnclosedProgram:
+        if self.builder == "seatbelt":
+            from pigeon.sandbox.seatbelt import profile_of
+
+            profile = profile_of(self.policy, plan)
+            return EnclosedProgram(self._program, [self._program, "-p", profile, program, *argv[1:]], environment, None)
+        calls = filter_for(self._machine)
+        if calls is None:
+            raise OSError(errno.ENOSYS, f"there is no system call filter for {self._machine}")
+        if self.builder == "landlock":
+            private = self.policy.private
+            mounts = [
+                (
+                    "view" if mount.kind == "hide folder" and mount.path in private else mount.kind,
+                    *map(os.fsencode, (mount.path, mount.source)),
+                )
+                for mount in plan.mounts
+            ]
+            orders = (mounts, os.fsencode(self.policy.empty_file), self.policy.network, os.fsencode(cwd), calls)
+            return EnclosedProgram(program, list(argv), environment, ("landlock", orders))
+        fixed, held = bubblewrap_arguments(self.policy, plan)
+        arguments = b"".join(os.fsencode(word) + b"\0" for word in [*fixed, "--chdir", cwd])
+        line = [self._program, "--args", str(_ARGUMENTS), "--", program, *argv[1:]]
+        files = ([arguments, calls], [os.fsencode(path) for path in held], self._apart)
+        return EnclosedProgram(self._program, line, environment, ("bubblewrap", files))
+
+    def _variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        if environment != self._environment[0]:
+            seen = {name: value for name, value in environment.items() if name not in _LEADING_OUT}
+            seen.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self.policy.temporary))
+            seen[MARKER] = self.policy.mode
+            self._environment = (dict(environment), seen)
+        return self._environment[1]
+
+    def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+        for path, content in stand_ins.items():
+            known = self._held.get(path)
+            if known is not None:
+                if _is_at(known, path):
+                    continue
+                os.close(self._held.pop(path))
+            self._held[path] = _held(path, content)
+
+
+def _held(path: str, content: bytes | None) -> int:
+    """A lock on the stand-in at a path, created if necessary: an empty folder, or a file; raises `OSError`."""
+    for _ in range(_LOCK_TRIES):
+        with suppress(FileExistsError):
+            _make(path, content)
+        with suppress(FileNotFoundError):
+            held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                # Another agent is about to remove it.
+                os.close(held)
+                time.sleep(_LOCK_PAUSE)
+                continue
+            except OSError:
+                # The file system has no locks: then nothing is removed.
+                return held
+            if _is_at(held, path):
+                return held
+            os.close(held)
+    raise OSError(errno.EBUSY, f"the sandbox cannot keep {path} as it is: another program has locked it")
+
+
+def _make(path: str, content: bytes | None) -> None:
+    if content is None:
+        os.mkdir(path, 0o755)
+    else:
+        with open(path, "xb") as file:
+            file.write(content)
+    with suppress(OSError):
+        os.utime(path, (STANDS_IN_SINCE, STANDS_IN_SINCE), follow_symlinks=False)
+
+
+def _let_go(path: str, held: int) -> None:
+    """Release a lock, and remove the stand-in if no other agent needs it."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(held).st_mtime == STANDS_IN_SINCE and _is_at(held, path):
+            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+    except OSError:
+        pass
+    finally:
+        os.close(held)
+
+
+def _is_at(held: int, path: str) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(held), os.lstat(path))
+    return False
+
+
+def bubblewrap_arguments(policy: SandboxPolicy, plan: MountPlan) -> tuple[list[str], list[str]]:
+    """The arguments of `bwrap`, and the files and folders that it gets as descriptors, in their order."""
+    words = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    words += [*([] if policy.network else ["--unshare-net"]), "--new-session", "--cap-drop", "ALL"]
+    # Root could write some of what is below /proc without a capability.
+    words += ["--seccomp", str(_FILTER), "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    words += ["--remount-ro", "/proc"]
+    held: list[str] = []
+    for mount in plan.mounts:
+        if mount.kind == "hide folder":
+            words += ["--tmpfs", mount.path]
+            if mount.path not in policy.private:
+                words += ["--remount-ro", mount.path]
+        elif mount.kind == "hide file":
+            words += ["--ro-bind", policy.empty_file, mount.path]
+        else:
+            words += [_binding(mount), str(_FOLDERS + len(held)), mount.path]
+            held.append(mount.source or mount.path)
+    for mount in plan.mounts:
+        if mount.kind == "hide folder" and mount.path in policy.private:
+            words += ["--remount-ro", mount.path]
+    return words, held
+
+
+def _binding(mount: Mount) -> str:
+    return "--bind-fd" if mount.kind in ("write", "pin") else "--ro-bind-fd"
+
+
+def find_bubblewrap(search_path: str | None, written: Sequence[str]) -> str | None:
+    """The program `bwrap`, from entries of a PATH that are in no folder to which commands can or could write."""
+    for folder in filter(None, absolute_entries(search_path).split(os.pathsep)):
+        candidate = os.path.realpath(os.path.join(folder, "bwrap"))
+        planted = any(is_inside(candidate, folder) for folder in written)
+        if not planted and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def _check(program: str, cwd: str) -> None:
+    """Raise `OSError` if a program cannot be started: in the sandbox this would look like a failing program."""
+    for path, wanted in ((cwd, os.path.isdir), (program, os.path.isfile)):
+        if not wanted(path):
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    if not os.access(program, os.X_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), program)

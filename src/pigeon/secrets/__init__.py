@@ -1,0 +1,1 @@
+"""Keys: which values are secret, what commands see of the environment, masking of everything that is written."""

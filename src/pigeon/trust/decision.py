@@ -1,0 +1,91 @@
+"""Whether a project's own files may be used: those that run code, redirect requests or speak to the model in our name.
+
+Finding out what there is looks at names only: nothing of the project is opened before the decision. `control.py` keeps
+the decisions of an agent, one for each folder that its conversations are in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+from pigeon.wire.answers import DecidedBy
+
+# Everything in a project's folder of ours that is more than a note to read.
+RESOURCES = (
+    "settings.json",
+    "models.json",
+    "mcp.json",
+    "extensions",
+    "skills",
+    "prompts",
+    "themes",
+    "rules",
+    "hooks",
+    "SYSTEM.md",
+    "APPEND_SYSTEM.md",
+)
+# In the folder of the project itself, for any agent: the tool servers that it starts.
+SERVERS = ".mcp.json"
+SKILLS = os.path.join(".agents", "skills")
+Default = Literal["ask", "always", "never"]
+
+
+def guarded(cwd: str, folders: Iterable[str], home: str) -> list[str]:
+    """What there is in a project that needs trust; `folders` are those that may hold our files."""
+    found = [os.path.join(folder, name) for folder in folders for name in RESOURCES]
+    found.append(os.path.join(cwd, SERVERS))
+    found += skill_folders(cwd, home)
+    return [path for path in found if os.path.lexists(path)]
+
+
+def skill_folders(cwd: str, home: str) -> list[str]:
+    """Where a project may keep skills for any agent: in its folder or above, but not the user's own."""
+    own = os.path.realpath(os.path.join(home, SKILLS))
+    found = []
+    folder = os.path.realpath(cwd)
+    while True:
+        candidate = os.path.join(folder, SKILLS)
+        if os.path.realpath(candidate) != own:
+            found.append(candidate)
+        above = os.path.dirname(folder)
+        if above == folder:
+            return found
+        folder = above
+
+
+class Decision(Struct, frozen=True):
+    """Whether a project is trusted, and what said so; none for a project that nothing has decided about.
+
+    `harmless` is set where there was nothing to decide about at that time. Such a project is not trusted either: what
+    appears in it later waits for a decision.
+    """
+
+    trusted: bool | None
+    by: DecidedBy | None
+    harmless: bool = False
+
+
+def decided(
+    *,
+    option: bool | None = None,
+    vote: bool | None = None,
+    saved: bool | None = None,
+    default: Default = "ask",
+    harmless: bool = False,
+) -> Decision:
+    """The decision about a project before a host makes one.
+
+    `option` is `--approve` or `--no-approve`, `vote` what an extension said, `saved` what was decided earlier. There is
+    no person to ask yet, so a setting that says "ask" decides nothing.
+    """
+    if option is not None:
+        return Decision(option, "option", harmless)
+    if vote is not None:
+        return Decision(vote, "extension", harmless)
+    if saved is not None:
+        return Decision(saved, "saved", harmless)
+    return Decision(None, None, harmless) if default == "ask" else Decision(default == "always", "setting", harmless)

@@ -1,0 +1,214 @@
+"""`trust.json` in the user's folder: which project folders are trusted, by their real path.
+
+The nearest folder above counts, but not for a folder in which commands behind a sandbox could write: what needs trust
+there may be their work, so such a folder needs a decision of its own. `sandbox-folders.jsonl` lists these folders.
+A decision of its own that was made before counts as long as nothing has come that needs trust: what a trusted folder
+had of it when commands could first write around it is in `sandbox-trust.jsonl`.
+
+With a `trust.json` that cannot be used no project is trusted. A file that cannot be read, or that has comments in it,
+is never overwritten: a decision is then not kept, and the caller is told why.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pigeon.config.json_file import has_comments, leads_nowhere, read_json
+from pigeon.system.append_file import make_private_folder
+from pigeon.system.files import read_whole, replace_file
+from pigeon.system.paths import absolute_entries
+from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
+
+NAME = "trust.json"
+WRITTEN = "sandbox-folders.jsonl"
+DOUBTED = "sandbox-trust.jsonl"
+_LARGEST = 8 << 20
+_TIDIED_ABOVE = 1000
+
+
+def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
+    """What was decided for this folder or the nearest one above, and what is wrong with the file."""
+    path = os.path.join(agent_dir, NAME)
+    try:
+        entries = _decisions(_read(path))
+    except FileNotFoundError as error:
+        if not leads_nowhere(path):
+            return None, None
+        return False, f"{path}: {error.strerror}; no project is trusted until this is fixed"
+    except (OSError, BadRecord) as error:
+        return False, f"{path}: {error}; no project is trusted until this is fixed"
+    own = folder = os.path.realpath(cwd)
+    while True:
+        if folder in entries:
+            decision = entries[folder]
+            if decision is True:
+                return _inherited(agent_dir, own) if folder != own else _of_its_own(agent_dir, own)
+            if isinstance(decision, bool):
+                return decision, None
+            return False, f"{path}: {folder} must be true or false; it is not trusted until this is fixed"
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None, None
+        folder = above
+
+
+def _inherited(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+    """The trust in a folder above, unless a command could have written what is to be trusted."""
+    try:
+        written = written_folders(agent_dir)
+    except (OSError, BadRecord) as error:
+        return None, f"{os.path.join(agent_dir, WRITTEN)}: {error}; trust in a folder does not count for those in it"
+    return (None if any(folder.startswith(f"{above}/") for above in written) else True), None
+
+
+def _of_its_own(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+    """The trust in a folder, unless something that needs it has come since commands could write around it."""
+    try:
+        had = _doubted(agent_dir).get(folder)
+    except (OSError, BadRecord) as error:
+        return None, f"{os.path.join(agent_dir, DOUBTED)}: {error}; this project is not trusted until that is fixed"
+    return (None if had is not None and set(_needing_trust(folder)) - set(had) else True), None
+
+
+def _needing_trust(folder: str) -> list[str]:
+    """What is in a folder that counts only where it is trusted."""
+    from pigeon.sandbox.policy import NEVER_MADE
+    from pigeon.sandbox.survey import AGENT_NAMES
+
+    return sorted(name for name in {*NEVER_MADE, *AGENT_NAMES} if os.path.lexists(os.path.join(folder, name)))
+
+
+def _doubted(agent_dir: str) -> dict[str, list[str]]:
+    """What trusted folders had when commands could first write around them; raises `OSError` and `BadRecord`."""
+    found: dict[str, list[str]] = {}
+    for line in _lines(agent_dir, DOUBTED):
+        match line:
+            case [str() as folder, list() as had]:
+                found.setdefault(folder, [name for name in had if isinstance(name, str)])
+            case [str() as folder, None]:
+                found.pop(folder, None)
+            case _:
+                raise BadRecord("each line must be a list of a folder and what it had")
+    return found
+
+
+def doubt_trusted(agent_dir: str, folders: Sequence[str]) -> None:
+    """Note what the trusted folders in these have that needs trust, before commands behind a sandbox write there.
+
+    What they get of it later is not trusted with them. Raises `OSError` and `BadRecord`.
+    """
+    try:
+        decisions = _decisions(_read(os.path.join(agent_dir, NAME)))
+    except (OSError, BadRecord):
+        # Then no folder is trusted.
+        return
+    known = _doubted(agent_dir)
+    trusted = (path for path, decision in decisions.items() if decision is True and path not in known)
+    new = [path for path in trusted if any(path.startswith(f"{folder}/") for folder in folders)]
+    _add_lines(agent_dir, DOUBTED, [[path, _needing_trust(path)] for path in new])
+
+
+def _lines(agent_dir: str, name: str) -> list[Any]:
+    try:
+        data = read_whole(os.path.join(agent_dir, name), _LARGEST)
+    except FileNotFoundError:
+        return []
+    return [codec.decode(line) for line in data.splitlines() if line]
+
+
+def _add_lines(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
+    """Add these in one step, so that agents which start at the same time lose none."""
+    if not lines:
+        return
+    make_private_folder(agent_dir)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(os.path.join(agent_dir, name), flags, 0o600)
+    try:
+        os.write(descriptor, b"".join(codec.encode(line) + b"\n" for line in lines))
+    finally:
+        os.close(descriptor)
+
+
+def written_folders(agent_dir: str) -> list[str]:
+    """The folders in which commands behind a sandbox could write, in this or an earlier session.
+
+    Raises `OSError` and `BadRecord`.
+    """
+    return [str(line) for line in _lines(agent_dir, WRITTEN)]
+
+
+def programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
+    """The entries of a PATH for programs that Pigeon itself runs outside a sandbox, or that see its keys.
+
+    None of them lies in a folder that commands behind a sandbox could write, or in one of `also`: a program there may
+    be their work. If it is not known which folders those are, only the system's own are left.
+    """
+    try:
+        written = [*written_folders(agent_dir), *map(os.path.realpath, also)]
+    except (OSError, BadRecord):
+        return os.defpath
+    entries = absolute_entries(search_path).split(os.pathsep)
+    real = {entry: f"{os.path.realpath(entry)}/" for entry in entries}
+    return os.pathsep.join(one for one in entries if not any(real[one].startswith(f"{above}/") for above in written))
+
+
+def remember_written(agent_dir: str, folders: Sequence[str]) -> None:
+    """Note that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
+    known = written_folders(agent_dir)
+    new = [folder for folder in folders if not any(f"{folder}/".startswith(f"{above}/") for above in known)]
+    if new and len(known) > _TIDIED_ABOVE:
+        left = b"".join(codec.encode(one) + b"\n" for one in known if os.path.isdir(one))
+        replace_file(os.path.join(agent_dir, WRITTEN), left, mode=0o600)
+    _add_lines(agent_dir, WRITTEN, new)
+
+
+def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
+    """Keep a decision for this folder; returns what went wrong."""
+    path = os.path.join(agent_dir, NAME)
+    folder = os.path.realpath(cwd)
+    try:
+        entries = _read(path)
+        if has_comments(path):
+            line = f"{codec.encode(folder).decode()}: {codec.encode(trusted).decode()}"
+            return f"{path} has comments, which would be lost; the decision was not saved; add {line} yourself"
+    except FileNotFoundError:
+        entries = {}
+    except (OSError, BadRecord) as error:
+        return f"{path}: {error}; the decision was not saved"
+    entries = {name: value for name, value in entries.items() if os.path.normpath(name) != folder}
+    entries[folder] = trusted
+    try:
+        make_private_folder(agent_dir)
+        replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
+        # It was decided about what is there now.
+        if trusted and folder in _doubted(agent_dir):
+            _add_lines(agent_dir, DOUBTED, [[folder, None]])
+    except (OSError, BadRecord) as error:
+        return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
+    return None
+
+
+def _read(path: str) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise BadRecord("it must contain a JSON object")
+    return value
+
+
+def _decisions(entries: dict[str, Any]) -> dict[str, Any]:
+    """By the path that a folder has, however it is spelled; of two spellings that disagree the no counts.
+
+    What is not trusted is meant by its real path, too, so that no link leads around it. `null` is no decision.
+    """
+    found: dict[str, Any] = {}
+    for name, decision in entries.items():
+        if decision is None:
+            continue
+        plain = os.path.normpath(name)
+        for place in {plain} if decision is True else {plain, os.path.realpath(plain)}:
+            if found.get(place, True) is True:
+                found[place] = decision
+    return found

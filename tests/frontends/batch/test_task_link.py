@@ -1,0 +1,92 @@
+"""The link between a task and its host: turns at a provider, what is spent, the result, and a stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from pigeon.agent.inference import Failure
+from pigeon.frontends.batch.engine import LocalLimits
+from pigeon.frontends.batch.records import TaskResult
+from pigeon.frontends.batch.shared_limits import SharedLimits
+from pigeon.frontends.batch.task_link import FatalTask, HostEnd, TaskLink
+
+
+class Recorded(SharedLimits):
+    """Limits that tell what they are asked; each request waits once for a moment."""
+
+    def __init__(self, max_cost: float | None = None) -> None:
+        super().__init__({}, max_cost)
+        self.asked: list[tuple[Any, ...]] = []
+
+    def ask(self, provider: str, tokens: int) -> float:
+        self.asked.append((provider, tokens))
+        return 1e-6
+
+    def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+        self.asked.append((provider, more_tokens, is_refused, seconds))
+
+
+async def linked(limits: SharedLimits) -> tuple[TaskLink, HostEnd, asyncio.Future[TaskResult | None], list[str]]:
+    ours, theirs = socket.socketpair()
+    exhausted: list[str] = []
+
+    async def note() -> None:
+        exhausted.append("all is spent")
+
+    host = HostEnd("t", ours, LocalLimits(limits), note)
+    serving = asyncio.ensure_future(host.serve())
+    return await TaskLink.over(theirs), host, serving, exhausted
+
+
+async def test_requests_ask_for_their_turn_and_refusals_are_told() -> None:
+    limits = Recorded()
+    link, _, serving, _ = await linked(limits)
+    await link.turn("acme", 100)
+    link.ended("acme", 100, 150, Failure(message="429", status=429, retryable=True, retry_after_ms=2000))
+    link.ended("acme", 100, 90, Failure(message="500", status=500))
+    link.ended("acme", 100, 100, Failure(message="no money", status=429))
+    result = TaskResult(id="t", status="done", text="é" * 100_000)
+    await link.finish(result)
+    assert await serving == result
+    assert limits.asked == [
+        ("acme", 100),
+        ("acme", 50, True, 2.0),
+        ("acme", -10, False, None),
+        ("acme", 0, False, None),
+    ]
+
+
+async def test_a_task_that_spends_the_last_money_ends_the_batch_and_can_be_stopped() -> None:
+    limits = Recorded(max_cost=1.0)
+    link, host, serving, exhausted = await linked(limits)
+    link.spent(0.5)
+    link.spent(0.6)
+    await link.turn("acme", 1)
+    assert exhausted == ["all is spent"]
+    host.stop("enough")
+    assert await link.stopped == "enough"
+    await link.finish(None)
+    assert await serving is None
+
+
+async def test_a_disk_that_is_full_is_told_as_what_it_is() -> None:
+    link, _, serving, _ = await linked(Recorded())
+    await link.finish(None, "No space left on device")
+    with pytest.raises(FatalTask, match="No space"):
+        await serving
+
+
+async def test_only_refusals_that_waiting_can_end_are_sent_again() -> None:
+    link, _, serving, _ = await linked(Recorded())
+    refusal = Failure(message="slow down", status=429, retryable=True, retry_after_ms=2000)
+    assert link.again(refusal, 1)
+    assert not link.again(refusal, 31), "at some time it is enough"
+    assert not link.again(Failure(message="quota", status=429), 1)
+    assert not link.again(Failure(message="broken", status=500, retryable=True), 1)
+    assert not link.again(Failure(message="tomorrow", status=429, retryable=True, retry_after_ms=86_400_000), 1)
+    await link.finish(None)
+    assert await serving is None

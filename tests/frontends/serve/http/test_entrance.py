@@ -1,0 +1,178 @@
+"""Where a request comes from and which token it has, without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.requests import HTTPConnection, Request
+
+from pigeon.frontends.serve.counts import ServeCounts
+from pigeon.frontends.serve.http.entrance import MOST_WRONG, WRONG_SECONDS, Entrance, HttpRefusal, WrongTokens
+from pigeon.frontends.serve.http.tokens import COOKIE_SECONDS, LINK_SECONDS, Tokens
+from pigeon.wire.errors import Refusal, StartupError
+
+SECRET = "a-token-of-thirty-characters-or-so"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tokens(tmp_path: Path, clock: Clock) -> Tokens:
+    return tokens_of(tmp_path, f"admin {SECRET} me\nread {SECRET}-read\n", clock)
+
+
+def tokens_of(folder: Path, text: str, clock: Clock) -> Tokens:
+    path = folder / "serve.token"
+    path.write_text(text)
+    path.chmod(0o600)
+    return Tokens(str(path), clock, clock)
+
+
+def request(headers: dict[str, str], *, path: str = "/api/sessions", peer: str = "127.0.0.1") -> Request:
+    raw = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    about = {"type": "http", "method": "GET", "path": path, "query_string": b"", "headers": raw, "scheme": "http"}
+    return Request({**about, "client": (peer, 1), "server": ("10.0.0.1", 7463)})
+
+
+def entrance(tokens: Tokens, *names: str, behind_proxy: bool = False, clock: Clock | None = None) -> Entrance:
+    return Entrance(tokens, names, ServeCounts(), WrongTokens(clock or Clock()), behind_proxy)
+
+
+def status_of(door: Entrance, asked: HTTPConnection) -> int:
+    try:
+        door.admit(asked, "read")
+    except HttpRefusal as refusal:
+        return refusal.status
+    return 200
+
+
+RIGHT = {"Authorization": f"Bearer {SECRET}"}
+
+
+def test_the_address_of_the_socket_itself_is_ours_and_no_other_address(tokens: Tokens) -> None:
+    door = entrance(tokens, "example.org")
+    hosts = {"10.0.0.1:7463": 200, "10.0.0.1": 403, "10.0.0.2:7463": 403, "example.org": 200, "example.org:99": 200}
+    for host, status in hosts.items():
+        assert status_of(door, request({"Host": host, **RIGHT})) == status
+    assert status_of(door, request({"Host": "example.org.evil:99", **RIGHT})) == 403
+
+
+def test_a_proxy_says_what_it_was_asked_for_and_only_its_own_word_counts(tokens: Tokens) -> None:
+    door = entrance(tokens, "example.org", behind_proxy=True)
+    said = {"Host": "127.0.0.1:7463", "X-Forwarded-Host": "example.org", "X-Forwarded-Proto": "https", **RIGHT}
+    assert status_of(door, request({**said, "Origin": "https://example.org"})) == 200
+    assert status_of(door, request({**said, "Origin": "http://example.org"})) == 403
+    assert status_of(door, request({**said, "X-Forwarded-Host": "evil.example, example.org"})) == 200
+    assert status_of(door, request({**said, "X-Forwarded-Host": "example.org, evil.example"})) == 403
+    assert door.peer(request({**said, "X-Forwarded-For": "1.1.1.1, 2.2.2.2"})) == "2.2.2.2"
+    assert door.scheme(request(said)) == "https"
+    alone = entrance(tokens, "example.org")
+    assert alone.peer(request({**said, "X-Forwarded-For": "1.1.1.1"}, peer="3.3.3.3")) == "3.3.3.3"
+
+
+def test_wrong_tokens_are_counted_by_peer_and_forgotten(tokens: Tokens, clock: Clock) -> None:
+    door = entrance(tokens, "h", clock=clock)
+    wrong = {"Host": "h", "Authorization": "Bearer wrong"}
+    assert [status_of(door, request(wrong)) for _ in range(MOST_WRONG)] == [401] * MOST_WRONG
+    assert status_of(door, request(wrong)) == 429
+    assert status_of(door, request({"Host": "h", **RIGHT})) == 200
+    assert status_of(door, request(wrong, peer="10.9.9.9")) == 401
+    clock.now += WRONG_SECONDS
+    assert status_of(door, request(wrong)) == 401
+
+
+def test_all_addresses_of_an_ipv6_network_are_one_peer(tokens: Tokens) -> None:
+    door = entrance(tokens)
+    assert door.peer(request({}, peer="2001:db8::1")) == door.peer(request({}, peer="2001:db8::ffff:1"))
+    assert door.peer(request({}, peer="2001:db8::1")) != door.peer(request({}, peer="2001:db8:1::1"))
+    assert door.peer(request({}, peer="::ffff:1.2.3.4")) != door.peer(request({}, peer="::ffff:1.2.3.5"))
+
+
+@given(value=st.text(st.characters(max_codepoint=255, exclude_categories=("Cc",)), max_size=60))
+def test_no_other_text_is_a_token(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
+    tokens = tokens_of(tmp_path_factory.getbasetemp(), f"{SECRET}\n", Clock())
+    door = entrance(tokens, "h")
+    assert status_of(door, request({"Host": "h", "Authorization": f"Bearer {value}"})) == 401
+    assert status_of(door, request({"Host": "h", "Cookie": f"pigeon_token={value}"})) in (401, 403)
+
+
+def test_a_cookie_holds_for_its_time_and_only_as_long_as_its_token(
+    tokens: Tokens, clock: Clock, tmp_path: Path
+) -> None:
+    admin = tokens.first("admin")
+    assert admin is not None
+    cookie = tokens.cookie(admin)
+    assert SECRET not in cookie
+    assert tokens.in_cookie(cookie) == admin
+    until, _, proof = cookie.partition(".")
+    assert tokens.in_cookie(f"{int(until) + 1}.{proof}") is None
+    clock.now += COOKIE_SECONDS
+    assert tokens.in_cookie(cookie) is None
+    clock.now -= COOKIE_SECONDS
+    (tmp_path / "serve.token").write_text(f"read {SECRET}-read\n")
+    assert tokens.in_cookie(cookie) is None
+
+
+def test_a_link_is_worth_something_once_and_for_minutes(tokens: Tokens, clock: Clock) -> None:
+    word = tokens.link("read")
+    redeemed = tokens.redeemed(word)
+    assert redeemed is not None
+    assert redeemed.scope == "read"
+    assert tokens.redeemed(word) is None
+    late = tokens.link()
+    clock.now += LINK_SECONDS
+    assert tokens.redeemed(late) is None
+    with pytest.raises(Refusal, match="no token with the scope talk"):
+        tokens.link("talk")
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("", 0o600, "has no token"),
+        ("short\n", 0o600, "at least 16 characters"),
+        (f"owner {SECRET}\n", 0o600, "a line must be a scope"),
+        (f"admin {SECRET}\n", 0o640, "can be read by other users"),
+    ],
+)
+def test_a_token_file_that_cannot_be_used_is_said_and_its_tokens_are_not(
+    tmp_path: Path, text: str, mode: int, said: str
+) -> None:
+    path = tmp_path / "serve.token"
+    path.write_text(text)
+    path.chmod(mode)
+    with pytest.raises(StartupError, match=said) as refusal:
+        Tokens(str(path))
+    assert SECRET not in str(refusal.value)
+
+
+def test_a_token_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "serve.token"
+    tokens = Tokens(str(path))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert tokens.found(path.read_text().split()[1]) is not None
+
+
+def test_a_token_file_that_is_gone_lets_no_client_in_until_it_is_back(tokens: Tokens, tmp_path: Path) -> None:
+    path = tmp_path / "serve.token"
+    text = path.read_text()
+    path.unlink()
+    assert tokens.found(SECRET) is None
+    assert "cannot be read" in tokens.problem
+    path.write_text(text)
+    path.chmod(0o600)
+    assert tokens.found(SECRET) is not None

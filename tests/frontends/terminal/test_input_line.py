@@ -1,0 +1,75 @@
+"""The line that a person writes in, and the file of what was written."""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pigeon.frontends.terminal.screen.completion import ChatCompleter
+from pigeon.frontends.terminal.screen.input_history import KEPT, LONGEST, InputHistory
+from pigeon.frontends.terminal.screen.input_line import PASTED_CHARACTERS, PAUSE_SECONDS, InputLine
+from pigeon.system.project_files import ProjectFiles
+
+NOWHERE = "/dev/null/history"
+
+
+def line() -> InputLine:
+    return InputLine(
+        ChatCompleter({}, ProjectFiles(lambda: NOWHERE, {}, NOWHERE), {}), InputHistory(NOWHERE), lambda: 0.0
+    )
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=5), st.booleans())
+def test_all_that_was_pasted_is_sent(pastes: list[str], long: bool) -> None:
+    written = line()
+    sent = ""
+    for text in (paste + "x" * PASTED_CHARACTERS * long for paste in pastes):
+        written.paste(text)
+        sent += text.replace("\r\n", "\n").replace("\r", "\n")
+        if long:
+            assert len(written.text) < 60 * len(pastes)
+    assert written.take() == (sent if sent.strip() else "")
+
+
+def test_words_that_look_like_a_fold_are_words() -> None:
+    written = line()
+    written.set("see [pasted 120 lines]")
+    assert written.take() == "see [pasted 120 lines]"
+    assert written.take() == ""
+
+
+def test_what_comes_back_stands_before_what_is_being_written() -> None:
+    written = line()
+    assert written.seconds_to_pause == 0
+    written.set("new")
+    written.put_back("old")
+    assert written.text == "old\n\nnew"
+    assert written.seconds_to_pause == PAUSE_SECONDS
+
+
+@given(st.lists(st.text(min_size=1), max_size=20))
+def test_what_was_written_is_read_again(texts: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/deep/history"
+        history = InputHistory(path)
+        for text in texts:
+            history.store_string(text)
+        assert list(InputHistory(path).load_history_strings()) == texts[::-1]
+
+
+def test_the_file_is_private_short_and_never_the_reason_for_a_failure(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    history = InputHistory(str(path))
+    history.store_string("x" * (LONGEST + 1))
+    assert not path.exists()
+    history.store_string("first")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_bytes(b'not json\n{"a": 1}\n\xff\n' + b'"row"\n' * (2 * KEPT + 1))
+    assert len(list(history.load_history_strings())) == KEPT
+    assert len(path.read_bytes().splitlines()) == KEPT
+    assert list(InputHistory(NOWHERE).load_history_strings()) == []
+    InputHistory(NOWHERE).store_string("lost")
