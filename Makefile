@@ -9,7 +9,7 @@ DEV := $(VENV)/.ready-dev
 FAKES := cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -99,6 +99,10 @@ picture: $(DEV)
 
 house: $(DEV)
 	$(BIN)/python scripts/house.py
+
+# Wheel and sdist, each installed into an empty environment with what pip finds for it, and used there.
+release-check: $(DEV)
+	$(BIN)/python scripts/release_check.py --out dist
 
 divergences: $(DEV)
 	$(FAKES).contract_manifest

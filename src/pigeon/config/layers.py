@@ -1,8 +1,8 @@
 """Settings in two layers: the user's, and over it the project's if the project is trusted.
 
 Objects merge key by key, changes of `defaultTools` are added, of `limits` the lower one counts, `sandbox` is left to
-`sandbox/control.py` as each file has it, everything else is replaced. Keys that decide about trust, the network, loops or
-what a page shows are the user's alone.
+`sandbox/control.py` as each file has it, everything else is replaced. Keys that decide about trust, the network, loops
+or what a page shows are the user's alone.
 
 Permission rules fail closed. `doubts` has what may have kept rules from being seen: a file that is there and cannot be
 used, permissions that are no object, a key that stands twice or looks like `permissions` and is not. While there is
