@@ -286,6 +286,7 @@ BYPASSES = (
     "x=1 alias q=env; shopt -s expand_aliases\nq 'z'ap v", "hash -p $PWD/../bin/env q; q zap v", "${x\\\n-zap} v",
     "declare -i x='a[$(\\zap v)]'", "[[ -v 'a[$(z\"a\"p v)]' ]]", "x='a[$(z\\ap v)]'; : $((x))",
     "x='z\\ap v'; declare -n y=x; eval \"$y\"", "cat <<$x\n$x\nz$'\\x61'p v", "echo zap v | xargs env",
+    "case esac in (esac) >o z'a'\\p v;; esac", "printf 'zap\\x20v' | sh", "declare -i x='a[$(${x:-zap} v)]'",
 )  # fmt: skip
 
 

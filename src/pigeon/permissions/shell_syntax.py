@@ -183,10 +183,10 @@ class ScriptReader(WordReader):
         self.skip_blanks(over_lines=True)
         if _ESAC.match(self._text, self._at):
             return
-        if self._text.startswith("(", self._at):
-            self._at += 1
+        has_bracket = self._text.startswith("(", self._at)
+        self._at += has_bracket
         for word in self.words_until(")"):
-            if word.raw == "esac":
+            if word.raw == "esac" and not has_bracket:
                 self._at -= len("esac")
                 return
 
