@@ -224,7 +224,7 @@ def test_what_find_and_xargs_run_must_be_allowed_too() -> None:
         ("cat .env > $(mktemp -d)/x", "deny"), ("echo a b > $out", "allow"),
         (f"echo {' a'.join(map(str, range(3000)))} > $1", "deny"),
         ("echo x > .en[v]", "deny"), ("echo x > .e?v", "deny"), ("echo x > {.env,}", "deny"), ("echo x > '?'", "allow"),
-        ("cd .ss* && echo x > id", "deny"), ("cd {~/.ssh,} && echo x > id", "deny"),
+        ("[[ a 2> .env || b", "deny"), ("cd .ss* && echo x > id", "deny"), ("cd {~/.ssh,} && echo x > id", "deny"),
     ],
 )  # fmt: skip
 def test_rules_for_files_bind_redirections(command: str, verdict: str) -> None:

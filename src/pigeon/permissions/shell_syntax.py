@@ -119,8 +119,7 @@ class ScriptReader(WordReader):
             if word.raw == "case":
                 self._skip_case_head()
                 return
-            if word.raw == "[[":
-                self._skip_test()
+            if word.raw == "[[" and self._skip_test():
                 return
         if word.raw == "do" and len(self._words) == 2 and self._words[0].raw in ("for", "select"):
             self._end_command()
@@ -190,10 +189,13 @@ class ScriptReader(WordReader):
                 self._at -= len("esac")
                 return
 
-    def _skip_test(self) -> None:
-        for word in self.words_until(""):
-            if word.raw == "]]":
-                return
+    def _skip_test(self) -> bool:
+        """Moves past `]]`; without one, which a plain `sh` does not need, returns False and stays."""
+        begin = self._at
+        if any(word.raw == "]]" for word in self.words_until("")):
+            return True
+        self._at = begin
+        return False
 
     # --- redirections --------------------------------------------------------------------------------------------
 
