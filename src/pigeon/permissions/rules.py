@@ -2,8 +2,8 @@
 
 Rules look at the subject of a call and nothing else (`agent/interfaces.Subject`). They are read so that doubt works
 against a rule being too weak: what denies or asks needs one match, what allows needs all of them. A shell command is
-matched in all readings that `guard/shell_commands` has of it; a path by its names and by its place behind links, for
-rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
+matched in all readings that `permissions/shell_commands` has of it; a path by its names and by its place behind links,
+for rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
 their arguments.
 """
 
@@ -27,7 +27,7 @@ from pigeon.wire.base import Json
 from pigeon.wire.errors import Refusal, ToolFailed
 
 if TYPE_CHECKING:
-    from pigeon.permissions.shell_commands import CommandReadings
+    from pigeon.permissions.shell_commands import ShellCommand
 
 ASK_MS = 120_000
 LONGEST_PATH = 4096
@@ -202,16 +202,16 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
     return _said(rules, tool, _CalledWith(tool, subject, paths).first)
 
 
-def _readings_of(command: str, paths: PathResolver) -> CommandReadings:
-    from pigeon.permissions.shell_commands import CommandReadings  # compiles much, and is needed for commands only
+def _read_command(command: str, paths: PathResolver) -> ShellCommand:
+    from pigeon.permissions.shell_commands import ShellCommand  # compiles much, and is needed for commands only
 
-    return CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
+    return ShellCommand(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
 
 
 def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:
     """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
-    read = _readings_of(command, paths)
-    files = None if read.overflow else read.files(paths.cwd, paths.home, "write")
+    read = _read_command(command, paths)
+    files = None if read.overflow else read.find_files(paths.cwd, paths.home, "write")
     if files is None or len(files) > MOST_WRITTEN:
         return None
     found = []
@@ -362,7 +362,7 @@ class _CalledWith:
         self._tool = tool
         self._subject = subject
         self._paths = paths
-        self._readings: dict[str, CommandReadings] = {}
+        self._readings: dict[str, ShellCommand] = {}
         self._places: dict[str, PlacedPath | None] = {}
         # What the redirections of the command write and read, by the name of the tool that does so.
         self._files: dict[str, list[str] | None] = {}
@@ -386,7 +386,7 @@ class _CalledWith:
             return True
         if isinstance(subject, CommandSubject):
             read = self._read(subject.command)
-            return read.overflow or read.has(rule.pattern)
+            return read.overflow or read.could_run(rule.pattern)
         texts = self._arguments.get(rule.argument)
         if texts is None:
             chosen = subject.arguments if rule.argument is None else subject.arguments.get(rule.argument, "")
@@ -406,7 +406,9 @@ class _CalledWith:
         for tool in ("write", "read"):
             if _means(rule, tool, False):
                 if tool not in self._files:
-                    self._files[tool] = self._read(command).files(self._paths.cwd, self._paths.home, tool)
+                    read = self._read(command)
+                    files = None if read.overflow else read.find_files(self._paths.cwd, self._paths.home, tool)
+                    self._files[tool] = files
                 files = self._files[tool]
                 if files is None or len(files) > MOST_TEXTS:
                     return True
@@ -424,7 +426,7 @@ class _CalledWith:
     def _may_mean(self, pattern: str, name: str, text: str) -> bool:
         """What an argument of a foreign tool means is not known: it may be a command or a path."""
         read = self._read(text)
-        if read.has(pattern) or (self._is_command(name) and read.overflow):
+        if (self._is_command(name) and read.overflow) or read.could_run(pattern):
             return True
         if len(text) > LONGEST_PATH:
             return False
@@ -435,12 +437,12 @@ class _CalledWith:
         return self._tool in _SHELLS or name.lower() in _COMMAND_ARGUMENTS
 
     def _covered(self, patterns: Sequence[str], command: str) -> bool:
-        return self._read(command).covered(patterns)
+        return self._read(command).is_covered(patterns)
 
-    def _read(self, command: str) -> CommandReadings:
+    def _read(self, command: str) -> ShellCommand:
         read = self._readings.get(command)
         if read is None:
-            read = self._readings[command] = _readings_of(command, self._paths)
+            read = self._readings[command] = _read_command(command, self._paths)
         return read
 
     def _place(self, path: str) -> PlacedPath | None:
