@@ -18,6 +18,25 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pigeon.mcp.connector.records import (
+    CallFailed,
+    CallProgress,
+    FromCall,
+    FromServer,
+    LinkConfig,
+    OfferedPrompt,
+    OfferedResource,
+    OfferedTool,
+    QuestionAsked,
+    QuestionWithdrawn,
+    ServerFailed,
+    ServerListed,
+    ServerOpened,
+    ServerRequest,
+    ServerResult,
+    SignInChanged,
+    StoredSignIn,
+)
 from pigeon.mcp.server_config import ServerConfig, WrongServer
 from pigeon.system.process.start import Process, ProcessOwner, Streams
 from pigeon.wire.base import ABSENT
@@ -27,8 +46,6 @@ from pigeon.wire.errors import ToolFailed
 if TYPE_CHECKING:
     from pigeon.agent.interfaces import ToolRun
     from pigeon.mcp.connector_process import Connector
-
-Record = dict[str, Any]
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
@@ -76,15 +93,15 @@ class ServerSurroundings(Protocol):
         """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
         ...
 
-    def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
+    def link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
         """The server's configuration in the form that the connector expects."""
         ...
 
-    def asked(self, server: ToolServer, record: Record) -> None:
+    def asked(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
         """Handle a question of a server, or withdraw one."""
         ...
 
-    def kept(self, config: ServerConfig, kept: Record) -> None:
+    def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
         """Store the result of a sign-in."""
         ...
 
@@ -101,19 +118,18 @@ class ToolServer:
         self._around = surroundings
         self.status: McpStatus = "connecting" if config.enabled else "disabled"
         self.error: str | None = None
-        self.tools: list[Record] = []
-        self.prompts: list[Record] = []
-        self.resources: list[Record] = []
-        self.instructions = ""
+        self.tools: list[OfferedTool] = []
+        self.prompts: list[OfferedPrompt] = []
+        self.resources: list[OfferedResource] = []
         self.step: McpStep | None = None
-        self._info: Record = {}
+        self._info = ServerOpened(server="")
         self._key = ""
         self._connector: Connector | None = None
         self._process: Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
-        self._events: asyncio.Queue[Record] = asyncio.Queue()
+        self._events: asyncio.Queue[FromServer] = asyncio.Queue()
         self._down = asyncio.Event()
         self._needed = asyncio.Event()
         self._restarts = 0
@@ -161,7 +177,7 @@ class ToolServer:
             name=config.name,
             source=config.source,
             file=config.file or ABSENT,
-            transport=info.get("transport") or config.transport or ABSENT,
+            transport=info.transport or config.transport or ABSENT,
             status=self.status,
             error=self.error or ABSENT,
             step=self.step or ABSENT,
@@ -169,9 +185,9 @@ class ToolServer:
             deferred=deferred,
             prompts=prompts,
             resources=len(self.resources),
-            server_name=info.get("name") or ABSENT,
-            server_version=info.get("version") or ABSENT,
-            protocol_version=info.get("protocol") or ABSENT,
+            server_name=info.name or ABSENT,
+            server_version=info.version or ABSENT,
+            protocol_version=info.protocol or ABSENT,
         )
 
     def readable(self) -> list[McpResource]:
@@ -179,11 +195,11 @@ class ToolServer:
         return [
             McpResource(
                 server=self.config.name,
-                uri=one["uri"],
-                name=one["name"],
-                description=one["description"] or ABSENT,
-                mime_type=one["mime"] or ABSENT,
-                template=one["template"],
+                uri=one.uri,
+                name=one.name,
+                description=one.description or ABSENT,
+                mime_type=one.mime_type or ABSENT,
+                template=one.is_template,
             )
             for one in self.resources
         ]
@@ -191,7 +207,12 @@ class ToolServer:
     @property
     def completes(self) -> bool:
         """Whether the server supports completion."""
-        return "completions" in self._info.get("offers", ())
+        return "completions" in self._info.offers
+
+    @property
+    def instructions(self) -> str:
+        """What the server says of all of its tools."""
+        return self._info.instructions
 
     # Calls
 
@@ -208,45 +229,50 @@ class ToolServer:
 
     async def ask(
         self,
-        what: str,
-        request: Record,
+        request: ServerRequest,
         run: ToolRun | None = None,
         progress: Callable[[str], Awaitable[None]] | None = None,
-    ) -> Record:
-        """The server's answer; reconnects if necessary. Raises `ToolFailed`, and `Aborted` if the run is aborted."""
+        seconds: float | None = None,
+    ) -> ServerResult:
+        """The server's answer, within its configured time or `seconds`; reconnects if necessary.
+
+        Raises `ToolFailed`, and `Aborted` if the run is aborted.
+        """
         wait = _plain_wait if run is None else run.scope.wait
-        answer = await self._asked(what, request, run is not None, wait, progress)
-        if answer.get("unsent"):
+        seconds = self.config.call_seconds if seconds is None else seconds
+        answer = await self._asked(request, seconds, run is not None, wait, progress)
+        if isinstance(answer, CallFailed) and answer.is_unsent:
             # The connection was lost before the server got the call, so it is sent again after reconnecting.
             await wait(self._down.wait())
-            answer = await self._asked(what, request, run is not None, wait, progress)
-        if answer["event"] == "error":
-            raise ToolFailed(f"The tool server {self.config.name} has failed: {answer['text']}")
+            answer = await self._asked(request, seconds, run is not None, wait, progress)
+        if isinstance(answer, CallFailed):
+            raise ToolFailed(f"The tool server {self.config.name} has failed: {answer.text}")
         return answer
 
     async def _asked(
         self,
-        what: str,
-        request: Record,
+        request: ServerRequest,
+        seconds: float,
         may_ask: bool,
         wait: Callable[[Awaitable[Any]], Awaitable[Any]],
         progress: Callable[[str], Awaitable[None]] | None,
-    ) -> Record:
+    ) -> ServerResult | CallFailed:
         await self.connected(may_ask, wait)
         connector = self._connector
         if connector is None:
             raise ToolFailed(f"The tool server {self.config.name} is not connected")
-        heard: asyncio.Queue[Record] = asyncio.Queue()
-        id, key = connector.next_number(), self._key
-        record = {"do": what, "server": key, "seconds": self.config.call_seconds, **request}
-        connector.ask(id, record, heard.put_nowait)
+        answers: asyncio.Queue[FromCall] = asyncio.Queue()
+        key = self._key
+        id = connector.ask(key, request, seconds, answers.put_nowait)
         try:
             while True:
-                answer: Record = await wait(heard.get())
-                if answer["event"] != "progress":
+                answer: FromCall = await wait(answers.get())
+                if isinstance(answer, CallFailed):
                     return answer
+                if not isinstance(answer, CallProgress):
+                    return answer.result
                 if progress is not None:
-                    await progress(answer["text"])
+                    await progress(answer.text)
         finally:
             connector.forget(id, key)
 
@@ -287,14 +313,12 @@ class ToolServer:
             await self._open(may_ask)
             while True:
                 record = await self._events.get()
-                what = record["event"]
-                if what == "opened":
+                if isinstance(record, ServerOpened):
                     self._info = record
-                    self.instructions = record["instructions"]
-                elif what == "listed":
+                elif isinstance(record, ServerListed):
                     connected = True
                     self._take(record)
-                elif what == "failed":
+                elif isinstance(record, ServerFailed):
                     await self._fail(record)
                     return connected
         except WrongServer as wrong:
@@ -350,32 +374,35 @@ class ToolServer:
             seen = {name: value for name, value in seen.items() if name in _INHERITED or name.startswith("LC_")}
         return {**seen, **config.env}
 
-    def _heard(self, record: Record) -> None:
-        what = record["event"]
-        if what in ("ask", "asked"):
+    def _heard(self, record: FromServer | QuestionAsked | QuestionWithdrawn) -> None:
+        if isinstance(record, QuestionAsked | QuestionWithdrawn):
             self._around.asked(self, record)
-        elif what == "kept":
-            self._around.kept(self.config, record["kept"])
+        elif isinstance(record, SignInChanged):
+            self._around.store_sign_in(self.config, record.stored)
         else:
             self._events.put_nowait(record)
 
-    def _take(self, record: Record) -> None:
-        kinds = [kind for kind in ("tools", "prompts", "resources") if kind in record]
-        changed = not self._listed or any(getattr(self, kind) != record[kind] for kind in kinds)
-        for kind in kinds:
-            setattr(self, kind, record[kind])
+    def _take(self, record: ServerListed) -> None:
+        before = self.tools, self.prompts, self.resources
+        self.tools = self.tools if record.tools is None else record.tools
+        self.prompts = self.prompts if record.prompts is None else record.prompts
+        self.resources = self.resources if record.resources is None else record.resources
+        changed = not self._listed or before != (self.tools, self.prompts, self.resources)
         self.step = "connected"
         self._listed = True
-        notes = "; ".join(record["notes"]) if "notes" in record else self.error if self.status == "connected" else ""
+        if record.notes is not None:
+            notes: str | None = "; ".join(record.notes)
+        else:
+            notes = self.error if self.status == "connected" else None
         self._set("connected", notes or None, lists=changed)
         self._settled.set()
 
-    async def _fail(self, record: Record) -> None:
+    async def _fail(self, record: ServerFailed) -> None:
         """Record the failure, including the program's stderr and exit code."""
-        self.step = record["step"]
-        said = [record["text"]]
+        self.step = record.step
+        said = [record.text]
         process = self._process
-        if process is not None and record["lost"]:
+        if process is not None and record.is_lost:
             try:
                 async with asyncio.timeout(EXIT_SECONDS):
                     code = await process.wait()
@@ -386,10 +413,10 @@ class ToolServer:
                 self.step = "start"
                 self._set("failed", _start_text(self.config, error))
                 return
-        words = record["words"][-LONGEST_WORDS:].strip()
+        words = record.stderr[-LONGEST_WORDS:].strip()
         if words:
             said.append(f"it wrote: {words}")
-        self._set("sign_in" if record["signIn"] else "failed", f"{self.config.name}: " + "; ".join(said))
+        self._set("sign_in" if record.needs_sign_in else "failed", f"{self.config.name}: " + "; ".join(said))
 
     def _let_go(self) -> None:
         """Close the connection, and end the program if it does not end on its own."""
