@@ -20,12 +20,12 @@ from protocol_tables import sentence_of, table
 import pigeon
 import pigeon.testing
 from pigeon.frontends.batch.public import BatchChoices
+from pigeon.sdk import command_methods
 from pigeon.sdk.agent import AgentChoices
-from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire import answers, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
-from pigeon.wire.commands import changes, mcp, services
+from pigeon.wire.commands import NAMES, changes, mcp, services
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "library.md"
 HEAD = """# Reference of the Python library
@@ -222,9 +222,8 @@ def conversation() -> str:
 def commands() -> str:
     """One row for each command that is a method."""
     rows = []
-    for name, method in vars(CommandMethods).items():
-        if name.startswith("_") or name in BY_HAND or not callable(method):
-            continue
+    for name in (name for kind, name in NAMES.items() if kind not in command_methods.BY_HAND):
+        method = getattr(Conversation, name)
         call, _, answer = signature_of(method, name).partition(" -> ")
         doc = _pythonic(" ".join(ParsedDoc(method, name).text.split()))
         rows.append((_code(call), _answer(answer), _cell(doc)))

@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from pigeon.sdk.agent import Agent, AgentChoices
+from pigeon.sdk.commands import SyncCommandMethods
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.images import ImageLike
 from pigeon.sdk.remote.client import Client
 from pigeon.sdk.results import ConversationEvent, OutputT, Result
-from pigeon.sdk.sync_commands import SyncCommandMethods
 from pigeon.wire.answers import Accepted, Welcome
 from pigeon.wire.commands import Command, StreamingBehavior
 from pigeon.wire.steering import Limits

@@ -157,7 +157,7 @@ class TaskLink:
         except BadRecord as error:
             sys.stderr.write(f"The task's host has sent a record that cannot be read: {error}\n")
             sys.stderr.flush()
-        # Nobody waits for the result, so there is no task to finish.
+        # No host waits for the result, so there is no task to finish.
         os._exit(1)
 
 
