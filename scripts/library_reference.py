@@ -1,14 +1,15 @@
 """The reference of the Python library, made from the signatures and docstrings of what `pigeon` exports.
 
 A docstring is a sentence, further paragraphs, and where members or arguments need words of their own an `Args:` or
-`Attributes:` part with a line for each; that becomes a table. `make docs` writes docs/reference/library.md, and a test
-holds it in step.
+`Attributes:` part with a line for each; that becomes a table. An `Example:` stands at the end. `make docs` writes
+docs/reference/library.md, and a test holds it in step.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import NoneType, UnionType
@@ -63,12 +64,13 @@ _ENTRY = re.compile(r"^ {4}(\*{0,2}\w+): (.+)$")
 
 
 class ParsedDoc:
-    """A docstring: its paragraphs in Markdown, and the entries of its `Args:` or `Attributes:`."""
+    """A docstring: its paragraphs in Markdown, the entries of its `Args:` or `Attributes:`, and its `Example:`."""
 
     def __init__(self, thing: Any, name: str) -> None:
-        text = inspect.cleandoc(thing.__doc__ or "")
+        text, _, code = inspect.cleandoc(thing.__doc__ or "").partition("\n\nExample:\n")
         if not text:
             raise ValueError(f"{name} has no docstring")
+        self.example = textwrap.dedent(code)
         self.entries: dict[str, str] = {}
         kept: list[str] = []
         inside, last = False, ""
@@ -161,7 +163,11 @@ def _function(function: Callable[..., Any], name: str, level: str = "###") -> st
     waits = "await " if inspect.iscoroutinefunction(function) else ""
     call = f"```python\n{waits}{_wrapped(signature_of(function, name))}\n```"
     title = name.rpartition(".")[2]
-    return _parts(f"{level} {title}", call, doc.text, _entries_table(doc, "argument"))
+    return _parts(f"{level} {title}", call, doc.text, _entries_table(doc, "argument"), _example(doc))
+
+
+def _example(doc: ParsedDoc) -> str:
+    return f"```python\n{doc.example}\n```" if doc.example else ""
 
 
 def _wrapped(call: str) -> str:
@@ -185,7 +191,8 @@ def _class(kind: type, *, members: Iterable[str] = (), table_text: str = "") -> 
     shown = [_member(kind, name) for name in members]
     plain = issubclass(kind, msgspec.Struct) and not doc.entries
     listed = "\n".join([*shown, *(f"* {line}" for line in (_members(kind).split("<br>") if plain else []))])
-    return _parts(f"### {kind.__name__}", doc.text, table_text or _entries_table(doc, "member"), listed)
+    members_table = table_text or _entries_table(doc, "member")
+    return _parts(f"### {kind.__name__}", doc.text, members_table, listed, _example(doc))
 
 
 def _member(kind: type, name: str) -> str:
@@ -216,7 +223,8 @@ def agents() -> str:
 def conversation() -> str:
     """What a conversation can do: what is written by hand, and the commands."""
     by_hand = [_function(getattr(Conversation, name), name) for name in BY_HAND]
-    return _parts("## Conversation", ParsedDoc(Conversation, "Conversation").text, *by_hand, commands())
+    doc = ParsedDoc(Conversation, "Conversation")
+    return _parts("## Conversation", doc.text, _example(doc), *by_hand, commands())
 
 
 def commands() -> str:
@@ -281,6 +289,7 @@ def small_things() -> str:
         "## Results and limits",
         _class(pigeon.Result),
         _class(pigeon.Limits),
+        _function(pigeon.text_of, "text_of"),
         "## Tools",
         _function(pigeon.tool, "tool"),
         _class(pigeon.HostFunction, members=["name", "schema"]),

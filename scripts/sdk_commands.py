@@ -103,7 +103,7 @@ def exported_records() -> dict[str, str]:
     """What is exported besides what the library itself declares: records, unions and errors, each with its module."""
     found = {kind.__name__: kind.__module__ for kind in _exported_kinds()}
     found |= {"Event": events.__name__, "StreamEvent": events.__name__, "Message": messages.__name__}
-    found |= {"DialogRequest": dialogs.__name__}
+    found |= {"DialogRequest": dialogs.__name__, "text_of": content.__name__}
     failures = (errors.PigeonError, errors.Refusal, errors.StartupError)
     return found | {kind.__name__: errors.__name__ for kind in failures}
 

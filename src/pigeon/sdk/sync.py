@@ -307,7 +307,17 @@ def _arguments_of(source: Callable[_P, Conversation]) -> Callable[[_Init], Calla
 
 
 class SyncAgent(SyncConversation):
-    """`Agent` for code without an event loop; it takes the same arguments."""
+    """`Agent` for code without an event loop; it takes the same arguments.
+
+    Example:
+        import pigeon
+
+        with pigeon.SyncAgent(model="demo") as agent:
+            for event in agent.prompt("list the files"):
+                if isinstance(event, pigeon.TextDelta):
+                    print(event.delta, end="")
+            print(agent.get_session_stats().tool_calls, "tool calls")
+    """
 
     @_arguments_of(Agent)
     def __init__(self, **arguments: Any) -> None:
@@ -320,7 +330,14 @@ class SyncAgent(SyncConversation):
 
 
 class SyncClient(SyncConversation):
-    """`Client` for code without an event loop; it takes the same arguments."""
+    """`Client` for code without an event loop; it takes the same arguments.
+
+    Example:
+        import pigeon
+
+        with pigeon.SyncClient(command=["pigeon", "--mode", "rpc"], model="demo") as client:
+            print(client.run("list the files").text)
+    """
 
     @_arguments_of(Client)
     def __init__(self, *given: Any, **arguments: Any) -> None:
@@ -402,6 +419,16 @@ def run_sync(
     output: Any = None,
     **options: Unpack[AgentArguments],
 ) -> Result[Any]:
-    """Start an agent, run one prompt, end the agent, and return the result; the options are those of `Agent`."""
+    """Start an agent, run one prompt, end the agent, and return the result; the options are those of `Agent`.
+
+    Example:
+        import pigeon
+        from pigeon.testing import scripted, value
+
+        print(pigeon.run_sync("list the files", model="demo").text)
+        with scripted(value(["a.py", "b.py"])) as model:
+            result = pigeon.run_sync("Which files are programs?", model=model, output=list[str])
+        assert result.output == ["a.py", "b.py"]
+    """
     with SyncAgent(**options) as agent:
         return agent.run(text, images=images, limits=limits, output=output)

@@ -185,6 +185,20 @@ class Client(Conversation):
             told whether to continue a session, so that what chose the first one is not repeated
         token: lets the client in to `pigeon serve` over the network
         reconnect: for how many seconds it tries to reconnect to `pigeon serve`; `None` for ever
+
+    Example:
+        import asyncio
+
+        import pigeon
+
+
+        async def main() -> None:
+            async with pigeon.Client(command=["pigeon", "--mode", "rpc"], model="demo") as client:
+                result = await client.run("list the files")
+                print(result.text)
+
+
+        asyncio.run(main())
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
