@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from math import inf
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -28,6 +27,7 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import AnyUrl, ValidationError
 
 from pigeon.mcp.connector.device_grant import SignInNeeded
+from pigeon.mcp.connector.open_work import Ask, Deadline, Elicitation, OpenCalls, StaleLists
 from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, ServerPipes, Streams
 from pigeon.mcp.connector.records import (
     Answer,
@@ -36,14 +36,11 @@ from pigeon.mcp.connector.records import (
     CallProgress,
     CallTool,
     CompleteArgument,
-    ElicitAnswer,
-    ElicitQuestion,
     FromCall,
     FromServer,
     GetPrompt,
     LinkConfig,
     LinkSignIn,
-    Question,
     ServerFailed,
     ServerListed,
     ServerOpened,
@@ -73,8 +70,6 @@ LONGEST_LIST_PAUSE = 30.0
 PROGRESS_PAUSE = 0.1
 MOST_ROUNDS = 10
 MOST_VALUES = 100
-# A server's questions are asked one at a time; when this many are waiting, further ones are declined.
-MOST_QUESTIONS = 5
 LONGEST_INSTRUCTIONS = 1000
 # The statuses by which servers refuse the streamable form of HTTP that know the older one only, and how long such a one
 # may take to begin.
@@ -87,8 +82,6 @@ _OTHER_VERSION = -32022
 _UNAUTHORIZED = (401, 403)
 _T = TypeVar("_T")
 Report = Callable[[FromServer | FromCall], None]
-# Sends a question about a server to the agent; returns None if there was no answer.
-Ask = Callable[[str, Question], Awaitable[Answer]]
 
 
 class LinkFailed(Exception):
@@ -104,25 +97,17 @@ class ServerLink:
         self._key = key
         self._config = config
         self._report = report
-        self._ask = ask
         self._step: McpStep = "connect" if pipes is None else "initialize"
         self._lost = asyncio.Event()
         self._web = WebStatus()
-        self._transport: McpTransport = config.transport
+        self._calls = OpenCalls()
+        self._elicitation = Elicitation(key, ask)
+        self._deadline = Deadline(config.start_seconds, self._cancel)
         self._refusal = ""
-        self._pipes = None if pipes is None else ServerPipes(*pipes, self._overflowed)
-        self._sign_in = None if pipes is not None or config.sign_in is None else self._new_sign_in(config.sign_in)
+        self._pipes = None if pipes is None else ServerPipes(*pipes, self._calls.overflow)
+        self._sign_in = None if pipes is not None or config.sign_in is None else self._new_sign_in(config.sign_in, ask)
         self._session: ClientSession | None = None
-        self._calls: dict[int, asyncio.Task[None]] = {}
-        self._overflows: set[int] = set()
-        self._asking = 0
-        self._one_question = asyncio.Lock()
-        self._stale: set[str] = set()
-        self._notes: list[str] = []
-        self._changed = asyncio.Event()
-        self._deadline: asyncio.TimerHandle | None = None
-        self._time = 0.0
-        self._timed_out = False
+        self._stale = StaleLists()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -131,9 +116,7 @@ class ServerLink:
 
     async def close(self) -> None:
         """Disconnect; nothing more is reported."""
-        calls = list(self._calls.values())
-        for call in calls:
-            call.cancel()
+        calls = self._calls.cancel_all()
         if calls:
             await asyncio.wait(calls, timeout=1.0)
         self._report = lambda record: None
@@ -143,21 +126,25 @@ class ServerLink:
 
     # Connecting
 
+    @property
+    def _transport(self) -> McpTransport:
+        """That of the configuration, unless the server has refused it."""
+        return "sse" if self._refusal else self._config.transport
+
     async def _run(self) -> None:
         try:
-            self._start_clock()
+            self._deadline.start()
             await self._connection_in_either_form()
             text = ""
         except asyncio.CancelledError:
-            if not self._timed_out:
+            if not self._deadline.is_over:
                 raise
             text = self._time_text()
         except BaseException as error:  # groups of exceptions are among them
             text = self._text_of(error)
         finally:
-            self._stop_clock()
-            for call in self._calls.values():
-                call.cancel()
+            self._deadline.stop()
+            self._calls.cancel_all()
             if self._sign_in is not None:
                 self._sign_in.close()
         if text:
@@ -174,17 +161,25 @@ class ServerLink:
                 )
             )
 
-    def _new_sign_in(self, config: LinkSignIn) -> SignIn:
+    def _new_sign_in(self, config: LinkSignIn, ask: Ask) -> SignIn:
         def store(stored: StoredSignIn) -> None:
             self._report(SignInChanged(server=self._key, stored=stored))
 
         async def read() -> StoredSignIn:
-            stored = await self._ask(self._key, StoredQuestion())
+            stored = await ask(self._key, StoredQuestion())
             return stored if isinstance(stored, StoredSignIn) else StoredSignIn()
+
+        async def ask_to_sign_in(question: SignInQuestion) -> Answer:
+            self._deadline.stop()
+            try:
+                return await ask(self._key, question)
+            finally:
+                if self._step != "connected":
+                    self._deadline.start()
 
         sign_in = SignIn(self._config.url, config, store, read)
         if self._config.is_interactive:
-            sign_in.allow(self._ask_to_sign_in)
+            sign_in.allow(ask_to_sign_in)
         return sign_in
 
     async def _connection_in_either_form(self) -> None:
@@ -196,8 +191,8 @@ class ServerLink:
                 raise
             self._refusal = self._text_of(error)
         if self._refusal:
-            self._transport, self._web, self._lost = "sse", WebStatus(answered=True), asyncio.Event()
-            self._start_clock(OLDER_SECONDS)
+            self._web, self._lost = WebStatus(answered=True), asyncio.Event()
+            self._deadline.start(OLDER_SECONDS)
             await self._one_connection()
 
     async def _one_connection(self) -> None:
@@ -214,13 +209,13 @@ class ServerLink:
         ):
             self._step = "initialize"
             if self._refusal:
-                self._start_clock()
+                self._deadline.start()
             await self._agree(session)
             self._session = session
             self._step = "list"
             await self._list(("tools", "prompts", "resources"))
             self._step = "connected"
-            self._stop_clock()
+            self._deadline.stop()
             if self._sign_in is not None:
                 self._sign_in.close()
             await self._follow()
@@ -272,11 +267,11 @@ class ServerLink:
         assert session is not None
         able = session.server_capabilities
         tools, prompts, resources, notes = None, None, None, None
-        self._notes = []
         if "tools" in kinds:
-            listed = await self._pages(session.list_tools, "tools", MOST_TOOLS) if able and able.tools else []
+            cut: list[str] = []
+            listed = await self._pages(session.list_tools, "tools", MOST_TOOLS, cut) if able and able.tools else []
             tools, notes = offered_tools(listed)
-            notes += self._notes
+            notes += cut
         if "prompts" in kinds:
             listed = await self._pages(session.list_prompts, "prompts") if able and able.prompts else []
             prompts = offered_prompts(listed)
@@ -289,9 +284,14 @@ class ServerLink:
         self._report(ServerListed(server=self._key, tools=tools, prompts=prompts, resources=resources, notes=notes))
 
     async def _pages(
-        self, ask: Callable[..., Awaitable[Any]], name: str, most: int = MOST_OFFERED, optional: bool = False
+        self,
+        ask: Callable[..., Awaitable[Any]],
+        name: str,
+        most: int = MOST_OFFERED,
+        notes: list[str] | None = None,
+        optional: bool = False,
     ) -> list[Any]:
-        """The items of all pages; stops after `most` items, or when a cursor repeats."""
+        """The items of all pages; stops after `most` items, or when a cursor repeats. `notes` get what is left out."""
         found: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
@@ -308,7 +308,8 @@ class ServerLink:
                 break
             seen.add(cursor)
         else:
-            self._notes.append(f"it has more than {MOST_PAGES} pages of {name}; the others are left out")
+            if notes is not None:
+                notes.append(f"it has more than {MOST_PAGES} pages of {name}; the others are left out")
         return found
 
     async def _follow(self) -> None:
@@ -316,7 +317,7 @@ class ServerLink:
         loop = asyncio.get_running_loop()
         pause, listed = LIST_PAUSE, loop.time()
         while True:
-            changed = asyncio.ensure_future(self._changed.wait())
+            changed = asyncio.ensure_future(self._stale.wait())
             lost = asyncio.ensure_future(self._lost.wait())
             try:
                 await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -330,11 +331,10 @@ class ServerLink:
             await asyncio.wait([lost := asyncio.ensure_future(self._lost.wait())], timeout=pause)
             lost.cancel()
             listed = loop.time()
-            self._changed.clear()
-            kinds, self._stale = tuple(sorted(self._stale)), set()
-            self._start_clock()
+            kinds = self._stale.pop_all()
+            self._deadline.start()
             await self._list(kinds)
-            self._stop_clock()
+            self._deadline.stop()
 
     async def _or_lost(self, asking: Awaitable[_T]) -> _T:
         """The answer, unless the connection is lost first."""
@@ -352,26 +352,21 @@ class ServerLink:
 
     def ask_server(self, id: int, request: ServerRequest, seconds: float) -> None:
         """Send a request to the server; the agent gets exactly one `CallEnded` or `CallFailed`."""
-        task = asyncio.ensure_future(self._answer(id, request, seconds))
-        self._calls[id] = task
-        task.add_done_callback(lambda _: self._calls.pop(id, None))
+        self._calls.start(id, self._answer(id, request, seconds))
 
     def cancel(self, id: int) -> None:
         """Cancel a call of the agent; the server is told."""
-        call = self._calls.get(id)
-        if call is not None:
-            call.cancel()
+        self._calls.cancel(id)
 
     async def _answer(self, id: int, request: ServerRequest, seconds: float) -> None:
         answer: CallEnded | CallFailed = CallFailed(id=id, text="the call was given up")
         try:
             answer = await self._answer_of(id, request, seconds)
         except asyncio.CancelledError:
-            if id not in self._overflows:
+            if not self._calls.has_overflowed(id):
                 raise
             answer = CallFailed(id=id, text=TOO_LARGE)
         finally:
-            self._overflows.discard(id)
             self._report(answer)
 
     async def _answer_of(self, id: int, request: ServerRequest, seconds: float) -> CallEnded | CallFailed:
@@ -455,33 +450,10 @@ class ServerLink:
             return await self._roots(None)
         raise LinkFailed("the server asked for an answer from the model (sampling), which Pigeon refuses")
 
-    def _overflowed(self) -> None:
-        """A message was too large. It is not known which call it answered, so all open calls fail."""
-        for id, call in self._calls.items():
-            self._overflows.add(id)
-            call.cancel()
-
     # What the server asks
 
     async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
-        if self._asking >= MOST_QUESTIONS:
-            return types.ElicitResult(action="cancel")
-        message = shown_text(params.message)[:4000]
-        if isinstance(params, types.ElicitRequestURLParams):
-            question = ElicitQuestion(message=message, url=shown_text(params.url)[:4000])
-        else:
-            schema = params.requested_schema
-            requested = schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, mode="json")
-            question = ElicitQuestion(message=message, requested=requested)
-        self._asking += 1
-        try:
-            async with self._one_question:
-                answer = await self._ask(self._key, question)
-        finally:
-            self._asking -= 1
-        if not isinstance(answer, ElicitAnswer):
-            return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action=answer.action, content=answer.content)
+        return await self._elicitation.ask(params)
 
     async def _roots(self, context: Any) -> types.ListRootsResult:
         folder = self._config.folder
@@ -496,36 +468,15 @@ class ServerLink:
         kind = kinds.get(type(getattr(message, "root", message)))
         if kind is not None:
             self._stale.add(kind)
-            self._changed.set()
-
-    async def _ask_to_sign_in(self, question: SignInQuestion) -> Answer:
-        self._stop_clock()
-        try:
-            return await self._ask(self._key, question)
-        finally:
-            if self._step != "connected":
-                self._start_clock()
 
     # How it ended
 
-    def _start_clock(self, seconds: float = inf) -> None:
-        """Give the server so long, and no longer than its configuration does."""
-        self._stop_clock()
-        self._time = min(seconds, self._config.start_seconds)
-        self._deadline = asyncio.get_running_loop().call_later(self._time, self._time_over)
-
-    def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _time_over(self) -> None:
-        self._timed_out = True
+    def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     def _time_text(self) -> str:
-        said = f"it has not answered within {self._time:g} s"
+        said = f"it has not answered within {self._deadline.seconds:g} s"
         if self._pipes is not None and self._pipes.first_garbage:
             said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said
