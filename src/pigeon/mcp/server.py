@@ -110,30 +110,34 @@ class ServerSurroundings(Protocol):
         ...
 
 
+class _Connection:
+    """One connection to a server: its key at the connector, what comes from there, and its program if it has one."""
+
+    def __init__(self, connector: Connector, process: Process | None) -> None:
+        self.connector = connector
+        self.process = process
+        self.key = str(connector.next_number())
+        self.events: asyncio.Queue[FromServer] = asyncio.Queue()
+
+
 class ToolServer:
-    """One configured server. `tools`, `prompts` and `resources` are its latest lists."""
+    """One configured server."""
 
     def __init__(self, config: ServerConfig, surroundings: ServerSurroundings) -> None:
         self.config = config
         self._around = surroundings
         self.status: McpStatus = "connecting" if config.enabled else "disabled"
         self.error: str | None = None
-        self.tools: list[OfferedTool] = []
-        self.prompts: list[OfferedPrompt] = []
-        self.resources: list[OfferedResource] = []
         self.step: McpStep | None = None
         self._info = ServerOpened(server="")
-        self._key = ""
-        self._connector: Connector | None = None
-        self._process: Process | None = None
+        self._offers: ServerListed | None = None
+        self._connection: _Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
-        self._events: asyncio.Queue[FromServer] = asyncio.Queue()
         self._down = asyncio.Event()
         self._needed = asyncio.Event()
         self._restarts = 0
-        self._listed = False
         self._closed = False
         if config.problem is not None:
             self.step = "configuration"
@@ -142,7 +146,22 @@ class ToolServer:
     @property
     def was_listed(self) -> bool:
         """Whether the server has ever listed what it offers."""
-        return self._listed
+        return self._offers is not None
+
+    @property
+    def tools(self) -> list[OfferedTool]:
+        """The tools that it has listed last."""
+        return (None if self._offers is None else self._offers.tools) or []
+
+    @property
+    def prompts(self) -> list[OfferedPrompt]:
+        """The prompts that it has listed last."""
+        return (None if self._offers is None else self._offers.prompts) or []
+
+    @property
+    def resources(self) -> list[OfferedResource]:
+        """The resources that it has listed last."""
+        return (None if self._offers is None else self._offers.resources) or []
 
     def start(self, may_ask: bool = True, in_turn: bool = False) -> None:
         """Connect in the background, unless that has begun or is impossible; `in_turn` waits for other starts."""
@@ -258,11 +277,11 @@ class ToolServer:
         progress: Callable[[str], Awaitable[None]] | None,
     ) -> ServerResult | CallFailed:
         await self.connected(may_ask, wait)
-        connector = self._connector
-        if connector is None:
+        connection = self._connection
+        if connection is None:
             raise ToolFailed(f"The tool server {self.config.name} is not connected")
         answers: asyncio.Queue[FromCall] = asyncio.Queue()
-        key = self._key
+        connector, key = connection.connector, connection.key
         id = connector.ask(key, request, seconds, answers.put_nowait)
         try:
             while True:
@@ -286,7 +305,7 @@ class ToolServer:
             was_connected = await self._one_connection(may_ask)
             if was_connected and loop.time() - began > STEADY_SECONDS:
                 self._restarts = 0
-            again = was_connected or (self.status == "failed" and self.config.transport != "stdio" and self._listed)
+            again = was_connected or (self.status == "failed" and self.config.transport != "stdio" and self.was_listed)
             if not again or self._restarts >= MOST_RESTARTS:
                 return
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._restarts)
@@ -310,16 +329,16 @@ class ToolServer:
         """Connect and wait until the connection is lost; true if it had been established."""
         connected = False
         try:
-            await self._open(may_ask)
+            connection = await self._open(may_ask)
             while True:
-                record = await self._events.get()
+                record = await connection.events.get()
                 if isinstance(record, ServerOpened):
                     self._info = record
                 elif isinstance(record, ServerListed):
                     connected = True
                     self._take(record)
                 elif isinstance(record, ServerFailed):
-                    await self._fail(record)
+                    await self._fail(record, connection.process)
                     return connected
         except WrongServer as wrong:
             self.step = "configuration"
@@ -332,19 +351,19 @@ class ToolServer:
         finally:
             self._let_go()
 
-    async def _open(self, may_ask: bool) -> None:
+    async def _open(self, may_ask: bool) -> _Connection:
         self.step = "start"
         config = await self._around.filled_in(self.config)
         connector = self._around.connector()
         await connector.started()
-        self._connector = connector
-        self._key = str(connector.next_number())
-        self._events = asyncio.Queue()
-        pipes = await self._start_program(config) if config.transport == "stdio" else None
-        connector.open(self._key, self._around.link_config(config, may_ask), pipes, self._heard)
+        started = await self._start_program(config) if config.transport == "stdio" else None
+        process, pipes = (None, None) if started is None else started
+        connection = self._connection = _Connection(connector, process)
+        connector.open(connection.key, self._around.link_config(config, may_ask), pipes, self._heard)
+        return connection
 
-    async def _start_program(self, config: ServerConfig) -> tuple[int, int, int]:
-        """Start it; returns our ends of its stdin, stdout and stderr."""
+    async def _start_program(self, config: ServerConfig) -> tuple[Process, tuple[int, int, int]]:
+        """Start it; returns it with our ends of its stdin, stdout and stderr."""
         environment = self._environment(config)
         cwd = config.cwd or "/"
         from pigeon.system.process.run_program import find_program
@@ -355,7 +374,7 @@ class ToolServer:
         ours_err, theirs_err = os.pipe()
         ours = (ours_in, ours_out, ours_err)
         try:
-            self._process = await self._around.processes.start(
+            process = await self._around.processes.start(
                 [config.command, *config.args],
                 cwd=cwd,
                 environment=environment,
@@ -366,7 +385,7 @@ class ToolServer:
             for descriptor in ours:
                 os.close(descriptor)
             raise
-        return ours
+        return process, ours
 
     def _environment(self, config: ServerConfig) -> dict[str, str]:
         seen = self._around.command_variables()
@@ -379,17 +398,19 @@ class ToolServer:
             self._around.asked(self, record)
         elif isinstance(record, SignInChanged):
             self._around.store_sign_in(self.config, record.stored)
-        else:
-            self._events.put_nowait(record)
+        elif self._connection is not None:
+            self._connection.events.put_nowait(record)
 
     def _take(self, record: ServerListed) -> None:
-        before = self.tools, self.prompts, self.resources
-        self.tools = self.tools if record.tools is None else record.tools
-        self.prompts = self.prompts if record.prompts is None else record.prompts
-        self.resources = self.resources if record.resources is None else record.resources
-        changed = not self._listed or before != (self.tools, self.prompts, self.resources)
+        before = self._offers
+        self._offers = ServerListed(
+            server=self.config.name,
+            tools=self.tools if record.tools is None else record.tools,
+            prompts=self.prompts if record.prompts is None else record.prompts,
+            resources=self.resources if record.resources is None else record.resources,
+        )
+        changed = before != self._offers
         self.step = "connected"
-        self._listed = True
         if record.notes is not None:
             notes: str | None = "; ".join(record.notes)
         else:
@@ -397,11 +418,10 @@ class ToolServer:
         self._set("connected", notes or None, lists=changed)
         self._settled.set()
 
-    async def _fail(self, record: ServerFailed) -> None:
+    async def _fail(self, record: ServerFailed, process: Process | None) -> None:
         """Record the failure, including the program's stderr and exit code."""
         self.step = record.step
         said = [record.text]
-        process = self._process
         if process is not None and record.is_lost:
             try:
                 async with asyncio.timeout(EXIT_SECONDS):
@@ -420,12 +440,12 @@ class ToolServer:
 
     def _let_go(self) -> None:
         """Close the connection, and end the program if it does not end on its own."""
-        connector, self._connector = self._connector, None
-        if connector is not None:
-            connector.close(self._key)
-        process, self._process = self._process, None
-        if process is not None:
-            task = asyncio.ensure_future(_end(process))
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        connection.connector.close(connection.key)
+        if connection.process is not None:
+            task = asyncio.ensure_future(_end(connection.process))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
