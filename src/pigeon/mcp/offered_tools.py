@@ -15,7 +15,8 @@ from typing import ClassVar
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
-from pigeon.mcp.server import Record, ToolServer, settle
+from pigeon.mcp.connector.records import OfferedTool
+from pigeon.mcp.server import ToolServer, settle
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
 from pigeon.session.toolset import Toolset
@@ -78,15 +79,15 @@ class OfferedTools:
         self._take(server, self._named_tools(server))
         self._arrange()
 
-    def _named_tools(self, server: ToolServer) -> dict[str, Record]:
+    def _named_tools(self, server: ToolServer) -> dict[str, OfferedTool]:
         """The tools of a server that its entry lets through, by their full names."""
         config = server.config
-        wanted = [tool for tool in server.tools if _is_wanted(tool["name"], config.only_tools, config.without_tools)]
+        wanted = [tool for tool in server.tools if _is_wanted(tool.name, config.only_tools, config.without_tools)]
         others = [one.config.name for one in self._search.servers] if self._search is not None else []
-        names = distinct_names(config.name, [tool["name"] for tool in wanted], others)
-        return {names[tool["name"]]: tool for tool in wanted if tool["name"] in names}
+        names = distinct_names(config.name, [tool.name for tool in wanted], others)
+        return {names[tool.name]: tool for tool in wanted if tool.name in names}
 
-    def _take(self, server: ToolServer, named: dict[str, Record]) -> None:
+    def _take(self, server: ToolServer, named: dict[str, OfferedTool]) -> None:
         tools = {name: ServerTool(name, tool, server, self._workplace, self.load) for name, tool in named.items()}
         self._replace(server.config.name, tools)
 
