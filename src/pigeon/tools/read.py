@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text, open_regular, read_rest
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.line_reading import Slice, lines_in, lines_of
 from pigeon.wire.base import Json
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
     from pigeon.tools.images.resizing import Fitted
 
 BIGGEST_IMAGE = 64 << 20
+
+
+def _title(arguments: dict[str, Json]) -> str:
+    offset, limit = arguments.get("offset"), arguments.get("limit")
+    lines = ""
+    if isinstance(offset, int | float) or isinstance(limit, int | float):
+        first = int(offset) if isinstance(offset, int | float) else 1
+        lines = f" ({first}-{first + int(limit) - 1})" if isinstance(limit, int | float) else f" (from {first})"
+    return f"Read {arguments.get('path')}{lines}"
 
 
 class ReadTool(BaseTool):
@@ -48,6 +58,7 @@ class ReadTool(BaseTool):
     strict = True
     guidelines = ("Read a file with read, not with cat or sed.",)
     reads_only = True
+    facts = ToolFacts(_title, kind="read", path="path", line="offset")
 
     def __init__(
         self,
@@ -62,6 +73,11 @@ class ReadTool(BaseTool):
         self._fitter = fitter
         self._resize_images = resize_images
         self._sees_images = sees_images
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> ReadTool:
+        """The tool for a working directory."""
+        return cls(parts.paths, parts.fitter, parts.resize_images, parts.sees_images, parts.files)
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The file."""
