@@ -51,10 +51,12 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][\w-]*")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
 _NO_SECTION = "permissions must be an object with the lists deny, ask and allow"
-_READING: frozenset[ToolKind] = frozenset(("read", "search", "plan"))
 # The kinds of tools that an approval mode does not ask about; a mode that is not here asks about none. A tool that does
 # not come with Pigeon has no such kind, whatever it says of itself.
-_UNASKED: dict[ApprovalMode, frozenset[ToolKind]] = {"always-ask": _READING, "write": _READING | {"edit"}}
+_UNASKED: dict[ApprovalMode, tuple[ToolKind, ...]] = {
+    "always-ask": ("read", "search", "plan"),
+    "write": ("read", "search", "plan", "edit"),
+}
 
 
 class PermissionRule(Struct, frozen=True):
