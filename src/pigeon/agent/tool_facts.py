@@ -14,6 +14,7 @@ from pigeon.wire.base import Json
 from pigeon.wire.events import ToolKind
 
 Arguments = dict[str, Json]
+MOST_LINES = 1 << 53
 
 
 class ToolFacts(Struct, frozen=True):
@@ -44,7 +45,7 @@ class ToolFacts(Struct, frozen=True):
     def line_in(self, arguments: Arguments) -> int | None:
         """The line that a call starts at."""
         line = arguments.get(self.line) if self.line else None
-        return int(line) if isinstance(line, int | float) and line >= 1 else None
+        return int(line) if isinstance(line, int | float) and 1 <= line < MOST_LINES else None
 
     def changed_file(self, arguments: Arguments) -> str | None:
         """The file that a call changes, as the model wrote it; None for a call that changes no file that it names."""

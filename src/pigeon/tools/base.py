@@ -66,7 +66,6 @@ class BaseTool:
     """A built-in tool: class attributes describe it, `create` makes it, `execute` does it."""
 
     name: ClassVar[str]
-    label: ClassVar[str]
     description: ClassVar[str]
     parameters: ClassVar[dict[str, Json]]
     facts: ClassVar[ToolFacts]

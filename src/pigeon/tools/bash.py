@@ -44,7 +44,6 @@ class BashTool(BaseTool):
     """Runs one command; stdout and stderr come back as one text, its end if it is long."""
 
     name = "bash"
-    label = "bash"
     description = (
         "Run a shell command in the working directory and get its stdout and stderr as one text. Long output is cut to "
         f"its last {MAX_LINES} lines or {MAX_BYTES // 1024}KB, whichever is less; all of it is then in a file that the "

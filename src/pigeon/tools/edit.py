@@ -29,7 +29,6 @@ class EditTool(BaseTool):
     """Each old text must stand in the file exactly once; all are found before any is replaced."""
 
     name = "edit"
-    label = "edit"
     description = (
         "Change a file by replacing text. Every oldText must occur exactly once in the file as it is now, whitespace "
         "included, and no two may overlap. Put all changes to one file into one call."

@@ -31,7 +31,6 @@ class FindTool(BaseTool):
     """Lists files, directories and links, which it does not follow; what .gitignore names is left out."""
 
     name = "find"
-    label = "find"
     description = (
         "Find files and directories by a glob pattern. Returns paths relative to the searched directory, "
         "directories with a trailing slash. Files ignored by .gitignore are left out. "

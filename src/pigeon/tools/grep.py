@@ -38,7 +38,6 @@ class GrepTool(BaseTool):
     """Searches files below a directory, or one file; what .gitignore names is left out."""
 
     name = "grep"
-    label = "grep"
     description = (
         "Search file contents for a regular expression or a literal text. Returns path, line number and line. "
         f"Files ignored by .gitignore are left out. At most {DEFAULT_LIMIT} matches or {MAX_BYTES // 1024}KB; long "

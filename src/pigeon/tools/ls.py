@@ -27,7 +27,6 @@ class LsTool(BaseTool):
     """Lists names in alphabetical order, case aside, directories with a trailing slash."""
 
     name = "ls"
-    label = "ls"
     description = (
         "List a directory in alphabetical order, dotfiles included, directories with a trailing slash. "
         f"At most {DEFAULT_LIMIT} entries or {MAX_BYTES // 1024}KB."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
@@ -28,19 +29,24 @@ BIGGEST_IMAGE = 64 << 20
 
 
 def _title(arguments: dict[str, Json]) -> str:
-    offset, limit = arguments.get("offset"), arguments.get("limit")
+    offset, limit = _number(arguments.get("offset")), _number(arguments.get("limit"))
     lines = ""
-    if isinstance(offset, int | float) or isinstance(limit, int | float):
-        first = int(offset) if isinstance(offset, int | float) else 1
-        lines = f" ({first}-{first + int(limit) - 1})" if isinstance(limit, int | float) else f" (from {first})"
+    if limit is not None:
+        first = 1 if offset is None else offset
+        lines = f" ({first}-{first + limit - 1})"
+    elif offset is not None:
+        lines = f" (from {offset})"
     return f"Read {arguments.get('path')}{lines}"
+
+
+def _number(value: Json) -> int | None:
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 class ReadTool(BaseTool):
     """Reads from the start or from a line on, and says how to go on when it stops early."""
 
     name = "read"
-    label = "read"
     description = (
         f"Read a file. Text is returned unchanged, at most {MAX_LINES} lines or {MAX_BYTES // 1024}KB at once; use "
         "offset and limit to continue in a long file. Images (jpg, png, gif, webp, bmp) are shown to you."

@@ -39,7 +39,6 @@ class TodoTool(BaseTool):
     """Changes the plan and shows it; one task at a time is in progress, and there is one as long as any is open."""
 
     name = "todo"
-    label = "todo"
     description = (
         "Keep a plan of the work, in phases with tasks. Send a list of operations; they are applied in order, all or "
         "none. replace: a whole new plan. add_phase: another phase. add_task: a task at the end of a phase. update: "

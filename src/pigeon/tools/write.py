@@ -20,7 +20,6 @@ class WriteTool(BaseTool):
     """Creates or replaces a file in one step."""
 
     name = "write"
-    label = "write"
     description = (
         "Write a file: it is created, with its directories, or replaced as a whole. "
         "For a change within a file use edit."
