@@ -15,19 +15,27 @@ EDGES: dict[str, set[str]] = {
     "dialects": {"wire"},
     "transport": set(),
     "config": {"wire", "system"},
-    "resources": {"wire", "system", "config"},
+    "resources": {"wire", "system", "config", "agent.tool_facts"},
     "agent": {"wire", "system.expressions", "system.paths"},
     "secrets": {"wire"},
     "trust": {"wire", "system", "config", "session", "sandbox"},
     "sandbox": {"wire", "system", "config"},
-    "permissions": {"wire", "system", "agent", "config", "session"},
+    "permissions": {"wire", "system", "agent", "config", "session", "tools.catalog", "tools.server_tools"},
     "providers": {"wire", "system", "agent", "secrets"},
     "tools": {"wire", "system", "agent", "sandbox", "config", "secrets", "session"},
     "session": {"agent", "wire", "system"},
     "rpc": {"session", "dialects", "transport", "wire"},
-    "mcp": {"session", "agent", "config", "wire", "system"},
+    "mcp": {"session", "agent", "config", "tools.server_tools", "wire", "system"},
     "extensions": {"session", "agent", "wire", "system", "providers"},
-    "export": {"tools.editing.changed_lines", "tools.editing.diff", "session", "secrets", "wire", "system"},
+    "export": {
+        "tools.catalog",
+        "tools.editing.changed_lines",
+        "tools.editing.diff",
+        "session",
+        "secrets",
+        "wire",
+        "system",
+    },
     "frontends": {
         "app",
         "config",
@@ -54,17 +62,19 @@ EDGES: dict[str, set[str]] = {
     },
     "frontends.serve": {
         *("app", "export.style", "frontends", "providers.http.client", "rpc", "session", "dialects", "secrets"),
-        *("transport", "wire", "system"),
+        *("tools.catalog", "transport", "wire", "system"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
         *("providers.scripted.script", "providers.http.client", "rpc.in_process", "sdk", "session.history.repository"),
         *("frontends", "transport", "wire", "system"),
     },
-    "frontends.terminal": {"app", "frontends", "sdk", "session.history.listing", "transport", "wire", "system"},
+    "frontends.terminal": {
+        *("app", "frontends", "sdk", "session.history.listing", "tools.catalog", "transport", "wire", "system"),
+    },
     "frontends.acp": {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),
-        *("transport", "wire", "system"),
+        *("agent.tool_facts", "tools.catalog", "transport", "wire", "system"),
     },
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
     "testing": {"providers.scripted.script", "wire"},
@@ -73,7 +83,7 @@ UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package 
 
 # The modules of `agent` that the packages beside it may import: what it needs from them, and what they say to
 # each other. The loop itself is the business of `session`.
-AGENT_INTERFACE = {"agent.interfaces", "agent.inference", "agent.scope"}
+AGENT_INTERFACE = {"agent.interfaces", "agent.inference", "agent.scope", "agent.tool_facts"}
 BESIDE_AGENT = {"tools", "permissions", "providers", "extensions"}
 
 # "module -> imported module": reason

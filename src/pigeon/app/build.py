@@ -343,8 +343,9 @@ class _Builder:
 
         def concealment() -> Callable[[str], bool]:
             from pigeon.sandbox.file_access import WalledPaths
+            from pigeon.tools.find import FindTool
 
-            denied = permissions.concealment("find")
+            denied = permissions.concealment(FindTool.name)
             hidden = WalledPaths(cwd(), home, lambda: self._sandbox.policy).hides()
             return lambda place: shows_process_memory(place) or denied(place) or hidden(place)
 

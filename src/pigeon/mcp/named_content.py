@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pigeon.mcp.connector.records import GetPrompt, OfferedPrompt, ReadResource, ServerResult
 from pigeon.mcp.server import ToolServer
 from pigeon.mcp.server_tool import WorkplaceNow, outcome_of
-from pigeon.mcp.tool_names import PREFIX, distinct_names, full_name
+from pigeon.mcp.tool_names import distinct_names, full_name
 from pigeon.session.dependencies import ServerContent
+from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.commands.mcp import McpResource
 from pigeon.wire.content import TextContent, UserBlock

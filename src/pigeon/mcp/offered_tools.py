@@ -21,13 +21,13 @@ from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
+from pigeon.tools.server_tools import SEARCH, SEARCH_FACTS
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.tokens import CHARACTERS_PER_TOKEN
 
-SEARCH = "tool_search"
 FOUND = 5
 MOST_FOUND = 20
 MOST_NAMED = 30
@@ -201,6 +201,7 @@ class ToolSearch(ArgumentTool):
     reads_only: ClassVar[bool] = False
     snippet: ClassVar[str] = "Find more tools of connected servers by what they do"
     guidelines: ClassVar[tuple[str, ...]] = ()
+    facts = SEARCH_FACTS
 
     def __init__(self, servers: Sequence[ToolServer], offered: OfferedTools) -> None:
         self.servers = list(servers)

@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.mcp.connector.records import CallTool, OfferedTool, ServerResult
 from pigeon.mcp.server import ToolServer
 from pigeon.system.shell.shell import Workplace
 from pigeon.system.shell.truncation import Shown, head_of, human_size
+from pigeon.tools.server_tools import server_tool_facts
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.content import ImageContent, ImageInput, TextContent, UserBlock, image_block
@@ -57,6 +59,11 @@ class ServerTool(ArgumentTool):
     def instructions(self) -> int:
         """How many characters of the description are instructions."""
         return len(self.spec.description) - len(self._bare.description)
+
+    @property
+    def facts(self) -> ToolFacts:
+        """Whose tool it is."""
+        return server_tool_facts(self.spec.name)
 
     @property
     def server(self) -> ToolServer:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pigeon.resources.prompt_templates import Templates
     from pigeon.resources.roots import Kind, ResourceRoot
     from pigeon.resources.skills import Skills
+    from pigeon.resources.system_prompt import DescribedTool
 
 LARGEST_PROMPT = 1_048_576
 SKILL_PREFIX = "/skill:"
@@ -110,16 +111,16 @@ class Resources:
         """What a message can begin with: templates, then skills."""
         return [*self._all_templates().commands(), *self._all_skills().commands()]
 
-    def system_prompt(self, cwd: str, tools: Sequence[tuple[str, str]], guidelines: Sequence[str] = ()) -> str:
+    def system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
         """The prompt for this folder and these tools; a folder that was not announced by `move_to` is not trusted."""
         if cwd != self._cwd:
             self.move_to(cwd, trusted=False)
-        key = (tuple(tools), tuple(guidelines))
+        key = (tuple((name, snippet) for name, snippet, _ in tools), tuple(guidelines))
         if self._prompt is None or self._prompt[0] != key:
             self._prompt = (key, self._compose(tools, guidelines))
         return self._prompt[1]
 
-    def _compose(self, tools: Sequence[tuple[str, str]], guidelines: Sequence[str]) -> str:
+    def _compose(self, tools: Sequence[DescribedTool], guidelines: Sequence[str]) -> str:
         from pigeon.resources.system_prompt import system_prompt
 
         if self._texts is None:

@@ -23,7 +23,7 @@ from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
-from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
+from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, plan_tools
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
@@ -85,12 +85,10 @@ class ToolSetup:
         )
         self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._resizes)
-        self.todos = Todos(post, settings.tasks.todo_clear_delay, self._offer_plan)
+        self.todos = Todos(post, plan_tools(), settings.tasks.todo_clear_delay, self._offer_plan)
         tools = self._tools()
-        if not (options.no_tools or options.no_builtin_tools):
-            tools["todo"] = TodoTool(self.todos)
         self._choice = ToolChoice(options, settings, list(tools))
-        self.toolset = Toolset(tools, (), self._choice.active, self._choice.admits)
+        self.toolset = Toolset(tools, (), self._choice.active, self._choice.admits, facts_of)
 
     def add(self, tools: Mapping[str, Tool]) -> None:
         """Tools of extensions; they take the place of built-in ones of the same name."""
@@ -110,7 +108,7 @@ class ToolSetup:
 
     def warm_up(self) -> None:
         """Start what shell commands need while the model still thinks."""
-        if "bash" in self.toolset.active():
+        if any(facts_of(name).command for name in self.toolset.active()):
             self._processes.warm_up()
         for begun in self._on_run:
             begun()
@@ -121,8 +119,8 @@ class ToolSetup:
 
     def _offer_plan(self) -> None:
         """The model sees the plan as soon as the host has made one, unless the options leave the tool out."""
-        if self._choice.admits("todo"):
-            self.toolset.offer("todo")
+        if self._choice.admits(TodoTool.name):
+            self.toolset.offer(TodoTool.name)
 
     def _workplace(self, cwd: str) -> Workplace:
         settings, environment = self._settings, self._environment
@@ -157,6 +155,7 @@ class ToolSetup:
                 resize_images=self._resizes,
                 declared=self._settings.tool_execution == "declared",
                 host=self.host_services,
+                plan=None if self._options.no_tools or self._options.no_builtin_tools else self.todos,
             )
         )
 

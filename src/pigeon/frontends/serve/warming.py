@@ -31,6 +31,7 @@ from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.files import put_file
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.shared_pages import NotedCalls, fill_holes, put_side_by_side
+from pigeon.tools.catalog import SHELL
 from pigeon.transport.event_log import LogEnd, lines_since
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -225,7 +226,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 def _chat(is_last: bool) -> list[Mapping[str, Json]]:
-    call = {"index": 0, "id": "1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+    call = {"index": 0, "id": "1", "type": "function", "function": {"name": SHELL, "arguments": '{"command":"ls"}'}}
     delta: Json = {"content": "Done."} if is_last else {"tool_calls": [call]}
     reason = "stop" if is_last else "tool_calls"
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -237,7 +238,7 @@ def _chat(is_last: bool) -> list[Mapping[str, Json]]:
 
 def _messages(is_last: bool) -> list[Mapping[str, Json]]:
     block: Json = (
-        {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": "bash", "input": {}}
+        {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": SHELL, "input": {}}
     )
     text = {"type": "text_delta", "text": "Done."}
     delta: Json = text if is_last else {"type": "input_json_delta", "partial_json": '{"command":"ls"}'}
