@@ -34,6 +34,7 @@ def scripted(
 
     Raises `ScriptError` where a reply cannot be used; it names the field.
     """
+    from pigeon.providers.scripted.api import SCRIPTED
     from pigeon.providers.scripted.script import read_script
     from pigeon.wire import codec
 
@@ -44,7 +45,7 @@ def scripted(
         path = Path(folder, "script.json")
         path.write_bytes(codec.encode(script))
         read_script(str(path), str)
-        yield f"scripted/{path}"
+        yield f"{SCRIPTED.name}/{path}"
 
 
 def call(tool: str, /, **arguments: Any) -> dict[str, Any]:

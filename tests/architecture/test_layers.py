@@ -53,21 +53,31 @@ EDGES: dict[str, set[str]] = {
         "wire",
     },
     "frontends.serve": {
+        *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
         *("app", "export.style", "frontends", "providers.http.client", "rpc", "session", "dialects", "secrets"),
         *("transport", "wire", "system"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
-        *("providers.scripted.script", "providers.http.client", "rpc.in_process", "sdk", "session.history.repository"),
+        *("providers.scripted", "providers.http.client", "rpc.in_process", "sdk", "session.history.repository"),
         *("frontends", "transport", "wire", "system"),
     },
-    "frontends.terminal": {"app", "frontends", "sdk", "session.history.listing", "transport", "wire", "system"},
+    "frontends.terminal": {
+        "app",
+        "frontends",
+        "providers.demo.api",
+        "sdk",
+        "session.history.listing",
+        "transport",
+        "wire",
+        "system",
+    },
     "frontends.acp": {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),
         *("transport", "wire", "system"),
     },
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
-    "testing": {"providers.scripted.script", "wire"},
+    "testing": {"providers.scripted", "wire"},
 }
 UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package itself and its `__main__`
 

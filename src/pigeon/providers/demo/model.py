@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 
 from pigeon.agent.inference import Delta, Finished, Metered, ModelMessage, ModelRequest, Named
 from pigeon.providers.demo.actions import action_text, call_for, entries_of, is_listing, result_text, tools_for
+from pigeon.providers.demo.api import DEMO, GUIDE
 from pigeon.providers.demo.phrases import About, Action, Greeting, Phrase, Unclear, phrases_of
 from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
@@ -18,7 +19,6 @@ from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Cost, Model, ModelCost, Usage
 
-PROVIDER = "demo"
 PACE_MS = 2.0
 PIECE = [3, 11]
 REMINDER = "<reminder>"  # what the agent says by itself
@@ -58,10 +58,10 @@ class DemoModel:
 def demo_model() -> Model:
     """The model record of the guide."""
     return Model(
-        id="guide",
+        id=GUIDE,
         name="Demo guide (no key, no network)",
-        api=PROVIDER,
-        provider=PROVIDER,
+        api=DEMO.name,
+        provider=DEMO.name,
         base_url="",
         reasoning=True,
         input=["text"],

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from pigeon.agent.inference import Delta, Failure, Finished, Metered, ModelRequest, Named
+from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
 from pigeon.providers.scripted.script import (
     Block,
@@ -30,8 +31,6 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.messages import StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import Cost, Model, Usage
-
-PROVIDER = "scripted"
 
 
 class ScriptedModel:
@@ -67,8 +66,8 @@ def scripted_model(path: str, absolute: Locate) -> Model:
     return Model(
         id=path,
         name=script.name or f"Script {path}",
-        api=PROVIDER,
-        provider=PROVIDER,
+        api=SCRIPTED.name,
+        provider=SCRIPTED.name,
         base_url="",
         reasoning=script.reasoning,
         input=list(script.input),
