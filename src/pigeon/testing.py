@@ -42,6 +42,7 @@ def scripted(
             result = pigeon.run_sync("What is 2 + 3?", model=model)
         assert result.text == "It is 5."
     """
+    from pigeon.providers.scripted.api import SCRIPTED
     from pigeon.providers.scripted.script import read_script
     from pigeon.wire import codec
 
@@ -52,7 +53,7 @@ def scripted(
         path = Path(folder, "script.json")
         path.write_bytes(codec.encode(script))
         read_script(str(path), str)
-        yield f"scripted/{path}"
+        yield f"{SCRIPTED.name}/{path}"
 
 
 def call(tool: str, /, **arguments: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ EDGES: dict[str, set[str]] = {
     "transport": set(),
     "config": {"wire", "system"},
     "resources": {"wire", "system", "config", "agent.tool_facts"},
-    "agent": {"wire", "system.expressions", "system.paths"},
+    "agent": {"wire", "system.paths"},
     "secrets": {"wire"},
     "trust": {"wire", "system", "config", "session", "sandbox"},
     "sandbox": {"wire", "system", "config"},
@@ -61,29 +61,31 @@ EDGES: dict[str, set[str]] = {
         "wire",
     },
     "frontends.serve": {
+        *("providers.anthropic.api", "providers.demo.api", "providers.openai_chat.api"),
         *("app", "export.style", "frontends", "providers.http.client", "rpc", "session", "dialects", "secrets"),
         *("tools.catalog", "transport", "wire", "system"),
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
-        *("providers.scripted.script", "providers.http.client", "rpc.in_process", "sdk", "session.history.repository"),
+        *("providers.scripted", "providers.http.client", "rpc.in_process", "sdk", "session.history.repository"),
         *("frontends", "transport", "wire", "system"),
     },
     "frontends.terminal": {
-        *("app", "frontends", "sdk", "session.history.listing", "tools.catalog", "transport", "wire", "system"),
+        *("app", "frontends", "providers.demo.api", "sdk", "session.history.listing", "tools.catalog", "transport"),
+        *("wire", "system"),
     },
     "frontends.acp": {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),
         *("agent.tool_facts", "tools.catalog", "transport", "wire", "system"),
     },
     "sdk": {"app", "rpc", "extensions.public.tool_def", "tools.images.header", "transport", "wire", "system"},
-    "testing": {"providers.scripted.script", "wire"},
+    "testing": {"providers.scripted", "wire"},
 }
 UNBOUND = {"app", "cli", ""}  # they put the pieces together; "" is the package itself and its `__main__`
 
 # The modules of `agent` that the packages beside it may import: what it needs from them, and what they say to
 # each other. The loop itself is the business of `session`.
-AGENT_INTERFACE = {"agent.interfaces", "agent.inference", "agent.scope", "agent.tool_facts"}
+AGENT_INTERFACE = {"agent.interfaces", "agent.inference", "agent.schema_check", "agent.scope", "agent.tool_facts"}
 BESIDE_AGENT = {"tools", "permissions", "providers", "extensions"}
 
 # "module -> imported module": reason

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pigeon.app.models import DEMO
 from pigeon.app.reports import Reports
 from pigeon.extensions.setup import ExtensionProviders
+from pigeon.providers.demo.api import DEMO
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import Resources
 from pigeon.sandbox.control import SandboxSetup
@@ -115,7 +115,7 @@ class Lifecycle:
     def drains(self) -> bool:
         """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""
         model = self._session.models.model
-        return self._drain or (model is not None and model.provider == DEMO)
+        return self._drain or (model is not None and model.provider == DEMO.name)
 
     async def leaving(self) -> None:
         """Let extensions end while there is still a session to look at."""

@@ -17,12 +17,14 @@ from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
+from pigeon.providers.demo.api import DEMO, GUIDE
 from pigeon.providers.gateway import Gateway, ProviderFactory
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
 from pigeon.providers.recording.setup import RECORDED, asked_model
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
+from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.secrets.redactor import Redactor, is_secret
 from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.clock import sleep_ms
@@ -32,11 +34,8 @@ from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
-DEMO = "demo"
-DEMO_MODEL = "guide"
-SCRIPTED = "scripted"
 # Models that are files of this machine begin like this.
-FILE_MODELS = (f"{SCRIPTED}/", f"{RECORDED}/")
+FILE_MODELS = (f"{SCRIPTED.name}/", f"{RECORDED}/")
 Report = Callable[[str], None]
 Found = tuple[Model | None, ThinkingLevel | None]
 
@@ -60,7 +59,7 @@ class AvailableModels:
         for model in self._built_in:
             if (model.provider, model.id) == (provider, model_id):
                 return model
-        if (provider, model_id) == (DEMO, DEMO_MODEL):
+        if (provider, model_id) == (DEMO.name, GUIDE):
             from pigeon.providers.demo.model import demo_model
 
             return demo_model()
@@ -165,7 +164,7 @@ def gateway_of(
         pacing=environment.pacing,
     )
     budgets = or_else(settings.thinking_budgets, {})
-    extra: dict[str, ProviderFactory] = {SCRIPTED: partial(_scripted, environment), DEMO: _demo}
+    extra: dict[str, ProviderFactory] = {SCRIPTED.name: partial(_scripted, environment), DEMO.name: _demo}
     return Gateway(
         registry,
         HttpClient(environment.variables, proxy=proxy, recorders=recorders, answers=answers),
@@ -276,14 +275,14 @@ def _use_key(key: str, model: Model | None, registry: ModelRegistry) -> None:
 def _built_in_model(options: AgentOptions, environment: Environment) -> Model | None:
     """The demo or a script, if that is what the options name."""
     asked = asked_model(options)
-    if asked in (DEMO, f"{DEMO}/{DEMO_MODEL}") or (options.provider == DEMO and not options.model):
+    if asked in (DEMO.name, f"{DEMO.name}/{GUIDE}") or (options.provider == DEMO.name and not options.model):
         from pigeon.providers.demo.model import demo_model
 
         return demo_model()
-    if asked.startswith(f"{SCRIPTED}/"):
+    if asked.startswith(f"{SCRIPTED.name}/"):
         from pigeon.providers.scripted.model import scripted_model
 
-        return scripted_model(asked.removeprefix(f"{SCRIPTED}/"), environment.absolute)
+        return scripted_model(asked.removeprefix(f"{SCRIPTED.name}/"), environment.absolute)
     return None
 
 

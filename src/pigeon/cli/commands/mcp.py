@@ -19,6 +19,7 @@ from pigeon.frontends.printing import complain, did_you_mean, say, table
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.host_calls import Question
 from pigeon.transport import exit_codes
 from pigeon.trust.trust_file import saved_decision
@@ -250,7 +251,7 @@ async def _tried(environment: Environment, name: str) -> McpServerState:
 
     attended = sys.stdin is not None and sys.stdin.isatty()
     options = AgentOptions(
-        model="demo",
+        model=DEMO.name,
         no_session=True,
         no_extensions=True,
         no_skills=True,

@@ -26,6 +26,9 @@ import msgspec
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
+from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
+from pigeon.providers.demo.api import DEMO
+from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.files import put_file
@@ -50,14 +53,13 @@ LATE = (
     "anyio.streams.stapled",
     "concurrent.futures.thread",
     "httpcore2",
-    "jsonschema",
+    "jsonschema_rs",
     "markdown_it",
     "nh3",
     "pigeon.mcp.control",
     "pwd",
     "pygments.lexers",
     "queue",
-    "referencing.jsonschema",
     "regex",
     "resource",
     "secrets",
@@ -73,7 +75,7 @@ LATE = (
 LEFT_OUT = ("pigeon.system.process.helper_main",)
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each API that most providers speak.
-PLAYED = ("demo", "warm-chat/chat", "warm-messages/messages")
+PLAYED = (DEMO.name, "warm-chat/chat", "warm-messages/messages")
 PLAY_SECONDS = 10.0
 # Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
 ROUNDS = 6
@@ -202,8 +204,8 @@ async def _talk(address: str, log_folder: str, prompts: int) -> None:
 
 
 def _models_file(address: str) -> dict[str, Json]:
-    chat = {"baseUrl": f"{address}/v1", "api": "openai-completions", "apiKey": "none", "models": [{"id": "chat"}]}
-    messages = {"baseUrl": address, "api": "anthropic-messages", "apiKey": "none", "models": [{"id": "messages"}]}
+    chat = {"baseUrl": f"{address}/v1", "api": OPENAI_COMPLETIONS.name, "apiKey": "none", "models": [{"id": "chat"}]}
+    messages = {"baseUrl": address, "api": ANTHROPIC_MESSAGES.name, "apiKey": "none", "models": [{"id": "messages"}]}
     return {"providers": {"warm-chat": chat, "warm-messages": messages}}
 
 
