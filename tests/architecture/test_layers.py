@@ -122,7 +122,6 @@ KNOWN = (
     "pigeon.sandbox.control -> pigeon.trust.trust_file",
     "pigeon.system.process.start -> pigeon.sandbox.wall",
     "pigeon.system.process.supervised -> pigeon.sandbox.wall",
-    "pigeon.system.shell.shell -> pigeon.sandbox.policy",
     "pigeon.tools.setup -> pigeon.app.environment",
     "pigeon.tools.setup -> pigeon.app.options",
     "pigeon.trust.control -> pigeon.app.options",

@@ -121,9 +121,12 @@ class SandboxedBashTool(BashTool):
 
     parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, UNSANDBOXED)
 
-    def __init__(self, place: Workplace, policy: SandboxPolicy) -> None:
+    def __init__(
+        self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]
+    ) -> None:
         super().__init__(place)
         self._policy = policy
+        self._sandbox = sandbox
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -139,7 +142,7 @@ class SandboxedBashTool(BashTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; where the wall may be why it failed, the model is told which rule that is and how to ask."""
         subject = _subject_of(run)
-        policy = self._place.sandbox() or self._policy
+        policy = self._sandbox() or self._policy
         return await self._run(arguments, run, None if subject.outside else lambda output: hint_of(policy, output))
 
 
@@ -149,11 +152,13 @@ class DeclaringSandboxedBashTool(SandboxedBashTool):
     parameters: ClassVar[dict[str, Json]] = _with(SandboxedBashTool.parameters, PARALLEL)
 
 
-def bash_tool(place: Workplace, declared: bool, host: HostAccess = NO_HOST) -> BashTool:
+def bash_tool(
+    place: Workplace, declared: bool, host: HostAccess, sandbox: Callable[[], SandboxPolicy | None]
+) -> BashTool:
     """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs more."""
-    policy = place.sandbox()
+    policy = sandbox()
     if policy is not None:
-        return (DeclaringSandboxedBashTool if declared else SandboxedBashTool)(place, policy)
+        return (DeclaringSandboxedBashTool if declared else SandboxedBashTool)(place, policy, sandbox)
     return (DeclaringBashTool if declared else BashTool)(place, host)
 
 

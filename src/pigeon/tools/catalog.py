@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pigeon.agent.interfaces import NO_HOST, HostAccess
+from pigeon.sandbox.policy import SandboxPolicy
 from pigeon.system.paths import PathResolver
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.base import BaseTool
@@ -31,19 +32,20 @@ def built_in_tools(
     sees_images: Callable[[], bool] = lambda: True,
     declared: bool = False,
     host: HostAccess = NO_HOST,
+    sandbox: Callable[[], SandboxPolicy | None] = lambda: None,
 ) -> dict[str, BaseTool]:
     """All built-in tools but `todo` for one working directory; the toolset of the session says which are active.
 
     `fitter` decodes images. `resize_images` and `sees_images` (does the current model take images) are asked anew for
     each image. With `declared` the model may say of a command that it is independent. `host` may have taken over files
-    and commands.
+    and commands. `sandbox` returns the policy that tools and commands are held to.
     """
-    paths = PathResolver(place.cwd, home) if place.sandbox() is None else _walled(place, home)
+    paths = PathResolver(place.cwd, home) if sandbox() is None else _walled(place, home, sandbox)
     files = FileAccess(host)
     search = Ripgrep(place.processes, place.environment, home)
     tools: list[BaseTool] = [
         ReadTool(paths, fitter, resize_images, sees_images, files),
-        bash_tool(place, declared, host),
+        bash_tool(place, declared, host, sandbox),
         EditTool(paths, files),
         WriteTool(paths, files),
         GrepTool(paths, search),
@@ -53,7 +55,7 @@ def built_in_tools(
     return {tool.name: tool for tool in tools}
 
 
-def _walled(place: Workplace, home: str) -> PathResolver:
+def _walled(place: Workplace, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
     from pigeon.sandbox.file_access import WalledPaths
 
-    return WalledPaths(place.cwd, home, place.sandbox)
+    return WalledPaths(place.cwd, home, sandbox)

@@ -141,12 +141,16 @@ class ToolSetup:
             self._redactor,
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,
-            sandbox=self._policy,
+            host_is_outside=self._host_is_outside,
             outside_environment=self._outside_variables,
         )
 
     def _policy(self) -> SandboxPolicy | None:
         return self._sandbox.policy
+
+    def _host_is_outside(self) -> bool:
+        policy = self._sandbox.policy
+        return policy is not None and policy.host_shell_outside
 
     def _tools(self) -> dict[str, Tool]:
         return dict(
@@ -157,6 +161,7 @@ class ToolSetup:
                 resize_images=self._resizes,
                 declared=self._settings.tool_execution == "declared",
                 host=self.host_services,
+                sandbox=self._policy,
             )
         )
 
