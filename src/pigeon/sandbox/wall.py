@@ -4,7 +4,6 @@
     -----------   -------------------------------------------------------------------------------------------------
     bubblewrap    the program `bwrap` makes namespaces and mounts, and loads the filter of system calls
     landlock      the reaper does the same by itself (`process/namespaces`), and adds rules of Landlock to it
-    seatbelt      the program `sandbox-exec` of macOS, by a profile
 
 `app` chooses the first that really works here; if a sandbox was requested, no command runs without one.
 """
@@ -26,7 +25,7 @@ from pigeon.sandbox.policy import SandboxPolicy, is_inside
 from pigeon.sandbox.seccomp import filter_for
 from pigeon.system.paths import absolute_entries
 
-WallBuilder = Literal["bubblewrap", "landlock", "seatbelt"]
+WallBuilder = Literal["bubblewrap", "landlock"]
 # The reaper passes the arguments of `bwrap` and the filter as these descriptors, and folders after them.
 _ARGUMENTS, _FILTER, _FOLDERS = 3, 4, 5
 # Variables that lead to programs and sockets outside the sandbox.
@@ -107,11 +106,6 @@ class Wall:
     def _enclosed(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
     ) -> EnclosedProgram:
-        if self.builder == "seatbelt":
-            from pigeon.sandbox.seatbelt import profile_of
-
-            profile = profile_of(self.policy, plan)
-            return EnclosedProgram(self._program, [self._program, "-p", profile, program, *argv[1:]], environment, None)
         calls = filter_for(self._machine)
         if calls is None:
             raise OSError(errno.ENOSYS, f"there is no system call filter for {self._machine}")

@@ -146,10 +146,10 @@ class ProcessOwner:
             process = self._start_supervised(line, channels, wall)
             if process is not None:
                 return process
-            if wall is not None:
-                for descriptor in channels.streams or ():
-                    os.close(descriptor)
-                raise OSError(errno.ENOSYS, "no sandbox here: the program that supervises commands cannot run")
+        if wall is not None:
+            for descriptor in channels.streams or ():
+                os.close(descriptor)
+            raise OSError(errno.ENOSYS, "no sandbox here: the program that supervises commands cannot run")
         from pigeon.system.process.unsupervised import start_unsupervised
 
         alone = await start_unsupervised(
