@@ -21,8 +21,8 @@ from pigeon.frontends.starting import mask_prints
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.process.forking import serve_forks
+from pigeon.system.process.immortal_objects import make_all_immortal
 from pigeon.system.process.pool import hide_from_other_processes
-from pigeon.system.process.shared_pages import stop_counting
 from pigeon.wire.errors import StartupError, printable
 
 
@@ -40,7 +40,7 @@ def main() -> None:
     os.environ.clear()
     settle()
     if warm:
-        stop_counting()
+        make_all_immortal()
     serve_forks(int(sys.argv[1]), _work)
 
 
