@@ -10,10 +10,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
@@ -85,13 +85,15 @@ class Wall:
         """The same wall for another policy, without a folder for outputs."""
         return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
 
-    def begin(self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> EnclosedProgram:
+    async def begin(
+        self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
+    ) -> EnclosedProgram:
         """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
         _check(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
         self._running += 1
         try:
-            self._hold(plan.stand_ins)
+            await self._hold(plan.stand_ins)
             return self._enclosed(program, argv, cwd, self._variables(environment), plan)
         except BaseException:
             self.end()
@@ -134,7 +136,17 @@ class Wall:
             self._environment = (dict(environment), seen)
         return self._environment[1]
 
-    def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+    async def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+        """Lock all stand-ins; raises `OSError`. Another agent that is about to remove one is waited for."""
+        for _ in range(_LOCK_TRIES):
+            try:
+                return self._hold_now(stand_ins)
+            except BlockingIOError as error:
+                busy = error.filename
+            await asyncio.sleep(_LOCK_PAUSE)
+        raise OSError(errno.EBUSY, f"the sandbox cannot keep {busy} as it is: another program has locked it")
+
+    def _hold_now(self, stand_ins: Mapping[str, bytes | None]) -> None:
         for path, content in stand_ins.items():
             known = self._held.get(path)
             if known is not None:
@@ -145,26 +157,28 @@ class Wall:
 
 
 def _held(path: str, content: bytes | None) -> int:
-    """A lock on the stand-in at a path, created if necessary: an empty folder, or a file; raises `OSError`."""
-    for _ in range(_LOCK_TRIES):
-        with suppress(FileExistsError):
-            _make(path, content)
-        with suppress(FileNotFoundError):
-            held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                # Another agent is about to remove it.
-                os.close(held)
-                time.sleep(_LOCK_PAUSE)
-                continue
-            except OSError:
-                # The file system has no locks: then nothing is removed.
-                return held
-            if _is_at(held, path):
-                return held
-            os.close(held)
-    raise OSError(errno.EBUSY, f"the sandbox cannot keep {path} as it is: another program has locked it")
+    """A lock on the stand-in at a path, created if necessary: an empty folder, or a file.
+
+    Raises `BlockingIOError` while another agent has locked it to remove it, and `OSError`.
+    """
+    with suppress(FileExistsError):
+        _make(path, content)
+    held = -1
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if _is_at(held, path):
+            return held
+    except (FileNotFoundError, BlockingIOError):
+        pass
+    except OSError:
+        if held < 0:
+            raise
+        # The file system has no locks: then nothing is removed.
+        return held
+    if held >= 0:
+        os.close(held)
+    raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
 
 
 def _make(path: str, content: bytes | None) -> None:

@@ -129,7 +129,7 @@ class ProcessOwner:
         if wall is None:
             return await self._started(line, channels, None)
         try:
-            enclosed = wall.begin(*line[:4])
+            enclosed = await wall.begin(*line[:4])
         except BaseException:
             for descriptor in streams or ():
                 os.close(descriptor)
