@@ -120,8 +120,6 @@ KNOWN = (
     "pigeon.sandbox.control -> pigeon.app.options",
     "pigeon.sandbox.control -> pigeon.extensions.runtime.discovery",
     "pigeon.sandbox.control -> pigeon.trust.trust_file",
-    "pigeon.system.process.start -> pigeon.sandbox.wall",
-    "pigeon.system.process.supervised -> pigeon.sandbox.wall",
     "pigeon.tools.setup -> pigeon.app.environment",
     "pigeon.tools.setup -> pigeon.app.options",
     "pigeon.trust.control -> pigeon.app.options",

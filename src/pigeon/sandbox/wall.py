@@ -16,14 +16,14 @@ import fcntl
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
-
-from msgspec import Struct
+from typing import Literal
 
 from pigeon.sandbox.plan import STANDS_IN_SINCE, Mount, MountPlan, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, is_inside
 from pigeon.sandbox.seccomp import filter_for
 from pigeon.system.paths import absolute_entries
+from pigeon.system.process.messages import BubblewrapWall, LandlockWall
+from pigeon.system.process.start import EnclosedProgram
 
 WallBuilder = Literal["bubblewrap", "landlock"]
 # The reaper passes the arguments of `bwrap` and the filter as these descriptors, and folders after them.
@@ -39,18 +39,6 @@ _LEADING_OUT = frozenset(
 )
 MARKER = "PIGEON_SANDBOX"
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
-
-# How the reaper encloses a command: the kind of wall, and what that needs.
-Orders = tuple[str, Any]
-
-
-class EnclosedProgram(Struct, frozen=True):
-    """What is run instead of a program; `orders` are for the reaper."""
-
-    program: str
-    argv: list[str]
-    environment: Mapping[str, str]
-    orders: Orders | None
 
 
 class Wall:
@@ -115,18 +103,20 @@ class Wall:
             private = self.policy.private
             mounts = [
                 (
-                    "view" if mount.kind == "hide folder" and mount.path in private else mount.kind,
-                    *map(os.fsencode, (mount.path, mount.source)),
+                    "view" if mount.kind == "hide folder" and mount.path in private else str(mount.kind),
+                    os.fsencode(mount.path),
+                    os.fsencode(mount.source),
                 )
                 for mount in plan.mounts
             ]
-            orders = (mounts, os.fsencode(self.policy.empty_file), self.policy.network, os.fsencode(cwd), calls)
-            return EnclosedProgram(program, list(argv), environment, ("landlock", orders))
+            empty, folder = os.fsencode(self.policy.empty_file), os.fsencode(cwd)
+            wall = LandlockWall(mounts, empty, self.policy.network, folder, calls)
+            return EnclosedProgram(program, list(argv), environment, wall)
         fixed, held = bubblewrap_arguments(self.policy, plan)
         arguments = b"".join(os.fsencode(word) + b"\0" for word in [*fixed, "--chdir", cwd])
         line = [self._program, "--args", str(_ARGUMENTS), "--", program, *argv[1:]]
-        files = ([arguments, calls], [os.fsencode(path) for path in held], self._apart)
-        return EnclosedProgram(self._program, line, environment, ("bubblewrap", files))
+        files = BubblewrapWall([arguments, calls], [os.fsencode(path) for path in held], self._apart)
+        return EnclosedProgram(self._program, line, environment, files)
 
     def _variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         if environment != self._environment[0]:
