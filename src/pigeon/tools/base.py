@@ -24,6 +24,7 @@ from pigeon.wire.events import ToolOutcome
 from pigeon.wire.steering import TodoPhase
 
 if TYPE_CHECKING:
+    from pigeon.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.shell import Workplace
     from pigeon.tools.file_access import FileAccess
     from pigeon.tools.images.fitting import ImageFitter
@@ -47,7 +48,7 @@ class ToolParts(Struct, frozen=True):
 
     `resize_images` and `sees_images` (does the current model take images) are asked anew for each image. With
     `declared` the model may say of a command that it is independent. `host` may have taken over files and commands.
-    There is no `plan` where the options leave out built-in tools.
+    There is no `plan` where the options leave out built-in tools. `sandbox` returns the policy in force, if any.
     """
 
     place: Workplace
@@ -60,6 +61,7 @@ class ToolParts(Struct, frozen=True):
     declared: bool
     host: HostAccess
     plan: Plan | None
+    sandbox: Callable[[], SandboxPolicy | None]
 
 
 class BaseTool:

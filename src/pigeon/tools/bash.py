@@ -74,9 +74,11 @@ class BashTool(BaseTool):
     def create(cls, parts: ToolParts) -> BashTool:
         """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs
         more."""
-        place, policy = parts.place, parts.place.sandbox()
+        place, policy = parts.place, parts.sandbox()
         if policy is not None:
-            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(place, policy)
+            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(
+                place, policy, parts.sandbox
+            )
         return (DeclaringBashTool if parts.declared else BashTool)(place, parts.host)
 
     def subject(self, arguments: dict[str, Json]) -> CommandSubject:
@@ -136,9 +138,12 @@ class SandboxedBashTool(BashTool):
 
     parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, UNSANDBOXED)
 
-    def __init__(self, place: Workplace, policy: SandboxPolicy) -> None:
+    def __init__(
+        self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]
+    ) -> None:
         super().__init__(place)
         self._policy = policy
+        self._sandbox = sandbox
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -154,7 +159,7 @@ class SandboxedBashTool(BashTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; where the wall may be why it failed, the model is told which rule that is and how to ask."""
         subject = _subject_of(run)
-        policy = self._place.sandbox() or self._policy
+        policy = self._sandbox() or self._policy
         return await self._run(arguments, run, None if subject.outside else lambda output: hint_of(policy, output))
 
 

@@ -26,6 +26,7 @@ from pigeon.tools.todo import TodoTool
 from pigeon.tools.write import WriteTool
 
 if TYPE_CHECKING:
+    from pigeon.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.shell import Workplace
     from pigeon.tools.images.fitting import ImageFitter
 
@@ -86,11 +87,12 @@ def built_in_tools(
     declared: bool = False,
     host: HostAccess = NO_HOST,
     plan: Plan | None = None,
+    sandbox: Callable[[], SandboxPolicy | None] = lambda: None,
 ) -> dict[str, BaseTool]:
     """All built-in tools for one working directory; the toolset of the session says which are active."""
     parts = ToolParts(
         place=place,
-        paths=PathResolver(place.cwd, home) if place.sandbox() is None else _walled(place, home),
+        paths=PathResolver(place.cwd, home) if sandbox() is None else _walled(place, home, sandbox),
         files=FileAccess(host),
         search=Ripgrep(place.processes, place.environment, home),
         fitter=fitter,
@@ -99,12 +101,13 @@ def built_in_tools(
         declared=declared,
         host=host,
         plan=plan,
+        sandbox=sandbox,
     )
     made = (tool.create(parts) for tool in TOOLS)
     return {tool.name: tool for tool in made if tool is not None}
 
 
-def _walled(place: Workplace, home: str) -> PathResolver:
+def _walled(place: Workplace, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
     from pigeon.sandbox.file_access import WalledPaths
 
-    return WalledPaths(place.cwd, home, place.sandbox)
+    return WalledPaths(place.cwd, home, sandbox)

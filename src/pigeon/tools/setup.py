@@ -139,12 +139,16 @@ class ToolSetup:
             self._redactor,
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,
-            sandbox=self._policy,
+            host_is_outside=self._host_is_outside,
             outside_environment=self._outside_variables,
         )
 
     def _policy(self) -> SandboxPolicy | None:
         return self._sandbox.policy
+
+    def _host_is_outside(self) -> bool:
+        policy = self._sandbox.policy
+        return policy is not None and policy.host_shell_outside
 
     def _tools(self) -> dict[str, Tool]:
         return dict(
@@ -156,6 +160,7 @@ class ToolSetup:
                 declared=self._settings.tool_execution == "declared",
                 host=self.host_services,
                 plan=None if self._options.no_tools or self._options.no_builtin_tools else self.todos,
+                sandbox=self._policy,
             )
         )
 

@@ -1,9 +1,8 @@
-"""What the warm parent (`warm_parent.py`) does before it forks, so that its workers share as much memory as
-can be.
+"""What the warm parent (`warm_parent.py`) does before it forks, so that its workers start quickly and share memory.
 
-It imports everything that an agent may need, plays conversations the way a worker does, and rearranges what was used
-(`system/process/shared_pages.py`). An idle agent has 0.2 MB of data, but would own 12 MB of pages
-in each of which a word has changed. This only saves memory: with `PIGEON_SERVE_WARM_UP=off` everything works the same.
+It imports everything that an agent may need and plays conversations the way a worker does: what is compiled, cached and
+specialized by that is there when a worker needs it, and stays shared. With `PIGEON_SERVE_WARM_UP=off` everything works
+the same, only slower at first.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from types import CodeType
 
 import msgspec
 
@@ -33,17 +31,16 @@ from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.files import put_file
 from pigeon.system.ids import RANDOM_IDS
-from pigeon.system.process.shared_pages import NotedCalls, fill_holes, put_side_by_side
 from pigeon.tools.catalog import SHELL
 from pigeon.transport.event_log import LogEnd, lines_since
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.open_work import SETTLED
 
-# Rooms whose modules are imported: all that an agent may need, and nothing of the other modes.
-ROOMS = (
-    "agent", "app", "config", "dialects", "export", "extensions", "guard", "providers", "resources", "rpc", "session",
-    "system", "tools", "transport", "wire",
+# Packages whose modules are imported: all that an agent may need, and nothing of the other front ends.
+PACKAGES = (
+    "agent", "app", "config", "dialects", "export", "extensions", "permissions", "providers", "resources", "rpc",
+    "sandbox", "secrets", "session", "system", "tools", "transport", "trust", "wire",
 )  # fmt: skip
 # What those import inside functions.
 LATE = (
@@ -94,21 +91,19 @@ def warm_up(folder: str, path: str) -> None:
         # All threads allocate from one arena.
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     began = time.monotonic()
-    called = _called_code(folder, path)
-    fill_holes()
-    put_side_by_side(called)
-    called.clear()
     for _ in range(ROUNDS):
         if time.monotonic() - began < MOST_SECONDS:
             _play_all(folder, path, PROMPTS)
 
 
 def settle() -> None:
-    """Leave no garbage and no free places behind all that; the last call before the first fork."""
+    """Leave no garbage behind all that; the last call before `gc.freeze` and the first fork."""
     # A worker keeps the collector from what it has when it starts; here it was only played.
     gc.unfreeze()
     gc.collect()
-    fill_holes()
+    with suppress(AttributeError, OSError):
+        # The C library returns free memory to the system.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def import_all() -> None:
@@ -116,9 +111,9 @@ def import_all() -> None:
     import importlib
     import pkgutil
 
-    package = os.path.dirname(os.path.dirname(__file__))
-    for room in ROOMS:
-        for module in pkgutil.walk_packages([f"{package}/{room}"], f"pigeon.{room}."):
+    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    for package in PACKAGES:
+        for module in pkgutil.walk_packages([f"{root}/{package}"], f"pigeon.{package}."):
             if module.name not in LEFT_OUT:
                 importlib.import_module(module.name)
     for name in LATE:
@@ -135,15 +130,6 @@ def _prepare_records() -> None:
         if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
             with suppress(TypeError, NameError):
                 codec.prepare(record)
-
-
-def _called_code(folder: str, path: str) -> set[CodeType]:
-    called: set[CodeType] = set()
-    # What is done once in a process, as regular expressions are compiled, would only stand between the rest.
-    _play_all(folder, path, 1)
-    with NotedCalls(called):
-        _play_all(folder, path, 1)
-    return called
 
 
 def _play_all(folder: str, path: str, prompts: int) -> None:
