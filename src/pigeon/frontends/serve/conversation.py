@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.conversation_record import REMEMBERED, ConversationRecord
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.scopes import covers, needed_scope
+from pigeon.frontends.serve.scopes import covers
 from pigeon.frontends.serve.watching import FollowedLog, UnservedCalls, Watcher
 from pigeon.frontends.serve.worker import WorkerRequest
 from pigeon.frontends.serve.worker_process import (
@@ -49,7 +49,7 @@ from pigeon.system.process.forking import ForkedProcess, last_words
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import SILENT_NAMES
+from pigeon.wire.commands import SILENT_NAMES, HostToolResult
 from pigeon.wire.errors import PigeonError, Refusal, StartupError
 from pigeon.wire.open_work import OpenWork
 
@@ -319,7 +319,7 @@ class ServedConversation:
             return
         if self._connection.looks_silent() > silence > 0:
             self.kill(HANGS.format(silence))
-        served = any(covers(watcher.scope, needed_scope("host_tool_result")) for watcher in self._watchers)
+        served = any(covers(watcher.scope, HostToolResult.required_scope) for watcher in self._watchers)
         for result in self._unserved.look(self.work.questions, served, unserved):
             self._send(result)
 

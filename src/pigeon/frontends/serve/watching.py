@@ -12,23 +12,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.scopes import Scope
 from pigeon.system.append_file import make_private_folder
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
+from pigeon.wire.commands import Scope
 from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
 
 if TYPE_CHECKING:
     from pigeon.frontends.serve.conversation import ServedConversation
 
 MOST_UNREAD = 64 * 1024 * 1024
-# Events that a client may have to answer: no event filter leaves them out.
-ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
 # Why a client is disconnected: it does not read its answers, its token was revoked, the conversation is gone.
 WatchEnd = Literal["too slow", "revoked", "deleted"]
 MOST_RUNS = 64
-_TYPE = b'"type":"'
 _START = b'{"type":"agent_start"'
 _TOOL_END = b'{"type":"tool_execution_end"'
 _TODO = b'"toolName":"todo"'
@@ -156,12 +153,19 @@ class UnservedCalls:
 class Watcher:
     """A client; `after` is the number of the last event that it has, none for one that wants what comes from now on."""
 
-    def __init__(self, conversation: ServedConversation, scope: Scope, after: int | None) -> None:
+    def __init__(
+        self,
+        conversation: ServedConversation,
+        scope: Scope,
+        after: int | None,
+        wants: Callable[[bytes], bool] = lambda line: True,
+    ) -> None:
+        """`wants` says whether the client is sent an event."""
         self.scope = scope
         self._conversation = conversation
         self._after = after
         self._asked_before: list[bytes] = []
-        self._kinds: frozenset[str] | None = None
+        self._wants = wants
         self._bash_ids: dict[bytes, bytes] = {}
         self._answers: deque[tuple[LogEnd, bytes]] = deque()
         self._unread = 0
@@ -176,10 +180,6 @@ class Watcher:
             self._after = self._conversation.log.number
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
-
-    def send_only(self, kinds: frozenset[str] | None) -> None:
-        """Send only events of these types from now on; `None` sends all."""
-        self._kinds = kinds
 
     def began_bash(self, id: str, asked_as: Json | Absent) -> None:
         """Show what this command of the client prints under the id that the client gave it, if it gave one."""
@@ -242,7 +242,7 @@ class Watcher:
                 if lines:
                     if self._bash_ids:
                         lines = [self._as_asked(line) for line in lines]
-                    yield lines if self._kinds is None else [line for line in lines if self._wants(line)]
+                    yield [line for line in lines if self._wants(line)]
                 elif self._answers:
                     line = self._answers.popleft()[1]
                     self._unread -= len(line)
@@ -260,8 +260,3 @@ class Watcher:
         at = line.find(b'"', len(_BASH_ID))
         member = self._bash_ids.get(line[len(_BASH_ID) : at])
         return line if member is None else _BASH + member + line[at + 1 :]
-
-    def _wants(self, line: bytes) -> bool:
-        at = line.find(_TYPE) + len(_TYPE)
-        kind = line[at : line.find(b'"', at)].decode("ascii", "replace")
-        return kind in ALWAYS_SENT or self._kinds is None or kind in self._kinds
