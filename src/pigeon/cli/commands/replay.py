@@ -203,7 +203,8 @@ class _ReplayHost(Host):
     """Serves a session that is played: what only looks is answered, and a run can be stopped."""
 
     handlers: ClassVar[Mapping[type[Command], CommandHandler]] = {
-        kind: handler if kind.required_scope == "read" or kind is Abort else _refuse for kind, handler in HANDLERS.items()
+        kind: handler if kind.required_scope == "read" or kind is Abort else _refuse
+        for kind, handler in HANDLERS.items()
     }
 
 

@@ -402,5 +402,6 @@ CONVERSATION: tuple[type[Command], ...] = (
     GetSessionStats, GetCommands, GetAvailableCommands, GetIntegrations, SetModel, CycleModel, GetAvailableModels,
     SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels, SetFastMode, GetLoginProviders, Login,
     SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, SetLimits,
-    GetLimits, AbortRetry, Compact, Handoff, Bash, AbortBash, SetSubagentSubscription, GetSubagents, GetSubagentMessages,
+    GetLimits, AbortRetry, Compact, Handoff, Bash, AbortBash, SetSubagentSubscription, GetSubagents,
+    GetSubagentMessages,
 )  # fmt: skip
