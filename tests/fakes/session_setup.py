@@ -71,8 +71,6 @@ class KnownModels:
 class Untrusted:
     """Trusts no project, and tells nobody."""
 
-    announces = False
-
     async def enter(self, cwd: str) -> None:
         pass
 
@@ -82,7 +80,7 @@ class Untrusted:
     def decide(self, trusted: bool, keep: bool) -> TrustChange:
         raise NotImplementedError
 
-    def announce(self, wanted: bool) -> None:
+    def repeat_waiting(self) -> None:
         pass
 
 
@@ -122,11 +120,6 @@ class SettableFormats:
 
 class NoPermissions:
     """Knows no permission rules."""
-
-    announces = False
-
-    def announce(self, wanted: bool) -> None:
-        pass
 
     def set_host_rules(self, rules: Any) -> None:
         raise NotImplementedError

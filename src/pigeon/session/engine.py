@@ -487,7 +487,7 @@ class Engine:
             requests = Requests(self._final_answer.provider(given.provider), self.limits, turn=True)
         run = Run(requests, self, self._queue, self._bus.publish, scope, given.now, gate, tool_mode)
         result = await run.run(opening, resumes=resumes)
-        if (given.settings.unattended or given.permissions.announces) and result.denied is not None:
+        if result.denied is not None:
             self._denied = result.denied
         return result
 

@@ -38,7 +38,6 @@ from pigeon.cli.commands.sessions import session_file
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.serve.scopes import needed_scope
 from pigeon.providers.recording.setup import speed_of
 from pigeon.providers.scripted.playback import PieceCutter
 from pigeon.rpc.handlers.all import HANDLERS
@@ -55,7 +54,7 @@ from pigeon.transport import stdio
 from pigeon.wire import codec
 from pigeon.wire.answers import Compacted
 from pigeon.wire.base import or_else
-from pigeon.wire.commands import NAMES, Command
+from pigeon.wire.commands import NAMES, Abort, Command
 from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import CompactionEntry, ContextEdit, SessionInfo, ThinkingLevelChange
 from pigeon.wire.errors import Aborted, Refusal, StartupError, UsageError
@@ -204,7 +203,7 @@ class _ReplayHost(Host):
     """Serves a session that is played: what only looks is answered, and a run can be stopped."""
 
     handlers: ClassVar[Mapping[type[Command], CommandHandler]] = {
-        kind: handler if needed_scope(NAMES[kind]) == "read" or NAMES[kind] == "abort" else _refuse
+        kind: handler if kind.required_scope == "read" or kind is Abort else _refuse
         for kind, handler in HANDLERS.items()
     }
 

@@ -25,7 +25,7 @@ from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.resources import ProcessUse, private_memory, uses_of
 from pigeon.frontends.serve.worker_process import Workers, WorkerStarts, end_log_owner
 from pigeon.frontends.serve.worker_state import read_state
-from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of
+from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of, rows_with_id
 from pigeon.session.history.repository import default_folder
 from pigeon.session.history.trash import SessionTrash
 from pigeon.system.append_file import make_private_folder
@@ -393,6 +393,11 @@ class Conversations:
             found += [row for row in rows if self.may_open(row.cwd) and wanted in _words_of(row)]
             if cursor is None or len(found) >= limit:
                 return found, cursor
+
+    def rows_with_id(self, session_id: str) -> list[SessionRow]:
+        """The session with this id, if there is one in a folder that may be opened."""
+        found = rows_with_id(all_folders(os.path.join(self._agent_dir, "sessions")), session_id)
+        return [row for row in found if self.may_open(row.cwd)]
 
     def folders(self, path: str) -> list[str]:
         """The names of the folders in a folder that may be opened, without hidden ones; raises `Refusal`."""
