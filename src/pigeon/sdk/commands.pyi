@@ -92,6 +92,8 @@ class CommandMethods(ABC):
         """The current state of the session."""
     async def get_messages(self) -> Messages:
         """The messages of the current context."""
+    async def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
+        """One page of the messages, from the cursor of the previous page on."""
     async def get_last_assistant_text(self) -> LastAssistantText:
         """The text of the last answer; null if there is none."""
     async def get_session_stats(self) -> SessionStats:
@@ -116,6 +118,12 @@ class CommandMethods(ABC):
         """Use the next thinking level; null for a model without thinking."""
     async def get_available_thinking_levels(self) -> Levels:
         """The thinking levels of the current model."""
+    async def set_fast_mode(self, enabled: bool) -> FastMode:
+        """A model's faster service; it can only be turned off."""
+    async def get_login_providers(self) -> LoginProviders:
+        """Providers that can be logged in to: none; keys come from files and variables."""
+    async def login(self, provider_id: str) -> None:
+        """Log in to a provider; refused, because keys come from files and variables."""
     async def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
         """Deliver steering one message at a time, or all at once."""
     async def set_follow_up_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
@@ -136,14 +144,24 @@ class CommandMethods(ABC):
         """Cancel a waiting retry."""
     async def compact(self, *, custom_instructions: str | None = None) -> Compacted:
         """Summarize the history now."""
+    async def handoff(self, *, custom_instructions: str | None = None) -> None:
+        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
     async def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
         """Run a shell command; its output becomes context of the next prompt."""
     async def abort_bash(self) -> None:
         """Kill the running `bash` commands."""
+    async def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
+        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+    async def get_subagents(self) -> Subagents:
+        """The subagents at work: none."""
+    async def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
+        """What a subagent said; refused, because there are none."""
     async def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
     async def switch_session(self, session_path: str) -> Cancelled:
         """Open another session file."""
+    async def open_session(self, session_dir: str) -> OpenedSession:
+        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
     async def fork(self, entry_id: str) -> Forked:
         """Branch off into a new session that ends before the given user message."""
     async def branch(self, entry_id: str) -> Forked:
@@ -237,6 +255,12 @@ class CommandMethods(ABC):
 
         What is not named stays as it is; unknown features are left out of the answer.
         """
+    async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
+        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
+        sent.
+        """
+    async def negotiate_protocol(self, protocol_version: int) -> None:
+        """Another framing of long lines; refused, because lines of any length are sent as they are."""
     async def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
         """Replace the plan."""
     async def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
@@ -253,6 +277,8 @@ class CommandMethods(ABC):
         """The permission rules in force, and what was allowed for this session."""
     async def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
         """Replace the tools that the host runs."""
+    async def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
+        """URI schemes that the host reads for the model; only the empty list is accepted."""
     async def get_trust(self) -> TrustState:
         """Whether the conversation's project is trusted, and which of its files wait for that."""
     async def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
@@ -310,32 +336,6 @@ class CommandMethods(ABC):
         slash, the prompts of servers (`mcp__server__prompt`), and after such a prompt, values of its arguments.
         Servers that can complete are asked, for at most two seconds.
         """
-    async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
-        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
-        sent.
-        """
-    async def open_session(self, session_dir: str) -> OpenedSession:
-        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
-    async def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
-        """One page of the messages, from the cursor of the previous page on."""
-    async def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
-    async def get_subagents(self) -> Subagents:
-        """The subagents at work: none."""
-    async def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a subagent said; refused, because there are none."""
-    async def get_login_providers(self) -> LoginProviders:
-        """Providers that can be logged in to: none; keys come from files and variables."""
-    async def login(self, provider_id: str) -> None:
-        """Log in to a provider; refused, because keys come from files and variables."""
-    async def set_fast_mode(self, enabled: bool) -> FastMode:
-        """A model's faster service; it can only be turned off."""
-    async def handoff(self, *, custom_instructions: str | None = None) -> None:
-        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
-    async def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
-        """URI schemes that the host reads for the model; only the empty list is accepted."""
-    async def negotiate_protocol(self, protocol_version: int) -> None:
-        """Another framing of long lines; refused, because lines of any length are sent as they are."""
 
 class SyncCommandMethods(ABC):
     """Every command as a method that waits for its answer."""
@@ -372,6 +372,8 @@ class SyncCommandMethods(ABC):
         """The current state of the session."""
     def get_messages(self) -> Messages:
         """The messages of the current context."""
+    def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
+        """One page of the messages, from the cursor of the previous page on."""
     def get_last_assistant_text(self) -> LastAssistantText:
         """The text of the last answer; null if there is none."""
     def get_session_stats(self) -> SessionStats:
@@ -394,6 +396,12 @@ class SyncCommandMethods(ABC):
         """Use the next thinking level; null for a model without thinking."""
     def get_available_thinking_levels(self) -> Levels:
         """The thinking levels of the current model."""
+    def set_fast_mode(self, enabled: bool) -> FastMode:
+        """A model's faster service; it can only be turned off."""
+    def get_login_providers(self) -> LoginProviders:
+        """Providers that can be logged in to: none; keys come from files and variables."""
+    def login(self, provider_id: str) -> None:
+        """Log in to a provider; refused, because keys come from files and variables."""
     def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
         """Deliver steering one message at a time, or all at once."""
     def set_follow_up_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
@@ -414,14 +422,24 @@ class SyncCommandMethods(ABC):
         """Cancel a waiting retry."""
     def compact(self, *, custom_instructions: str | None = None) -> Compacted:
         """Summarize the history now."""
+    def handoff(self, *, custom_instructions: str | None = None) -> None:
+        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
     def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
         """Run a shell command; its output becomes context of the next prompt."""
     def abort_bash(self) -> None:
         """Kill the running `bash` commands."""
+    def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
+        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+    def get_subagents(self) -> Subagents:
+        """The subagents at work: none."""
+    def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
+        """What a subagent said; refused, because there are none."""
     def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
     def switch_session(self, session_path: str) -> Cancelled:
         """Open another session file."""
+    def open_session(self, session_dir: str) -> OpenedSession:
+        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
     def fork(self, entry_id: str) -> Forked:
         """Branch off into a new session that ends before the given user message."""
     def branch(self, entry_id: str) -> Forked:
@@ -515,6 +533,12 @@ class SyncCommandMethods(ABC):
 
         What is not named stays as it is; unknown features are left out of the answer.
         """
+    def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
+        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
+        sent.
+        """
+    def negotiate_protocol(self, protocol_version: int) -> None:
+        """Another framing of long lines; refused, because lines of any length are sent as they are."""
     def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
         """Replace the plan."""
     def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
@@ -531,6 +555,8 @@ class SyncCommandMethods(ABC):
         """The permission rules in force, and what was allowed for this session."""
     def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
         """Replace the tools that the host runs."""
+    def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
+        """URI schemes that the host reads for the model; only the empty list is accepted."""
     def get_trust(self) -> TrustState:
         """Whether the conversation's project is trusted, and which of its files wait for that."""
     def set_trust(self, trusted: bool, *, remember: bool = False) -> TrustChange:
@@ -588,29 +614,3 @@ class SyncCommandMethods(ABC):
         slash, the prompts of servers (`mcp__server__prompt`), and after such a prompt, values of its arguments.
         Servers that can complete are asked, for at most two seconds.
         """
-    def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
-        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
-        sent.
-        """
-    def open_session(self, session_dir: str) -> OpenedSession:
-        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
-    def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
-        """One page of the messages, from the cursor of the previous page on."""
-    def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
-    def get_subagents(self) -> Subagents:
-        """The subagents at work: none."""
-    def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a subagent said; refused, because there are none."""
-    def get_login_providers(self) -> LoginProviders:
-        """Providers that can be logged in to: none; keys come from files and variables."""
-    def login(self, provider_id: str) -> None:
-        """Log in to a provider; refused, because keys come from files and variables."""
-    def set_fast_mode(self, enabled: bool) -> FastMode:
-        """A model's faster service; it can only be turned off."""
-    def handoff(self, *, custom_instructions: str | None = None) -> None:
-        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
-    def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
-        """URI schemes that the host reads for the model; only the empty list is accepted."""
-    def negotiate_protocol(self, protocol_version: int) -> None:
-        """Another framing of long lines; refused, because lines of any length are sent as they are."""
