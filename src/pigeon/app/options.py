@@ -100,6 +100,11 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     keep_unreadable_images: bool = True
     full_state: bool = False
 
+    @property
+    def model_reference(self) -> str:
+        """The model as it was asked for, with its provider where that was given apart; or the provider alone."""
+        return "/".join(filter(None, (self.provider, self.model)))
+
     def spoken_in(self, dialect: type[Dialect] | Dialect) -> AgentOptions:
         """The same for a host that speaks this dialect."""
         return replace(

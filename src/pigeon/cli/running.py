@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pigeon.app.environment import Environment, process_environment
+from pigeon.app.environment import process_environment
 from pigeon.cli.args import CommandLine, parse
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 
@@ -45,7 +46,7 @@ def run(program: str, arguments: list[str]) -> int | None:
 
         return list_models(line.list_models, environment)
     if line.export:
-        from pigeon.export.page_writer import export_file
+        from pigeon.app.pages import export_file
 
         print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.cli.args import parse
 from pigeon.frontends.starting import with_key
+from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 LONGEST_PATH = 4096

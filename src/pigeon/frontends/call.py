@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.app.environment import Environment
 from pigeon.cli.args import Row, option_names, parser
 from pigeon.frontends.printing import did_you_mean
+from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 HELP: Row = ("--help -h", "", "show this help")

@@ -17,12 +17,12 @@ from msgspec import Struct, structs
 
 from pigeon import __version__
 from pigeon.app.build import BuiltAgent, build
-from pigeon.app.environment import Environment
 from pigeon.cli.args import CommandLine, option_names, option_rows, parse
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.secrets.redactor import RedactedText, Redactor
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.transport import stdio
 from pigeon.wire.errors import StartupError, UsageError, printable
 

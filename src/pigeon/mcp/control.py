@@ -9,13 +9,13 @@ the project is trusted.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
+from pigeon.config.credentials import AuthFile
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.message_completion import MessageCompletion
 from pigeon.mcp.named_content import NamedContent
@@ -27,17 +27,14 @@ from pigeon.mcp.server_files import merged_servers, project_files, read_servers,
 from pigeon.mcp.server_tool import ExpectedTool, ServerTool
 from pigeon.mcp.tool_names import distinct_names, may_be_of
 from pigeon.mcp.variables import Surroundings
-from pigeon.session.host.dialogs import Dialogs
-from pigeon.session.toolset import Toolset
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.shell.shell import Workplace
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpServers, McpServerState
 from pigeon.wire.errors import Refusal, ToolFailed
-from pigeon.wire.events import McpServerChanged, Outbound
+from pigeon.wire.events import McpServerChanged
 
 if TYPE_CHECKING:
-    from pigeon.config.credentials import AuthFile
+    from pigeon.mcp.configured_servers import AgentParts
     from pigeon.mcp.connector_process import Connector
 
 STOP_SECONDS = 3.0
@@ -48,35 +45,13 @@ LONGEST_TURN = 2.0
 _KEPT = "mcp:"
 
 
-class AgentParts(Struct, frozen=True, kw_only=True):
-    """The parts of the agent that servers use."""
-
-    agent_dir: str
-    variables: Mapping[str, str]
-    home: str
-    cwd: Callable[[], str]
-    processes: ProcessOwner
-    toolset: Toolset
-    workplace: Callable[[], Workplace]
-    dialogs: Dialogs
-    post: Callable[[Outbound], None]
-    report: Callable[[str], None]
-    learn: Callable[[Iterable[tuple[str, str]]], None]
-    is_secret: Callable[[str], bool]
-    auth: AuthFile
-    budget: int
-    unattended: bool
-    only: tuple[str, ...] | None
-    version: str
-    tell_commands: Callable[[], None]
-    on_run: Callable[[Callable[[], None]], None]
-
-
 class ServerControl:
     """The servers of one agent."""
 
-    def __init__(self, parts: AgentParts) -> None:
+    def __init__(self, parts: AgentParts, on_commands_changed: Callable[[], None]) -> None:
         self._parts = parts
+        self._on_commands_changed = on_commands_changed
+        self._auth = AuthFile(os.path.join(parts.agent_dir, "auth.json"))
         self._questions = Questions(parts.dialogs)
         self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget, self.begin)
         self._servers: dict[str, ToolServer] = {}
@@ -334,7 +309,7 @@ class ServerControl:
 
     def _kept_of(self, url: str) -> Record:
         """The stored sign-in for an address, from `auth.json`."""
-        kept = self._parts.auth.all().get(_KEPT + url) or {}
+        kept = self._auth.all().get(_KEPT + url) or {}
         self._learn_tokens(kept)
         return {name: value for name, value in kept.items() if name != "type"}
 
@@ -346,7 +321,7 @@ class ServerControl:
     def kept(self, config: ServerConfig, kept: Record) -> None:
         """Store the result of a sign-in in `auth.json`, for the server's address only."""
         self._learn_tokens(kept)
-        problem = self._parts.auth.put(_KEPT + self._address_of(config), {"type": "mcp", **kept})
+        problem = self._auth.put(_KEPT + self._address_of(config), {"type": "mcp", **kept})
         if problem is not None:
             self._report(problem)
 
@@ -386,7 +361,7 @@ class ServerControl:
         if lists:
             self._offered.listed(server)
             if server.prompts:
-                self._parts.tell_commands()
+                self._on_commands_changed()
         if self.announces:
             self._parts.post(McpServerChanged(server=self._state(server)))
         if server.status in ("failed", "sign_in") and server.error:

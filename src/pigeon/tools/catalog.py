@@ -1,4 +1,4 @@
-"""The built-in tools, by name. `tools/setup.py` makes them for a working directory, and anew when the session moves."""
+"""The built-in tools, by name. `tools/agent_tools.py` makes them for a working directory, and for each new one."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from pigeon.config.json_file import has_comments
 from pigeon.config.layers import USERS_ONLY
-from pigeon.config.paths import OWN_NAME
+from pigeon.config.paths import own_folder
 from pigeon.config.settings import GROUPS, Settings, fitting, keys_of, read_settings_file
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import complain, did_you_mean, say, table
@@ -58,7 +58,7 @@ class _Config:
         self._call = call
         environment = call.environment
         self._project = call.has("project")
-        folder = os.path.join(environment.cwd, OWN_NAME) if self._project else environment.agent_dir()
+        folder = own_folder(environment.cwd) if self._project else environment.agent_dir()
         self.path = os.path.join(folder, "settings.json")
 
     def show_all(self) -> None:

@@ -9,17 +9,17 @@ import shlex
 import sys
 from typing import Any
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.cli.commands.config import change_file
 from pigeon.config.json_file import read_json
-from pigeon.config.paths import OWN_NAME
+from pigeon.config.paths import own_folder
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import complain, did_you_mean, say, table
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.sdk.host_calls import Question
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.trust.trust_file import saved_decision
 from pigeon.wire.base import Absent
@@ -62,7 +62,7 @@ def run_mcp(call: CommandCall) -> int:
 def _place(call: CommandCall) -> str:
     environment = call.environment
     if call.has("project"):
-        return os.path.join(environment.cwd, OWN_NAME, "mcp.json")
+        return os.path.join(own_folder(environment.cwd), "mcp.json")
     return user_file(environment.agent_dir())
 
 

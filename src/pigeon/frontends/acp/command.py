@@ -11,12 +11,12 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pigeon import __version__
-from pigeon.app.environment import Environment
 from pigeon.cli.args import HELP_WIDTH, CommandLine
 from pigeon.frontends.acp.acp_server import AcpServer
 from pigeon.frontends.acp.editions.auth_methods import SETUP_ARGUMENTS
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import Framing, Reader
 from pigeon.transport.writer import Writer

@@ -64,7 +64,7 @@ async def _done(request: TaskRequest, end: socket) -> int:
     gc.freeze()
     gc.enable()
     try:
-        environment = replace(process_environment(module_path=sys.path), cwd=request.place.cwd, pacing=link)
+        environment = replace(process_environment(module_path=sys.path), cwd=request.place.cwd)
         result = await run(request.spec, request.place, environment, link)
     except OSError as error:
         print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201

@@ -23,11 +23,11 @@ from types import CodeType
 
 import msgspec
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
+from pigeon.system.environment import Environment
 from pigeon.system.files import put_file
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.shared_pages import NotedCalls, fill_holes, put_side_by_side
