@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from pigeon.app.environment import process_environment
-from pigeon.cli.args import CommandLine, parse
+from pigeon.cli.args import parse
+from pigeon.frontends.call import CommandLine
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
@@ -64,9 +65,9 @@ def _no_packages(arguments: Sequence[str], environment: Environment) -> str:
 
 
 def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:
+    from pigeon.cli.command_calls import call_of
     from pigeon.cli.commands.all import COMMANDS
     from pigeon.cli.help_pages import show_help
-    from pigeon.frontends.call import call_of
 
     command = COMMANDS[name]
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments

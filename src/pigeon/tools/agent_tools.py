@@ -14,7 +14,6 @@ from pigeon.config.tool_selection import ToolSelection, matches, option_selectio
 from pigeon.sandbox.control import SandboxControl
 from pigeon.secrets.command_environment import tool_environment
 from pigeon.secrets.redactor import Redactor
-from pigeon.secrets.shapes import is_secret_variable
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import artifact_folder
@@ -208,6 +207,8 @@ class AgentTools:
         policy = self._sandbox.policy
         if policy is None:
             return self._outside_variables()
+        from pigeon.secrets.shapes import is_secret_variable
+
         shown = policy.pass_variables
         return self._outside_variables(lambda name, value: name not in shown and is_secret_variable(name, value))
 

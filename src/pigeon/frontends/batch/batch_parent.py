@@ -17,10 +17,10 @@ from socket import socket
 from msgspec.structs import replace
 
 from pigeon.app.environment import process_environment
+from pigeon.frontends.agent_imports import import_all
 from pigeon.frontends.batch.task_link import TaskLink
 from pigeon.frontends.batch.task_process import TaskRequest, unpacked_request
 from pigeon.frontends.batch.task_run import NO_DISK, run
-from pigeon.frontends.serve.warming import import_all
 from pigeon.frontends.starting import mask_prints
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor

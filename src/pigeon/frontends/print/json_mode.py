@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from pigeon.cli.args import CommandLine
 from pigeon.dialects.base import Dialect
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import complain
 from pigeon.frontends.prompt_input import CallPrompts, piped_text, prompts_of
 from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, spoken_dialect, with_key

@@ -24,8 +24,8 @@ from typing import Any
 from msgspec import structs
 
 from pigeon import __version__
-from pigeon.cli.args import CommandLine
 from pigeon.dialects.choice import dialect_named
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.print.answer_output import (
     AnswerOutput,
     JsonOutput,

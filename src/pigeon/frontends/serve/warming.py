@@ -21,8 +21,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from types import CodeType
 
-import msgspec
-
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
 from pigeon.secrets.redactor import Redactor
@@ -36,40 +34,6 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.open_work import SETTLED
 
-# Rooms whose modules are imported: all that an agent may need, and nothing of the other modes.
-ROOMS = (
-    "agent", "app", "config", "dialects", "export", "extensions", "guard", "providers", "resources", "rpc", "session",
-    "system", "tools", "transport", "wire",
-)  # fmt: skip
-# What those import inside functions.
-LATE = (
-    "anyio._backends._asyncio",
-    "anyio.lowlevel",
-    "anyio.streams.memory",
-    "anyio.streams.stapled",
-    "concurrent.futures.thread",
-    "httpcore2",
-    "jsonschema",
-    "markdown_it",
-    "nh3",
-    "pigeon.mcp.control",
-    "pwd",
-    "pygments.lexers",
-    "queue",
-    "referencing.jsonschema",
-    "regex",
-    "resource",
-    "secrets",
-    "shlex",
-    "socket",
-    "ssl",
-    "subprocess",
-    "tempfile",
-    "uuid",
-    "yaml",
-)
-# Modules that are programs of their own, or that do not survive a fork.
-LEFT_OUT = ("pigeon.system.process.helper_main",)
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each API that most providers speak.
 PLAYED = ("demo", "warm-chat/chat", "warm-messages/messages")
@@ -106,32 +70,6 @@ def settle() -> None:
     gc.unfreeze()
     gc.collect()
     fill_holes()
-
-
-def import_all() -> None:
-    """Import what an agent may need, and prepare its records."""
-    import importlib
-    import pkgutil
-
-    package = os.path.dirname(os.path.dirname(__file__))
-    for room in ROOMS:
-        for module in pkgutil.walk_packages([f"{package}/{room}"], f"pigeon.{room}."):
-            if module.name not in LEFT_OUT:
-                importlib.import_module(module.name)
-    for name in LATE:
-        importlib.import_module(name)
-    _prepare_records()
-
-
-def _prepare_records() -> None:
-    """What msgspec works out about a record when it meets it first is kept with its class, and so shared."""
-    found: list[type] = [msgspec.Struct]
-    for record in found:
-        found += record.__subclasses__()
-    for record in found[1:]:
-        if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
-            with suppress(TypeError, NameError):
-                codec.prepare(record)
 
 
 def _called_code(folder: str, path: str) -> set[CodeType]:

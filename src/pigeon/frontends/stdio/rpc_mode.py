@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import suppress
 
-from pigeon.cli.args import CommandLine
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted

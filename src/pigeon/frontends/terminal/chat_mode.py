@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from pigeon import __version__
-from pigeon.cli.args import CommandLine, agent_arguments
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import colours_of
 from pigeon.frontends.terminal.attachments import Attachments
 from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard, UserText
@@ -146,7 +146,7 @@ class _ChatProgram:
             return self._attached(self._line.connect)
         # A key goes another way, and what is chosen here needs no option.
         chosen = (*(RESUME_OPTIONS if self._chooses else ()), *(TRUST_OPTIONS if self._trusts else ()))
-        options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *chosen, *without))
+        options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
         options += TRUST_OPTIONS[:1] if self._trusts else ()
         # Without the folder on the path: a project could have a package of our name, or of one that we import.
         command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 from pigeon.session.history.listing import listed
 from pigeon.system.environment import no_terminal
 from pigeon.wire.answers import SessionRow
