@@ -9,7 +9,7 @@ DEV := $(VENV)/.ready-dev
 FAKES := cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: demo demo-raw test faults faults-limits serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture clean
+.PHONY: demo demo-raw test faults faults-limits fuzz serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
 
 # One conversation, as a person reads it.
 demo: $(READY)
@@ -35,6 +35,10 @@ faults: $(DEV)
 
 faults-limits: $(DEV)
 	$(FAKES).limit_faults $(or $(N),500) $(or $(SEED),1)
+
+# N shell commands, run where only harmless programs can be found; permission rules must have known what runs.
+fuzz: $(DEV)
+	$(FAKES).shell_fuzzer $(or $(N),10000) $(or $(SEED),1)
 
 serve-flood: $(DEV)
 	$(FAKES).connection_flood $(or $(N),10000)
@@ -99,6 +103,10 @@ picture: $(DEV)
 
 house: $(DEV)
 	$(BIN)/python scripts/house.py
+
+# Wheel and sdist, each installed into an empty environment with what pip finds for it, and used there.
+release-check: $(DEV)
+	$(BIN)/python scripts/release_check.py --out dist
 
 divergences: $(DEV)
 	$(FAKES).contract_manifest

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from house_facts import named_facts
 from house_measures import SMALL, SourceTree
 from prompt_trace import OWN_ROOT, Trace, trace_prompts
 
@@ -73,7 +74,13 @@ def _source_of(tree: SourceTree, allowed: dict[str, int]) -> list[tuple[str, str
     full = ", ".join(f"{folder} {count}" for folder, count in folders.items() if count > FULL) or "none"
     foreign = {one.short for one in tree.foreign_assignments()}
     lines = sum(map(tree.lines, tree.modules))
+    named = named_facts(tree)
     return [
+        (
+            "places that name a tool, API, event feature or session file by hand",
+            f"{len(named)}, in {len({one.path for one in named})} files, of which "
+            f"{allowed.get('test_facts.EXCEPTIONS', 0)} are allowed with a reason",
+        ),
         ("modules in the fullest folder", f"{folders[largest]} ({largest})"),
         (f"  folders with more than {FULL}", full),
         ("modules with exactly one importer, in their own package", f"{len(tree.single_importers())}"),
@@ -96,6 +103,7 @@ def _list_counted(tree: SourceTree) -> None:
     _list("class names that exist twice or more", [f"{name}: {', '.join(found)}" for name, found in sorted(classes)])
     _list("foreign assignments", [f"{one} (line {one.line})" for one in tree.foreign_assignments()])
     _list("unused names", tree.unused_names())
+    _list("tools, APIs, features and session files named by hand", [str(one) for one in named_facts(tree)])
 
 
 def _list(title: str, entries: list[str]) -> None:

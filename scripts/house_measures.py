@@ -193,7 +193,7 @@ class SourceTree:
         """Files that docstrings and comments name in backticks (`folder/module`, `module.py`) and that do not exist."""
         found = []
         for module, path in self.modules.items():
-            named = {match[1] for text in self._words(module) for match in _PATH.finditer(text)}
+            named = {match[1] for text in self._words[module] for match in _PATH.finditer(text)}
             package = self.source / PACKAGE / package_of(module).replace(".", "/")
             beside = {one.name for one in package.rglob("*.py")}
             for name in sorted(named - beside):
@@ -205,10 +205,15 @@ class SourceTree:
 
     def persons(self) -> list[str]:
         """Docstrings and comments that speak of persons where there are none, by module."""
-        texts = {module: " ".join(self._words(module)) for module in self.modules}
+        texts = {module: " ".join(self._words[module]) for module in self.modules}
         return [f"{module}: {word}" for module, text in texts.items() for word in sorted({*_PERSONS.findall(text)})]
 
-    def _words(self, module: str) -> Iterator[str]:
+    @cached_property
+    def _words(self) -> dict[str, list[str]]:
+        """The docstrings and comments of each module."""
+        return {module: list(self._words_of(module)) for module in self.modules}
+
+    def _words_of(self, module: str) -> Iterator[str]:
         for node in nodes_of(self.tree(module)):
             if isinstance(node, ast.Module | Definition):
                 yield ast.get_docstring(node) or ""

@@ -1,14 +1,15 @@
 """The reference of the Python library, made from the signatures and docstrings of what `pigeon` exports.
 
 A docstring is a sentence, further paragraphs, and where members or arguments need words of their own an `Args:` or
-`Attributes:` part with a line for each; that becomes a table. `make docs` writes docs/reference/library.md, and a test
-holds it in step.
+`Attributes:` part with a line for each; that becomes a table. An `Example:` stands at the end. `make docs` writes
+docs/reference/library.md, and a test holds it in step.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import NoneType, UnionType
@@ -20,12 +21,12 @@ from protocol_tables import sentence_of, table
 import pigeon
 import pigeon.testing
 from pigeon.frontends.batch.public import BatchChoices
+from pigeon.sdk import command_methods
 from pigeon.sdk.agent import AgentChoices
-from pigeon.sdk.commands import CommandMethods
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire import answers, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
-from pigeon.wire.commands import changes, mcp, services
+from pigeon.wire.commands import NAMES, changes, mcp, services
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "library.md"
 HEAD = """# Reference of the Python library
@@ -63,12 +64,13 @@ _ENTRY = re.compile(r"^ {4}(\*{0,2}\w+): (.+)$")
 
 
 class ParsedDoc:
-    """A docstring: its paragraphs in Markdown, and the entries of its `Args:` or `Attributes:`."""
+    """A docstring: its paragraphs in Markdown, the entries of its `Args:` or `Attributes:`, and its `Example:`."""
 
     def __init__(self, thing: Any, name: str) -> None:
-        text = inspect.cleandoc(thing.__doc__ or "")
+        text, _, code = inspect.cleandoc(thing.__doc__ or "").partition("\n\nExample:\n")
         if not text:
             raise ValueError(f"{name} has no docstring")
+        self.example = textwrap.dedent(code)
         self.entries: dict[str, str] = {}
         kept: list[str] = []
         inside, last = False, ""
@@ -161,7 +163,11 @@ def _function(function: Callable[..., Any], name: str, level: str = "###") -> st
     waits = "await " if inspect.iscoroutinefunction(function) else ""
     call = f"```python\n{waits}{_wrapped(signature_of(function, name))}\n```"
     title = name.rpartition(".")[2]
-    return _parts(f"{level} {title}", call, doc.text, _entries_table(doc, "argument"))
+    return _parts(f"{level} {title}", call, doc.text, _entries_table(doc, "argument"), _example(doc))
+
+
+def _example(doc: ParsedDoc) -> str:
+    return f"```python\n{doc.example}\n```" if doc.example else ""
 
 
 def _wrapped(call: str) -> str:
@@ -185,7 +191,8 @@ def _class(kind: type, *, members: Iterable[str] = (), table_text: str = "") -> 
     shown = [_member(kind, name) for name in members]
     plain = issubclass(kind, msgspec.Struct) and not doc.entries
     listed = "\n".join([*shown, *(f"* {line}" for line in (_members(kind).split("<br>") if plain else []))])
-    return _parts(f"### {kind.__name__}", doc.text, table_text or _entries_table(doc, "member"), listed)
+    members_table = table_text or _entries_table(doc, "member")
+    return _parts(f"### {kind.__name__}", doc.text, members_table, listed, _example(doc))
 
 
 def _member(kind: type, name: str) -> str:
@@ -216,15 +223,15 @@ def agents() -> str:
 def conversation() -> str:
     """What a conversation can do: what is written by hand, and the commands."""
     by_hand = [_function(getattr(Conversation, name), name) for name in BY_HAND]
-    return _parts("## Conversation", ParsedDoc(Conversation, "Conversation").text, *by_hand, commands())
+    doc = ParsedDoc(Conversation, "Conversation")
+    return _parts("## Conversation", doc.text, _example(doc), *by_hand, commands())
 
 
 def commands() -> str:
     """One row for each command that is a method."""
     rows = []
-    for name, method in vars(CommandMethods).items():
-        if name.startswith("_") or name in BY_HAND or not callable(method):
-            continue
+    for name in (name for kind, name in NAMES.items() if kind not in command_methods.BY_HAND):
+        method = getattr(Conversation, name)
         call, _, answer = signature_of(method, name).partition(" -> ")
         doc = _pythonic(" ".join(ParsedDoc(method, name).text.split()))
         rows.append((_code(call), _answer(answer), _cell(doc)))
@@ -282,6 +289,7 @@ def small_things() -> str:
         "## Results and limits",
         _class(pigeon.Result),
         _class(pigeon.Limits),
+        _function(pigeon.text_of, "text_of"),
         "## Tools",
         _function(pigeon.tool, "tool"),
         _class(pigeon.HostFunction, members=["name", "schema"]),

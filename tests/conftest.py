@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from fakes.fork_server import stop_servers
+from fakes.fork_server import available, start_early, stop_servers
+from fakes.rpc_process import command_line
+from fakes.run_times import RunTimes, is_controller, is_whole, sort_longest_first
 from fakes.served import stop_shared_server
 from pigeon.system.process.start import ProcessOwner
 
@@ -26,13 +28,24 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in its background with interrupts ignored, and so would be all programs of the tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if is_controller(config):
+        config.pluginmanager.register(RunTimes(config), "run_times")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection(session: pytest.Session) -> None:
+    """Agents are forked by a server that takes a second to start: in a worker it does so while tests are collected."""
+    is_ours = available() and "PIGEON_BIN" not in os.environ
+    if is_ours and not is_controller(session.config) and is_whole(session.config):
+        start_early(command_line()[0])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The workers of a run must agree on the names of tests: an address in one differs from process to process."""
     named = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if named:
         raise pytest.UsageError(f"an address is part of the name of a test: {named[0]}")
+    if not is_controller(config) and is_whole(config):
+        sort_longest_first(items, config.workerinput["seconds"])  # type: ignore[attr-defined]
 
 
 def pytest_collection_finish() -> None:

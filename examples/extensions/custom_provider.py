@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from pigeon.agent.inference import ModelRequest
-from pigeon.extensions import Call, Extension, Think
-from pigeon.wire.content import text_of
-from pigeon.wire.messages import ToolResultMessage, UserMessage
+from pigeon import ToolResultMessage, UserMessage, text_of
+from pigeon.extensions import Call, Extension, ModelRequest, Think
 
 ext = Extension("custom-provider", needs=[])
 

@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from pigeon.wire.content import TextContent as TextContent
     from pigeon.wire.content import ThinkingContent as ThinkingContent
     from pigeon.wire.content import ToolCall as ToolCall
+    from pigeon.wire.content import text_of as text_of
     from pigeon.wire.dialogs import CancelRequest as CancelRequest
     from pigeon.wire.dialogs import ConfirmRequest as ConfirmRequest
     from pigeon.wire.dialogs import DialogRequest as DialogRequest
@@ -273,7 +274,9 @@ _HOMES = {
     "pigeon.wire.commands.changes": "ChangedFile Changes",
     "pigeon.wire.commands.mcp": "McpCompletion McpCompletions McpResource McpResources McpServerState McpServers",
     "pigeon.wire.commands.services": "HostServicesState",
-    "pigeon.wire.content": "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall",
+    "pigeon.wire.content": (
+        "Attachment ImageContent ImageInput ImageSource TextContent ThinkingContent ToolCall text_of "
+    ),
     "pigeon.wire.dialogs": (
         "CancelRequest ConfirmRequest DialogRequest EditorRequest InputRequest NotifyRequest SelectRequest "
         "SetEditorTextRequest SetStatusRequest SetTitleRequest SetWidgetRequest "

@@ -33,7 +33,16 @@ def scripted(
         options: further keys of a script, such as `chunk` or `context_window`
 
     Raises `ScriptError` where a reply cannot be used; it names the field.
+
+    Example:
+        import pigeon
+        from pigeon.testing import call, scripted
+
+        with scripted(call("bash", command="echo 5"), "It is 5.") as model:
+            result = pigeon.run_sync("What is 2 + 3?", model=model)
+        assert result.text == "It is 5."
     """
+    from pigeon.providers.scripted.api import SCRIPTED
     from pigeon.providers.scripted.script import read_script
     from pigeon.wire import codec
 
@@ -44,23 +53,52 @@ def scripted(
         path = Path(folder, "script.json")
         path.write_bytes(codec.encode(script))
         read_script(str(path), str)
-        yield f"scripted/{path}"
+        yield f"{SCRIPTED.name}/{path}"
 
 
 def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
-    """A reply that calls a tool with these arguments; the next reply responds to its result."""
+    """A reply that calls a tool with these arguments; the next reply responds to its result.
+
+    Example:
+        from pathlib import Path
+
+        import pigeon
+        from pigeon.testing import call, scripted
+
+        with scripted(call("write", path="a.txt", content="hello"), "Written.") as model:
+            pigeon.run_sync("Write a file", model=model)
+        assert Path("a.txt").read_text() == "hello"
+    """
     return {"toolCalls": [{"name": tool, "arguments": arguments}]}
 
 
 def value(given: Any) -> dict[str, Any]:
-    """A reply that ends a run with `output=`: this value, which may be anything that JSON can express."""
+    """A reply that ends a run with `output=`: this value, which may be anything that JSON can express.
+
+    Example:
+        import pigeon
+        from pigeon.testing import scripted, value
+
+        with scripted(value({"name": "Bonn"})) as model:
+            result = pigeon.run_sync("Which city?", model=model, output=dict[str, str])
+        assert result.output == {"name": "Bonn"}
+    """
     from pigeon.wire import codec
 
     return {"text": codec.encode(given).decode()}
 
 
 def failure(message: str, *, retryable: bool = False, status: int | None = None) -> dict[str, Any]:
-    """An answer that fails, as when the model's server is overloaded; a `retryable` one is asked for again."""
+    """An answer that fails, as when the model's server is overloaded; a `retryable` one is asked for again.
+
+    Example:
+        import pigeon
+        from pigeon.testing import failure, scripted
+
+        with scripted(failure("no such model", status=404)) as model:
+            result = pigeon.run_sync("Hello", model=model)
+        assert (result.ended, result.error) == ("error", "no such model")
+    """
     error: dict[str, Any] = {"message": message, "retryable": retryable}
     return {"error": error if status is None else {**error, "status": status}}
 

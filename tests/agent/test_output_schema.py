@@ -57,7 +57,7 @@ def nested(levels: int) -> dict[str, Any]:
         ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "but itself"),
         ({"$dynamicRef": "#x"}, "$dynamicRef is not supported"),
         ({"pattern": "("}, "outputSchema.pattern: not a valid JSON Schema"),
-        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, "is not supported"),
+        ({"patternProperties": {"(": {}}}, "outputSchema.patternProperties.(: not a valid JSON Schema"),
         ({"enum": ["x" * MOST_BYTES]}, "too large"),
         (doubled(20), "too large, more than"),
         (nested(100), "outputSchema: "),
@@ -125,6 +125,7 @@ def test_a_null_that_stands_for_absent_is_left_out() -> None:
         ({"type": "number"}, float("inf")),
         ({"pattern": "^(a+)+$"}, "a" * 40 + "b"),
         ({"uniqueItems": True}, [{"a": 1}, {"a": 1}]),
+        ({"patternProperties": {"a": {}}, "unevaluatedProperties": False}, {"b": 1}),
     ],
 )
 def test_a_value_that_does_not_fit_exactly_is_not_taken(schema: Any, value: Any) -> None:

@@ -11,9 +11,10 @@ from fakes.loop_fakes import AnyTool, EventLog, Owner, Queues, called, outcome
 from pigeon.agent.interfaces import Gate, PreparedCall, ToolMode, ToolRun
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import CUT_OFF, SKIPPED, ToolBatch, grouped
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.errors import ToolFailed
-from pigeon.wire.events import ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolOutcome
+from pigeon.wire.events import ToolCallStarted, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolOutcome
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
 
 READS = AnyTool("read", reads_only=True)
@@ -372,3 +373,11 @@ async def test_a_refusal_may_end_the_run_too() -> None:
     bench = Bench(AnyTool("work", work))
     assert await bench.run(("work", {})) == [("enough", True)]
     assert bench.batch.terminates
+
+
+async def test_a_call_is_announced_with_what_its_tool_declares() -> None:
+    bench = Bench(AnyTool("ls"))
+    bench.owner.tools()["ls"].facts = ToolFacts(lambda arguments: f"List {arguments['path']}", kind="search")
+    await bench.run(("ls", {"path": "src"}), ("missing", {}))
+    started = [(event.tool_name, event.kind, event.title) for event in bench.heard.of(ToolCallStarted)]
+    assert started == [("ls", "search", "List src"), ("missing", "other", "missing")]

@@ -33,6 +33,10 @@ ALLOWED: dict[str, str] = {
         for name in ("__code__", "__name__", "__qualname__")
     },
     "pigeon.system.process.shared_pages: value": "the only way in which ctypes writes a number",
+    **{
+        f"pigeon.sdk.command_methods: {name}": "a method that is made has the name and the signature of its command"
+        for name in ("__doc__", "__name__", "__qualname__", "__signature__")
+    },
     "pigeon.frontends.terminal.screen.live_rows: height": "the way in which prompt_toolkit takes it",
     "pigeon.frontends.terminal.screen.live_rows: width": "the way in which prompt_toolkit takes it",
     "pigeon.tools.images.resizing: MAX_IMAGE_PIXELS": "the only way in which Pillow takes its limit",

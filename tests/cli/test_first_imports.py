@@ -16,7 +16,7 @@ FORBIDDEN = {
     "httpcore2",
     "importlib.metadata",
     "json",
-    "jsonschema",
+    "jsonschema_rs",
     "markdown_it",
     "nh3",
     "pathlib",

@@ -302,7 +302,7 @@ def test_a_process_that_drains_does_not_wait_for_a_host_that_is_gone(start: Star
 
 @proves("host.pattern")
 def test_a_pattern_that_takes_too_long_refuses_the_arguments(agent: RpcProcess, server: ModelServer) -> None:
-    slow = {"type": "object", "properties": {"message": {"type": "string", "pattern": "(a|aa)+$"}}}
+    slow = {"type": "object", "properties": {"message": {"type": "string", "pattern": "(a|aa)+\\1$"}}}
     agent.ask("set_host_tools", tools=[{**ECHO, "parameters": slow}])
     server.answers(Call("echo_host", {"message": "a" * 5_000 + "b"}))
     server.answers("fine")

@@ -25,6 +25,8 @@ from pigeon.wire.events import (
     TextDelta,
     TextStart,
     ToolcallStart,
+    ToolCallStarted,
+    ToolExecutionStart,
     TurnStart,
 )
 from pigeon.wire.messages import UserMessage
@@ -276,3 +278,10 @@ def test_the_newest_omp_gives_each_message_one_id() -> None:
     ids = [record["messageId"] for record in (*said, *streamed)]
     assert ids == ["msg-1", "msg-1", "msg-2", "msg-2"]
     assert "messageId" not in records_for(dialect_for("xcsh"), MessageEnd(message=SAID))[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_tool_declares_of_a_call_stays_in_the_process(name: str) -> None:
+    about: dict[str, Any] = {"tool_call_id": "1", "tool_name": "bash", "args": {"command": "ls"}, "run_id": "r"}
+    declared = ToolCallStarted(**about, kind="execute", title="ls")
+    assert records_for(dialect_for(name), declared) == records_for(dialect_for(name), ToolExecutionStart(**about)) != []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import re
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +24,18 @@ from pigeon.testing import call, scripted, value
 EXAMPLES = ROOT / "examples"
 SECONDS = 30
 CHECK = "from calc import add\nassert add(2, 3) == 5, add(2, 3)\nprint('fine')\n"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.py")), ids=lambda path: path.stem)
+def test_an_example_imports_only_what_is_public(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        of_pigeon = {name for name in names if name.split(".")[0] == "pigeon"}
+        assert of_pigeon <= {"pigeon", "pigeon.extensions", "pigeon.testing"}
+        if isinstance(node, ast.ImportFrom) and of_pigeon:
+            missing = {one.name for one in node.names} - set(import_module(node.module or "").__all__)
+            assert not missing
 
 
 @pytest.fixture

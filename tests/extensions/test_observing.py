@@ -47,7 +47,7 @@ async def test_everything_that_happens_is_heard_in_order(stage: Stage) -> None:
     happened: list[Any] = [
         w.AgentStart(), w.TurnStart(), w.MessageStart(message=USER), w.MessageEnd(message=USER),
         w.MessageUpdate(usage=zero_usage(), assistant_message_event=w.TextDelta(content_index=0, delta="c")),
-        w.ToolExecutionStart(tool_call_id="1", tool_name="read", args={}),
+        w.ToolCallStarted(tool_call_id="1", tool_name="read", args={}, kind="read", title="Read a"),
         w.ToolExecutionUpdate(tool_call_id="1", tool_name="read", args={}, partial_result=OUTCOME),
         w.ToolExecutionEnd(tool_call_id="1", tool_name="read", result=OUTCOME, is_error=False),
         w.TurnEnd(message=ANSWER, tool_results=[]), w.AgentEnd(messages=[USER, ANSWER]), w.AgentSettled(),

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from fakes.processes import eventually, processes_with
-from pigeon.system.process.helper_main import scanned_children
+from pigeon.system.process.fork_server import scanned_children
 from pigeon.system.process.start import Process, ProcessOwner
 
 BASH = "/bin/bash"

@@ -26,6 +26,7 @@ from pigeon.session.context.transcript import Transcript
 from pigeon.session.hooks import NoHooks
 from pigeon.session.navigation import Navigation
 from pigeon.session.settings import CompactionPolicy, RetryPolicy
+from pigeon.tools.catalog import facts_of
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.events import CompactionEnd, Outbound
@@ -97,7 +98,7 @@ class CompactionSetup:
         self.told: list[Outbound] = []
         self.models: Any = Models(a_model(context_window=window, max_tokens=4_000, reasoning=True))
         self._transcript = Transcript(self.journal)
-        self._summarizer = Summarizer(self.answers, self._publish, retries)
+        self._summarizer = Summarizer(self.answers, self._publish, retries, facts_of)
         self._hooks = hooks or NoHooks()
         self.compaction = self.with_policy(**policy)
         self.navigation = Navigation(self._transcript, self.models, self._summarizer)

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -158,11 +159,26 @@ def _interpreter(script: str) -> str:
 _servers: dict[str, ForkServer] = {}
 
 
+_starting = threading.Lock()
+
+
 def fork_server(script: str) -> ForkServer:
-    """The server of this pytest worker, started when the first agent is."""
-    if script not in _servers:
-        _servers[script] = ForkServer(script)
-    return _servers[script]
+    """The server of this pytest worker, started when the first agent is, unless `start_early` did."""
+    with _starting:
+        if script not in _servers:
+            _servers[script] = ForkServer(script)
+        return _servers[script]
+
+
+def start_early(script: str) -> None:
+    """Start the server in the background, so that the first test need not wait for it."""
+
+    def start() -> None:
+        # What goes wrong is reported by the first test that needs it.
+        with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+            fork_server(script)
+
+    threading.Thread(target=start, name="fork-server", daemon=True).start()
 
 
 def relay_command(script: str) -> list[str]:
@@ -174,5 +190,6 @@ def relay_command(script: str) -> list[str]:
 
 def stop_servers() -> None:
     """At the end of the pytest run."""
-    while _servers:
-        _servers.popitem()[1].stop()
+    with _starting:
+        while _servers:
+            _servers.popitem()[1].stop()

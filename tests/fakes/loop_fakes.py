@@ -20,6 +20,7 @@ from pigeon.agent.inference import (
 )
 from pigeon.agent.interfaces import ArgumentSubject, SendableT, Spoken, Subject, Tool, ToolRun, Watch
 from pigeon.agent.scope import RunningCalls, Scope
+from pigeon.agent.tool_facts import facts_named
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent, ToolCall, text_of
 from pigeon.wire.events import Event, MessageEnd, MessageStart, MessageUpdate, Outbound, ToolOutcome
@@ -83,6 +84,7 @@ class AnyTool:
     def __init__(self, name: str, work: Work | None = None, reads_only: bool = False, **properties: Any) -> None:
         self.spec = ToolSpec(name, name, {"type": "object", "properties": properties})
         self.reads_only = reads_only
+        self.facts = facts_named(name)
         self.seen: list[dict[str, Any]] = []
         self._work = work
 

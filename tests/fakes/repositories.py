@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
-from pigeon.session.history.session_file import Opener, SessionFile
+from pigeon.session.history.session_file import Namesake, Opener, SessionFile
 from pigeon.system.append_file import AppendFile
 from pigeon.wire.content import TextContent
 from pigeon.wire.messages import UserMessage
@@ -27,7 +26,7 @@ class DiskRepository(SessionRepository):
         self.opener = opener
         super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append, os.path.abspath)
 
-    def _store(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
+    def _store(self, path: str, namesake: Namesake | None = None) -> SessionFile:
         return SessionFile(path, self.reports.append, self.opener, namesake)
 
 

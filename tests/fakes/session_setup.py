@@ -38,6 +38,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
+from pigeon.tools.catalog import facts_of, plan_tools
 from pigeon.wire.answers import Accepted, Permissions, SessionAllowance, SlashCommand, TrustChange, TrustState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, text_of
@@ -169,7 +170,9 @@ class SessionSetup:
         hooks = hooks or NoHooks()
         transcript = Transcript(journal or (self.repository.new("/") if folder else empty()))
         options = models or ModelOptions(source=KnownModels(MODEL), model=model, thinking="off")
-        toolset = Toolset({tool.spec.name: tool for tool in tools}, [tool.spec.name for tool in tools])
+        toolset = Toolset(
+            {tool.spec.name: tool for tool in tools}, [tool.spec.name for tool in tools], facts_of=facts_of
+        )
         self.session = Session(
             Dependencies(
                 settings=settings or SessionSettings(),
@@ -186,7 +189,7 @@ class SessionSetup:
                 models=ModelChoice(options, transcript, hooks, bus.post),
                 models_file="/agent/models.json",
                 toolset=toolset,
-                todos=Todos(bus.post),
+                todos=Todos(bus.post, plan_tools()),
                 host_services=HostServices(
                     bus.post, RANDOM_IDS.request_id, lambda: "/", {}, walled=lambda: False, steered=lambda path: False
                 ),

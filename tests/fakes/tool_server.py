@@ -99,7 +99,7 @@ class ToolServer:
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "completions": {}},
             "serverInfo": {"name": "scripted", "version": "1.0"},
-            "instructions": "Be kind.",
+            "instructions": os.environ.get("INSTRUCTIONS", "Be kind."),
         }
 
     def flood(self) -> None:

@@ -23,7 +23,7 @@ import pytest
 
 from fakes.http_server import HttpServer, Reply, sse
 from fakes.model_requests import Told, a_model, a_request, answered, called, connection, returned, said, told
-from pigeon.providers.gateway import ADAPTERS
+from pigeon.providers.apis import APIS
 from pigeon.providers.http.client import HttpClient
 
 VERSION = "1.106.0"
@@ -117,7 +117,7 @@ async def http() -> AsyncIterator[HttpClient]:
 async def ask(proxy: Proxy, http: HttpClient, api: str, model: str, *messages: object, key: str = MASTER) -> Told:
     base = proxy.url if api == "anthropic-messages" else f"{proxy.url}/v1"
     request = a_request(a_model(id=model, api=api, base_url=base), *messages)
-    return await told(import_module(ADAPTERS[api]).stream(request, connection(http, key=key)))
+    return await told(import_module(APIS[api].adapter).stream(request, connection(http, key=key)))
 
 
 @pytest.mark.parametrize("api", ["openai-completions", "anthropic-messages"])

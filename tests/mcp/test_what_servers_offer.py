@@ -271,12 +271,11 @@ async def test_what_was_told_stays_when_another_server_comes_and_leaves_less_roo
 
 
 async def test_what_a_server_says_is_cut_to_the_room_that_there_is(agents: ServedAgents) -> None:
-    agents.write({"a": scripted_server()})
+    agents.write({"a": scripted_server(env={"INSTRUCTIONS": "x" * 1000})})
     async with agents.agent() as agent:
         assert agent._built is not None
         tool = agent._built.session.toolset.active()["mcp__a__echo"]
         assert isinstance(tool, ServerTool)
-        tool.server.instructions = "x" * 1000
         for room, taken in ((10_000, 1041), (300, 300), (100, 0), (-5, 0)):
             tool.instruct(room)
             assert (tool.instructions, tool.spec.description.endswith("...")) == (taken, room == 300)

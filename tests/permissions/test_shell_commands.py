@@ -1,22 +1,19 @@
 """Rules for shell commands: what denies is found however a command is spelled, what allows covers nothing else.
 
-Bash itself is the judge: a program that leaves a mark is planted in generated commands, which are run in a folder of
-their own. Where the mark appears, the rule must have denied; where the rules allowed, it must not appear.
+Bash itself is the judge: `fakes.shell_fuzzer` makes commands, runs them where only harmless programs can be found, and
+compares what ran with what the rules say.
 """
 
 from __future__ import annotations
 
-import itertools
-import shlex
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from fakes.shell_fuzzer import fuzz
+from fakes.stub_shell import StubShell
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject
 from pigeon.permissions.rules import rules_of, ruling
 from pigeon.system.paths import PathResolver
@@ -156,6 +153,30 @@ def test_an_allowance_to_set_a_variable_does_not_allow_what_its_value_could_run(
     assert said({"allow": [f"bash({one})" for one in some], "default": "ask"}, command) == "ask"
 
 
+DECIDING = (
+    "GIT_CONFIG_COUNT", "GIT_CONFIG_GLOBAL", "GIT_EXTERNAL_DIFF", "GIT_SSH_COMMAND", "HOME", "LESSOPEN", "PAGER",
+    "EDITOR", "PYTHONPATH", "PYTHONSTARTUP", "NODE_OPTIONS", "PERL5OPT", "RUBYOPT", "LD_PRELOAD", "BASH_ENV", "IFS",
+    "PATH", "CDPATH", "http_proxy", "npm_config_script_shell", "XDG_CONFIG_HOME", "MAKEFLAGS", "SSH_ASKPASS", "BROWSER",
+    "FOO",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DECIDING)
+def test_a_wildcard_sets_no_variable_that_may_decide_what_runs(name: str) -> None:
+    setters = ("export", "declare", "typeset", "local", "readonly", "read", "for", "unset")
+    wide: Json = {"allow": ["bash(git *)", *(f"bash({setter} *)" for setter in setters)], "default": "ask"}
+    commands = [f"export {name}=x", f"export x {name}=x", f"declare -x {name}=x", f"readonly {name}=x", f"unset {name}"]
+    commands += [f"read -r {name} <<< x", f"for {name} in x; do git log; done", f"local {name}+=x", f"{name}=x git log"]
+    assert [command for command in commands if said(wide, f"{command}; git log") != "ask"] == []
+    assert said({"allow": ["bash(git *)", f"bash(export {name}=*)"]}, f"export {name}=x; git log") == "allow"
+
+
+@pytest.mark.parametrize("option", ["-i", "-n", "-f", "-A", "-xi", "+x", "--", "'-i'"])
+def test_a_wildcard_declares_no_variable_with_options_that_change_what_a_value_means(option: str) -> None:
+    assert said({"allow": ["bash(declare *)"], "default": "ask"}, f"declare {option} x=y") == "ask"
+    assert said({"allow": ["bash(declare *)"], "default": "ask"}, "declare -rx x=y") == "allow"
+
+
 def test_plain_uses_of_variables_can_be_allowed() -> None:
     some = ("git *", "for *", "[ *", "read *", "wait *", "export *", "x=*", "LANG=* git *", "LANG=* A=* git *")
     some += ("export PATH=*",)
@@ -203,7 +224,7 @@ def test_what_find_and_xargs_run_must_be_allowed_too() -> None:
         ("cat .env > $(mktemp -d)/x", "deny"), ("echo a b > $out", "allow"),
         (f"echo {' a'.join(map(str, range(3000)))} > $1", "deny"),
         ("echo x > .en[v]", "deny"), ("echo x > .e?v", "deny"), ("echo x > {.env,}", "deny"), ("echo x > '?'", "allow"),
-        ("cd .ss* && echo x > id", "deny"), ("cd {~/.ssh,} && echo x > id", "deny"),
+        ("[[ a 2> .env || b", "deny"), ("cd .ss* && echo x > id", "deny"), ("cd {~/.ssh,} && echo x > id", "deny"),
     ],
 )  # fmt: skip
 def test_rules_for_files_bind_redirections(command: str, verdict: str) -> None:
@@ -249,102 +270,30 @@ def test_a_redirection_is_matched_by_where_it_really_leads(tmp_path: Path) -> No
 
 # --- bash as the judge --------------------------------------------------------------------------------------------
 
-WORDS = st.sampled_from(["x", "'a b'", '"c;d"', "$y", "*.txt", "-f", "a#b", "{1,2}", "\\;", "'$(echo)'"])
-REDIRECTIONS = st.sampled_from(
-    [">/dev/null", "2>&1", "<<<x", "</dev/null", ">o", "2>>o", "&>o", ">|o", "<>o", ">&2", "{fd}>o"]
-)
-PREFIXES = [
-    "", "A=1 ", "A='x y' B=2 ", "env ", "env -i A=b PATH=$PATH ", "env -u X ", "command ", "exec ", "time -p ",
-    "nohup ", "nice -n 3 ", "timeout -s KILL 3 ", "stdbuf -oL ", "setsid -w ", "! ", "xargs ", "env -S ",
-    "builtin command ", ">o ", "exec -a foo ", "env nice timeout 3 ", "\\env ", "'nohup' ", "coproc ",
-]  # fmt: skip
-AROUND = [
-    "true; %s", "true && %s", "false || %s", "%s | cat", "echo x | %s", "( %s )", "{ %s; }", "echo $(%s)",
-    "cat <(%s)", "if true; then %s; fi", "if false; then :; elif %s; then :; fi", "for i in 1; do %s; done",
-    "for i in 1\ndo\n%s\ndone", "until %s; do break; done", "case x in x) %s;; esac", "case x in (y|x) %s ;; esac",
-    "f() { %s; }; f x", "function f { %s; }; f", "[[ a < b ]] && %s", "cat <<E\n$(%s)\nE", "cat <<-E\n\t$(%s)\n\tE",
-    "cat <<'E'\n'\nE\n%s", ": ${x:-$(%s)}", 'echo "$(%s)"', 'echo "a \\" $(%s)"', "echo a#b; %s", "# c '\n%s",
-    "x=$(%s)", "a=($(%s))", "echo $(( 1 + $(%s; echo 1) ))", "(( 1 + $(%s; echo 1) ))", "true & %s",
-    "echo $'\\'' ; %s", "coproc { %s; } </dev/null; wait", "select i in a; do %s; break; done <<<1",
-    "for ((i=0;i<1;i++)); do %s; done", "((%s); true)", "echo >(%s)", "echo ${#x} # '\n%s", "[[ $(%s) ]]",
-    "echo {a,$(%s)}", "echo $[1+1]; %s", "cat <<E <<F\nE\n$(%s)\nF", "echo <<E; %s\n'\nE", "time { %s; }",
-    "echo ${x[$(%s)]}", "declare x=$(%s)", "echo x >$(%s)",
-]  # fmt: skip
-QUOTING = [
-    "eval %s", "bash -c %s", "sh -c %s", "trap %s EXIT", "find . -maxdepth 0 -exec sh -c %s \\;", "bash <<< %s",
-    "echo %s | bash", "timeout 3 bash -ec %s", "command eval %s", "X=%s; bash -c \"$X\"", ". <(echo %s)",
-    "alias q=%s; shopt -s expand_aliases\nq", "nice sh -c %s",
-]  # fmt: skip
-NUMBERS = itertools.count()
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_shells_really_do_is_what_the_rules_judged(tmp_path: Path, seed: int) -> None:
+    assert list(fuzz(seed, 120, tmp_path)) == []
 
 
-@st.composite
-def planted(draw: st.DrawFn) -> str:
-    """A command that runs `zap MARK` in some way; most of them really do."""
-    spellings = ["{}", "{}", "{}", "\\{}", "'{}'", '"{}"', "$'{}'", '{}""', "{}$@", "{}\\\n", "{}${{nope}}"]
-    name = draw(st.sampled_from(["zap", "zap", "../bin/zap", "./../bin/zap"]))
-    spelled = "".join(draw(st.sampled_from(spellings)).format(sign) for sign in name)
-    arguments = " ".join(draw(st.lists(st.one_of(WORDS, REDIRECTIONS), max_size=2)))
-    command = f"{draw(st.sampled_from(PREFIXES))}{spelled} MARK {arguments}"
-    for frame in draw(st.lists(st.sampled_from(AROUND + QUOTING), max_size=3)):
-        command = frame.replace("%s", shlex.quote(command) if frame in QUOTING else command)
-    return command
+# Each was once judged wrongly; the shell really runs `zap v`.
+BYPASSES = (
+    "<&-zap v", ">&-zap v", "2>& -zap v", "$e zap v", "$a$b zap v", "<()>&a zap v", "\\time -f %e zap v",
+    "env -S 'zap\\_v'", "env -vS 'x=1 zap\\_v'",
+    'f() { "$@"; }; f zap v', "f() { $1 v; }; f zap", "f() ( env $* ); f zap v",
+    "function f { shift; $*; }; f x zap v", "jobs -x zap v", "read x <<<zap; $x v", "printf -v x zap; $x v",
+    "for x in ok zap; do $x v; done", "IFS=,; x=zap,v; $x", "a=(ok zap); ${a[1]} v", "z${e:+x}ap v", "z`:`ap v",
+    "x=1 alias q=env; shopt -s expand_aliases\nq 'z'ap v", "hash -p $PWD/../bin/env q; q zap v", "${x\\\n-zap} v",
+    "declare -i x='a[$(\\zap v)]'", "[[ -v 'a[$(z\"a\"p v)]' ]]", "x='a[$(z\\ap v)]'; : $((x))",
+    "x='z\\ap v'; declare -n y=x; eval \"$y\"", "cat <<$x\n$x\nz$'\\x61'p v", "echo zap v | xargs env",
+    "case esac in (esac) >o z'a'\\p v;; esac", "printf 'zap\\x20v' | sh", "declare -i x='a[$(${x:-zap} v)]'",
+)  # fmt: skip
 
 
-SIGNS = [
-    "zap MARK", "'", '"', "\\", "$(", ")", "`", ";", "\n", "<<E", "\nE\n", "<<-'E'", "#", "{ ", "}",
-    "case a in ", "a)", ";;", " esac", " ", "&&", "||", "|", "&", "$'", "${x:-", "${x", "((", "))", "$((", "[[ ",
-    " ]]", "echo ", "echo a ", "if ", "then ", "fi", "f()", " < ", " > ", "/dev/null", "$x", "*", "a", "\\\n", "(",
-    "<(", "<<<", "!", "E", '<<"E"', "\t", "time ", "for i in a; do ", "done", "while ", "do ", " 2>&1 ", "=", "[",
-    "]", "@(", "$", "$[", "${", "''", "\\'", '\\"', '$"', "\r", "-", "~", "{a,b}", "a=(", "+", "coproc ",
-    "function f ", "in ",
-]  # fmt: skip
-Runs = Callable[[str, str], bool]
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Whether a shell runs `zap` when it is given a command, in which MARK is the argument of `zap`."""
-    folder = tmp_path_factory.mktemp("shell")
-    for name in ("bin", "work", "marks"):
-        (folder / name).mkdir()
-    zap = folder / "bin" / "zap"
-    zap.write_text(f'#!/bin/sh\n: > "{folder}/marks/$1"\n')
-    zap.chmod(0o755)
-
-    def run(command: str, shell: str = "bash") -> bool:
-        mark = f"m{next(NUMBERS)}"
-        environment = {"PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(folder / "work")}
-        subprocess.run(
-            [shell, "-c", command.replace("MARK", mark)],
-            cwd=folder / "work",
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=20,
-            check=False,
-        )
-        return (folder / "marks" / mark).exists()
-
-    return run
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
-@given(command=planted())
-def test_whatever_bash_runs_the_rule_has_denied(runs: Runs, command: str) -> None:
-    if runs(command, "bash"):
-        assert said({"deny": ["bash(zap *)"]}, command) == "deny"
-
-
-@settings(deadline=None, max_examples=600)
-@given(signs=st.lists(st.sampled_from(SIGNS), min_size=1, max_size=12), place=st.integers(0, 12))
-def test_whatever_the_rules_allow_bash_runs_nothing_else(runs: Runs, signs: list[str], place: int) -> None:
-    command = "echo " + "".join([*signs[:place], "zap MARK", *signs[place:]])
-    allowing = {"allow": ["bash(echo *)", "bash(echo)", "bash(> *)", "bash(< *)"], "default": "ask"}
-    if said(allowing, command) == "allow":
-        assert not runs(command, "bash")
-        assert not runs(command, "sh")
+@pytest.mark.parametrize("command", BYPASSES)
+def test_spellings_that_once_escaped_a_rule_are_denied(tmp_path: Path, command: str) -> None:
+    assert "zap" in StubShell(tmp_path).run(command).names
+    assert said({"deny": ["bash(zap *)"]}, command) == "deny"
 
 
 # --- time ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ from fakes.model_requests import a_model, a_request, answered, said, text, told
 from pigeon.agent.inference import Delta, Finished, ModelRequest
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.config.credentials import Values
+from pigeon.providers.api import Api
+from pigeon.providers.apis import APIS
 from pigeon.providers.catalog.built_in import BuiltInCatalog
-from pigeon.providers.gateway import ADAPTERS, Gateway
+from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.providers.request import Access, RequestPolicy
@@ -25,6 +27,7 @@ from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.model import Model
 
 CHUNKS = sse({"id": "c", "choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}, "[DONE]")
+SERVED = [api.name for api in APIS.values() if api.adapter]
 
 
 class Keys:
@@ -42,8 +45,8 @@ async def gateway() -> AsyncIterator[Gateway]:
 
 
 async def test_the_adapter_is_chosen_by_the_models_api(gateway: Gateway) -> None:
-    async with HttpServer([Reply(CHUNKS), *(plain(400, {}) for _ in ADAPTERS)]) as server:
-        for api in ("openai-completions", *ADAPTERS):
+    async with HttpServer([Reply(CHUNKS), *(plain(400, {}) for _ in SERVED)]) as server:
+        for api in ("openai-completions", *SERVED):
             answer = await told(gateway.stream(a_request(a_model(api=api, base_url=server.url))))
             assert (answer.end.stop == "stop") == (len(server.requests) == 1)
         assert [request.path.split("?")[0] for request in server.requests][1:] == [
@@ -176,7 +179,7 @@ async def test_warming_loads_what_the_first_request_to_a_server_needs(
     adapter = f"adapter_{uuid.uuid4().hex}"
     (tmp_path / f"{adapter}.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(ADAPTERS, "pigeon-post", adapter)
+    monkeypatch.setitem(APIS, "pigeon-post", Api(name="pigeon-post", adapter=adapter))
     gateway = Gateway(Keys(), Noting({}), NoHooks(), extra={"google-generative-ai": never})
     for model in (None, a_model(api="google-generative-ai"), a_model(api="telepathy")):
         await gateway.warm(model)

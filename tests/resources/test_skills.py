@@ -7,8 +7,9 @@ import os
 import pytest
 
 from pigeon.resources.resources import Resources
+from pigeon.tools.catalog import facts_of
 
-TOOLS = [("read", "Read files")]
+TOOLS = [("read", "Read files", facts_of("read"))]
 
 
 def names(resources: Resources) -> list[str]:
@@ -266,8 +267,8 @@ def test_a_skill_that_the_model_must_not_choose_is_for_the_user_only(folders) ->
 def test_skills_are_not_listed_for_a_model_that_cannot_read_them(folders) -> None:
     folders.skill(folders.agent / "skills" / "a")
     resources = folders.resources()
-    assert "<skills>" not in resources.system_prompt(str(folders.project), [("edit", "Edit")])
-    assert "<skills>" in resources.system_prompt(str(folders.project), [("bash", "Run")])
+    assert "<skills>" not in resources.system_prompt(str(folders.project), [("edit", "Edit", facts_of("edit"))])
+    assert "<skills>" in resources.system_prompt(str(folders.project), [("bash", "Run", facts_of("bash"))])
 
 
 def test_settings_add_places_and_leave_out_skills(folders) -> None:

@@ -9,9 +9,16 @@ import sys
 
 import pytest
 
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.resources.system_prompt import SHELL_EXPLORES
+from pigeon.tools.catalog import facts_of
 
-TOOLS = [("read", "Read files"), ("bash", "Run commands"), ("quiet", "")]
+
+def tool(name: str, line: str) -> tuple[str, str, ToolFacts]:
+    return name, line, facts_of(name)
+
+
+TOOLS = [tool("read", "Read files"), tool("bash", "Run commands"), tool("quiet", "")]
 
 
 def made(folders, tools=TOOLS, trusted: bool = True, guidelines=(), **options) -> str:
@@ -43,14 +50,14 @@ def test_rules_fit_the_tools_and_come_once(folders) -> None:
     prompt = made(folders, guidelines=["Be careful.", "Be careful."])
     assert prompt.count("- Be careful.") == 1
     assert SHELL_EXPLORES in prompt
-    assert SHELL_EXPLORES not in made(folders, tools=[*TOOLS, ("grep", "Search")])
+    assert SHELL_EXPLORES not in made(folders, tools=[*TOOLS, tool("grep", "Search")])
     assert "Commit only when asked" in prompt
-    assert "Commit only when asked" not in made(folders, tools=[("read", "Read files")])
-    assert len(made(folders, tools=[])) < len(made(folders, tools=[("read", "")])) < len(prompt)
+    assert "Commit only when asked" not in made(folders, tools=[tool("read", "Read files")])
+    assert len(made(folders, tools=[])) < len(made(folders, tools=[tool("read", "")])) < len(prompt)
 
 
 def test_what_authors_of_tools_say_is_trimmed_and_nothing_blank_is_listed(folders) -> None:
-    tools = [*TOOLS, ("odd", "  Does\n  odd things "), ("blank", " \n")]
+    tools = [*TOOLS, tool("odd", "  Does\n  odd things "), tool("blank", " \n")]
     prompt = made(folders, tools=tools, guidelines=["  Mind the gap.\n", "Mind the gap.", " ", ""])
     assert "- odd: Does odd things\n" in prompt
     assert "blank" not in prompt
@@ -61,7 +68,7 @@ def test_what_authors_of_tools_say_is_trimmed_and_nothing_blank_is_listed(folder
 
 def test_the_pages_are_named_to_a_model_that_can_read_them(folders) -> None:
     assert "documentation is in /docs." in made(folders, docs="/docs")
-    assert "/docs" not in made(folders, tools=[("grep", "Search")], docs="/docs")
+    assert "/docs" not in made(folders, tools=[tool("grep", "Search")], docs="/docs")
     assert len(made(folders, docs="/docs")) - len(made(folders)) < 500
 
 
@@ -123,7 +130,7 @@ def test_the_prompt_is_made_once_for_the_same_folder_and_tools(folders) -> None:
     before = resources.system_prompt(str(folders.project), TOOLS)
     folders.put(folders.project / "AGENTS.md", "second")
     assert resources.system_prompt(str(folders.project), list(TOOLS)) is before
-    other = resources.system_prompt(str(folders.project), [*TOOLS, ("grep", "Search")])
+    other = resources.system_prompt(str(folders.project), [*TOOLS, tool("grep", "Search")])
     assert "- grep: Search" in other
     assert "first" in other
     resources.reload()

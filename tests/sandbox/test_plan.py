@@ -14,7 +14,6 @@ from fakes.walled_runs import policy_for
 from pigeon.sandbox.git_places import git_places
 from pigeon.sandbox.plan import Mount, kept_places, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
-from pigeon.sandbox.seatbelt import profile_of
 from pigeon.sandbox.survey import FolderSurvey, shared_git_files
 from pigeon.sandbox.wall import bubblewrap_arguments, find_bubblewrap
 
@@ -252,13 +251,6 @@ def test_bubblewrap_gets_everything_it_may_write_as_a_descriptor(policy: Sandbox
     assert "--bind" not in words
     assert words.count("--bind-fd") + words.count("--ro-bind-fd") == len(held)
     assert "--unshare-net" in words
-
-
-def test_the_profile_of_macos_names_what_is_written_and_denies_after_it(policy: SandboxPolicy) -> None:
-    profile = profile_of(policy, plan_of(policy))
-    assert profile.index(f'(allow file-write* (subpath "{policy.root}"))') < profile.index(".git/hooks")
-    assert '(deny file-read* file-write* (subpath "' in profile
-    assert "(deny network*)" in profile
 
 
 def test_a_program_that_commands_could_write_is_not_taken_for_bubblewrap(policy: SandboxPolicy) -> None:

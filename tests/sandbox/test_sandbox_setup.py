@@ -158,6 +158,14 @@ async def test_a_wall_that_cannot_be_had_ends_the_start_and_says_what_to_install
     assert "--sandbox off" in text
 
 
+async def test_a_system_without_a_builder_ends_the_start(
+    agent: InProcessAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(StartupError, match="not available on this system, only on Linux"):
+        await agent.start(sandbox="workspace")
+
+
 async def test_without_bubblewrap_the_other_builder_is_used(agent: InProcessAgent) -> None:
     agent.configure(PATH="/nowhere")
     await agent.start(sandbox="workspace")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fakes.source_tree import ROOT
 
 PROGRAM = Path(__file__).with_name("typed_program.py")
@@ -32,6 +34,10 @@ CACHE = ROOT / ".mypy_cache" / "typed_programs"
 def checked(path: Path) -> str:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--cache-dir"]
     return subprocess.run([*command, str(CACHE), str(path)], capture_output=True, text=True, check=False).stdout
+
+
+# Without a cache it reads the whole source, which takes minutes on a busy machine.
+pytestmark = pytest.mark.timeout(600)
 
 
 def test_mypy_sees_the_type_of_every_answer_and_event() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.system import append_file
-from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
+from pigeon.system.append_file import AppendFile, FileInUse, agree_on_path, end_agreement, make_private_folder
 
 
 @pytest.fixture
@@ -234,3 +234,19 @@ def test_appending_costs_the_same_however_long_the_file_is(path: str, monkeypatc
     monkeypatch.undo()
     file.close()
     assert calls == ["write", "fstat"]
+
+
+def test_processes_that_agree_on_a_path_use_the_one_of_the_first(tmp_path: Path) -> None:
+    link = str(tmp_path / "below" / ".id.lock")
+    assert agree_on_path(link, "/first") == "/first"
+    assert agree_on_path(link, "/second") == "/first"
+    end_agreement(link)
+    end_agreement(link)
+    assert agree_on_path(link, "/second") == "/second"
+
+
+def test_an_agreement_that_a_killed_process_left_does_not_count(tmp_path: Path) -> None:
+    link = str(tmp_path / ".id.lock")
+    agree_on_path(link, "/first")
+    os.utime(link, (1, 1), follow_symlinks=False)
+    assert agree_on_path(link, "/second") == "/second"

@@ -31,8 +31,12 @@ class Tools:
         (self.home / "notes").write_text("PRIVATE but not a secret")
         (self.work / ".git").mkdir(parents=True)
         self.policy: SandboxPolicy = policy_for(self.work, self.home, folder / "scratch", **more)
-        place = structs.replace(workplace(self.work, processes), sandbox=lambda: self.policy)
-        self.all: dict[str, BaseTool] = built_in_tools(place, str(self.home), fitter=None)  # type: ignore[arg-type]
+        self.all: dict[str, BaseTool] = built_in_tools(
+            workplace(self.work, processes),
+            str(self.home),
+            fitter=None,  # type: ignore[arg-type]
+            sandbox=lambda: self.policy,
+        )
 
     async def call(self, name: str, **arguments: Any) -> str:
         tool, run = self.all[name], FakeRun()

@@ -15,6 +15,7 @@ from msgspec import Struct
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import Delta, Failure, ModelRequest, OutputFormat, Sampled, ToolSpec
 from pigeon.agent.scope import RunningCalls, Scope
+from pigeon.agent.tool_facts import ToolFacts, facts_named
 from pigeon.system.paths import HeldPath, shows_process_memory
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, ToolCall
@@ -290,6 +291,11 @@ class Tool(Protocol):
         """True if neighbouring calls may run beside it."""
         ...
 
+    @property
+    def facts(self) -> ToolFacts:
+        """What is declared about its calls beside what the model sees."""
+        ...
+
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Rewrite old or sloppy argument forms before they are checked, and drop what the tool does not know."""
         ...
@@ -309,6 +315,13 @@ class Tool(Protocol):
 
 class ArgumentTool:
     """The part of `Tool` that is the same for every tool whose calls are about their arguments, whatever these mean."""
+
+    spec: ToolSpec
+
+    @property
+    def facts(self) -> ToolFacts:
+        """Nothing but the name."""
+        return facts_named(self.spec.name)
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments unchanged."""

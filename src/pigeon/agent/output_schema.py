@@ -11,22 +11,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pigeon.agent.arguments import unquoted, without_optional_nulls
-from pigeon.agent.schema_keywords import (
-    CheckBudget,
+from pigeon.agent.arguments import without_optional_nulls
+from pigeon.agent.schema_check import (
+    BrokenSchema,
     CheckTooLong,
-    draft_of,
+    Reason,
+    Schema,
+    SchemaCheck,
+    check_keywords,
     is_local,
     kind_of,
-    library_errors,
-    pattern_of,
+    resolve_reference,
     schemas_in,
+    unescape_step,
 )
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import Refusal, ToolFailed
 
-Schema = dict[str, Any]
 MOST_BYTES = 256 * 1024
 MOST_LEVELS = 60
 MOST_PARTS = 20_000
@@ -61,6 +63,7 @@ class OutputSchema:
         self._schema: Schema = schema
         inlining = _Inlining(schema)
         inlined = inlining.whole()
+        _check_compiles(schema)
         self._wrapped = not _is_plain_object(inlined)
         if self._wrapped:
             inlined = {
@@ -86,7 +89,7 @@ class OutputSchema:
             value = codec.decode(codec.encode(value))  # what is checked is what is sent
             errors = self._errors(value)
             if errors:
-                lean = without_optional_nulls(self._schema, value, CheckBudget(value))
+                lean = without_optional_nulls(SchemaCheck(self._schema, value, exact=True), value)
                 if not self._errors(lean):
                     return lean
         except CheckTooLong as error:
@@ -100,8 +103,8 @@ class OutputSchema:
             lines.append(f"  - and {len(errors) - MOST_ERRORS} more")
         raise ToolFailed("\n".join(["The answer does not match its schema:", *lines]))
 
-    def _errors(self, value: Json) -> list[tuple[str, str]]:
-        return list(dict.fromkeys(library_errors(value, self._schema, CheckBudget(value), exact=True)))
+    def _errors(self, value: Json) -> list[Reason]:
+        return SchemaCheck(self._schema, value, exact=True).errors(value)
 
 
 def _check_size(schema: Schema) -> None:
@@ -117,26 +120,24 @@ def _check_size(schema: Schema) -> None:
 
 
 def _check_keywords(schema: Schema) -> None:
-    from jsonschema import SchemaError
-
     try:
-        draft_of(schema).check_schema(schema)
-    except SchemaError as error:
-        place = ".".join(str(part) for part in error.absolute_path)
-        raise Refusal(
-            f"outputSchema{'.' + place if place else ''}: not a valid JSON Schema: {error.message[:200]}"
-        ) from None
-    except Exception as error:
-        raise Refusal(f"outputSchema: not a valid JSON Schema: {str(error)[:200]}") from None
-    parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
-    for part in parts:
-        for pattern in [part.get("pattern", ""), *part.get("patternProperties", {})]:
-            if not isinstance(pattern, str) or pattern_of(pattern) is None:
-                raise Refusal(f"outputSchema: the pattern {str(pattern)[:200]} is not a regular expression")
-        if part is not schema and isinstance(part.get("$id"), str):
+        check_keywords(schema)
+    except BrokenSchema as error:
+        raise _refusal_of(error) from None
+    for part in schemas_in(schema):
+        if isinstance(part, dict) and part is not schema and isinstance(part.get("$id"), str):
             raise Refusal(f"outputSchema: $id {part['$id'][:200]} below the top is not supported")
-    if any("unevaluatedProperties" in part for part in parts) and any("patternProperties" in part for part in parts):
-        raise Refusal("outputSchema: unevaluatedProperties together with patternProperties is not supported")
+
+
+def _check_compiles(schema: Schema) -> None:
+    try:
+        SchemaCheck(schema, exact=True)
+    except BrokenSchema as error:
+        raise _refusal_of(error) from None
+
+
+def _refusal_of(error: BrokenSchema) -> Refusal:
+    return Refusal(f"{'.'.join(['outputSchema', *error.path])}: not a valid JSON Schema: {str(error)[:200]}")
 
 
 class _Inlining:
@@ -184,7 +185,7 @@ class _Inlining:
         target = self._target(reference)
         kind = {"type": target["type"]} if isinstance(target, dict) and "type" in target else {}
         name = reference.rpartition("/")[2]
-        again = "the whole answer" if name == "#" else f"{target.get('title', unquoted(name))} above"
+        again = "the whole answer" if name == "#" else f"{target.get('title', unescape_step(name))} above"
         return {**kind, **out, "description": f"The same form as {again}."}
 
     def _is_recursive(self, reference: Any) -> bool:
@@ -225,10 +226,8 @@ class _Inlining:
     def _target(self, reference: Any) -> Any:
         if not is_local(reference):
             raise Refusal(f"outputSchema: $ref {str(reference)[:200]} names no place in the schema itself")
-        target: Any = self._root
         try:
-            for name in reference.split("/")[1:]:
-                target = target[int(name) if isinstance(target, list) else unquoted(name)]
+            target = resolve_reference(self._root, reference)
         except (KeyError, IndexError, ValueError, TypeError):
             raise Refusal(f"outputSchema: $ref {reference[:200]} names nothing") from None
         if not isinstance(target, dict | bool):

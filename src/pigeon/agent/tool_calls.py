@@ -7,14 +7,15 @@ from collections.abc import Callable, Coroutine
 
 from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
+from pigeon.agent.tool_facts import facts_named
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Aborted, CallDenied, ToolFailed, text_for_host
 from pigeon.wire.events import (
     MessageEnd,
     MessageStart,
+    ToolCallStarted,
     ToolExecutionEnd,
-    ToolExecutionStart,
     ToolExecutionUpdate,
     ToolOutcome,
 )
@@ -152,7 +153,7 @@ class ToolBatch:
                 self._owner.calls.end(scope)
 
         for index, call in enumerate(group):
-            await self._publish(ToolExecutionStart(tool_call_id=call.id, tool_name=call.name, args=call.arguments))
+            await self._announce_start(call, tools.get(call.name))
             scope = self._owner.calls.begin(call.id, self._scope)
             try:
                 self._must_not_skip(call, refused)
@@ -229,6 +230,15 @@ class ToolBatch:
             except Exception as error:
                 ended = failure_of(error)
         return CallResult(ended.outcome, ended.is_error, took)
+
+    async def _announce_start(self, call: ToolCall, tool: Tool | None) -> None:
+        facts = facts_named(call.name) if tool is None else tool.facts
+        title = facts.title(call.arguments)
+        await self._publish(
+            ToolCallStarted(
+                tool_call_id=call.id, tool_name=call.name, args=call.arguments, kind=facts.kind, title=title
+            )
+        )
 
     async def _announce_end(self, call: ToolCall, ended: CallResult) -> CallResult:
         await self._publish(

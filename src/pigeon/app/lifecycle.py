@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pigeon.extensions.agent_extensions import ExtensionProviders
+from pigeon.providers.demo.api import DEMO
 from pigeon.providers.gateway import Gateway
-from pigeon.providers.local_models import DEMO
 from pigeon.resources.resources import Resources
 from pigeon.sandbox.control import SandboxControl
 from pigeon.session.host.reports import Reports
@@ -115,7 +115,7 @@ class Lifecycle:
     def drains(self) -> bool:
         """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""
         model = self._session.models.model
-        return self._drain or (model is not None and model.provider == DEMO)
+        return self._drain or (model is not None and model.provider == DEMO.name)
 
     async def leaving(self) -> None:
         """Let extensions end while there is still a session to look at."""

@@ -30,6 +30,7 @@ from pigeon.wire.events import (
     Outbound,
     PromptResult,
     SessionSettled,
+    ToolCallStarted,
     ToolsDeclared,
 )
 from pigeon.wire.messages import AssistantMessage
@@ -86,6 +87,8 @@ class Dialect:
             return self.compaction(event)
         if isinstance(event, ToolsDeclared):
             return self.tools_declared(event)
+        if isinstance(event, ToolCallStarted):
+            return (event.plain(),)
         return () if isinstance(event, _OF_OMP) else (event,)
 
     def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:

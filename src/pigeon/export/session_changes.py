@@ -17,16 +17,13 @@ from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import change_asked, change_made, path_in, text_read
 from pigeon.export.tree import Line
 from pigeon.system.paths import absolute
+from pigeon.tools.catalog import facts_of_recorded
 from pigeon.tools.editing.changed_lines import changed_runs
 from pigeon.tools.editing.diff import hunks_of
 from pigeon.wire.commands.changes import ChangedFile
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import MessageEntry
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
-
-_READING = ("read",)
-_WRITING = ("write",)
-_EDITING = ("edit", "multiedit", "str_replace")
 
 
 class FileNames(Struct, frozen=True):
@@ -136,8 +133,8 @@ class _FileHistory(Struct):
 
     def take(self, step: _Step) -> None:
         """One call more."""
-        name, arguments = step.call.name.lower(), step.call.arguments
-        if name in _READING:
+        kind, arguments = facts_of_recorded(step.call.name).kind, step.call.arguments
+        if kind == "read":
             text = text_read(arguments, step.result)
             self.seen = self.seen if text is None else _lines(text)
             return
@@ -145,9 +142,9 @@ class _FileHistory(Struct):
         lines = change_made(step.result)
         if lines and all(line.sign == "@" or line.old or line.new for line in lines):
             self._edit(lines)
-        elif name in _WRITING and isinstance(content, str):
+        elif kind == "edit" and isinstance(content, str):
             self._write(_lines(content))
-        elif loose := lines or (change_asked(arguments) if name in _EDITING else []):
+        elif loose := lines or (change_asked(arguments) if kind == "edit" else []):
             self.comparisons.append(_Comparison(loose=_loose_patch(loose)))
         else:
             return
@@ -188,8 +185,7 @@ def entries_on_files(lines: Iterable[Line], names: FileNames) -> set[str]:
     changed: set[str] = set()
     for step, name in _named_steps(lines, names):
         places.setdefault(name, set()).update((step.entry_id, step.result_id))
-        called = step.call.name.lower()
-        if called in (*_WRITING, *_EDITING) or change_made(step.result):
+        if facts_of_recorded(step.call.name).kind == "edit" or change_made(step.result):
             changed.add(name)
     return {id for name in changed for id in places[name]}
 

@@ -1,8 +1,8 @@
 """Tool calls with their results as cards: a line that says what was done, and below it what can be opened.
 
-A card of `edit` shows the change, of `write` and `read` the file, of `bash` the terminal, of `todo` the plan; that of
-any other tool shows its arguments by name and its result. What is missing or of an unexpected kind is shown in that
-general way, so that nothing a session says is left out.
+Which card a tool gets follows from its kind: the change or the file that was written, the file that was read, the
+terminal, the plan; the card of any other tool shows its arguments by name and its result. What is missing or of an
+unexpected kind is shown in that general way, so that nothing a session says is left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from pigeon.export.escaping import escaped, name_html
 from pigeon.export.highlight import language_of
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
+from pigeon.tools.catalog import facts_of_recorded
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import TextContent, ToolCall, UserBlock, text_of
 from pigeon.wire.errors import BadRecord
+from pigeon.wire.events import ToolKind
 from pigeon.wire.messages import BashExecutionMessage, ToolResultMessage
 
 OPEN_UP_TO_LINES = 8
@@ -68,7 +70,8 @@ def card_html(
     id: str = "",
 ) -> str:
     """The same for a result whose call is not known; `id` is that of the call."""
-    make = _CARDS.get(name.lower(), _general)
+    facts = facts_of_recorded(name)
+    make = _CARDS.get(facts.kind, _general) if facts.subject or facts.kind == "plan" else _general
     card = make(arguments, result, formatter) or _general(arguments, result, formatter)
     rest = {key: value for key, value in arguments.items() if key not in card.shown}
     given = _arguments(rest, formatter)
@@ -77,12 +80,13 @@ def card_html(
     if error:
         body = f'<p class="bad">{escaped(error)}</p>{body}'
     place = f' data-call="{escaped(id)}"' if id else ""
+    changing = " changing" if facts.kind == "edit" else ""
     opened = " open" if result is not None and _is_short(card, result) else ""
     note = f' <span class="note">{card.note}</span>' if card.note else ""
     gist = f" <code>{name_html(card.gist)}</code>" if card.gist else ""
     return (
-        f'<details class="card"{place}{opened}><summary><b>{name_html(name[:80])}</b>{gist}{note}{_state(result)}'
-        f'</summary><div class="inner">{body}</div></details>'
+        f'<details class="card{changing}"{place}{opened}><summary><b>{name_html(name[:80])}</b>{gist}{note}'
+        f'{_state(result)}</summary><div class="inner">{body}</div></details>'
     )
 
 
@@ -141,7 +145,7 @@ def json_text(value: Any) -> str:
 Maker = Callable[[dict[str, Any], "ToolResultMessage | None", TextFormatter], Card | None]
 
 
-def _bash(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+def _command(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
     command = arguments.get("command")
     if not isinstance(command, str) and arguments:
         return None
@@ -170,6 +174,12 @@ def _read(arguments: dict[str, Any], result: ToolResultMessage | None, formatter
     lines = _lines_in(text)
     where = f"{path}:{first}-{first + lines - 1}" if first > 1 and text else path
     return Card(_one_line(where), body, lines=lines, shown={*_PATHS, "offset", "limit"})
+
+
+def _change(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    """A file that was written as a whole, or lines that were replaced in it."""
+    make = _write if isinstance(arguments.get("content"), str) else _edit
+    return make(arguments, result, formatter)
 
 
 def _write(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
@@ -201,7 +211,7 @@ def _search(arguments: dict[str, Any], result: ToolResultMessage | None, formatt
     return Card(_one_line(gist), _plain(result), lines=_lines_in(_text(result)), shown=shown)
 
 
-def _todo(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+def _plan(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
     todos = arguments.get("todos")
     tasks = [_task(item) for item in todos if isinstance(item, dict)] if isinstance(todos, list) else []
     if tasks:
@@ -221,10 +231,8 @@ def _general(arguments: dict[str, Any], result: ToolResultMessage | None, format
     return Card(gist, body, lines=_lines_in(_text(result)), shown=shown)
 
 
-_CARDS: dict[str, Maker] = {
-    "bash": _bash, "shell": _bash, "read": _read, "write": _write, "edit": _edit, "multiedit": _edit,
-    "str_replace": _edit, "grep": _search, "find": _search, "glob": _search, "ls": _search, "todo": _todo,
-    "todo_write": _todo, "todowrite": _todo,
+_CARDS: dict[ToolKind, Maker] = {
+    "execute": _command, "read": _read, "edit": _change, "search": _search, "plan": _plan,
 }  # fmt: skip
 
 

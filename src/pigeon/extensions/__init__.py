@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pigeon.agent.inference import ModelRequest as ModelRequest
     from pigeon.extensions.public.api import Extension as Extension
     from pigeon.extensions.public.api import Flag as Flag
     from pigeon.extensions.public.context import CommandContext as CommandContext
@@ -28,7 +29,11 @@ if TYPE_CHECKING:
 
 # Of these modules every class is exported, so a new event or result is declared there and nowhere else.
 _RECORDS = ("events", "results")
-_CLASSES = {"api": "Extension Flag", "context": "CommandContext Context ToolContext", "provider": "Call Think"}
+_CLASSES = {
+    "api": "Extension Flag",
+    "context": "CommandContext Context ToolContext",
+    "provider": "Call ModelRequest Think",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,14 +13,36 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
+from pigeon.mcp.connector.records import (
+    LONGEST_RECORD,
+    Answer,
+    AnswerQuestion,
+    AskServer,
+    CallFailed,
+    CallProgress,
+    CancelCall,
+    CloseServer,
+    ConnectorReady,
+    ConnectorUnusable,
+    FromCall,
+    FromConnector,
+    FromServer,
+    LinkConfig,
+    OpenServer,
+    QuestionAsked,
+    QuestionWithdrawn,
+    ServerFailed,
+    ServerRequest,
+    ToConnector,
+    decode_for_agent,
+    encode_line,
+)
 from pigeon.system.process.start import Process, ProcessOwner, Streams
-from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
 
-LONGEST_RECORD = 64 * 1024 * 1024
-Record = dict[str, Any]
-Listener = Callable[[Record], None]
+ServerListener = Callable[[FromServer | QuestionAsked | QuestionWithdrawn], None]
+CallListener = Callable[[FromCall], None]
 # The connector lowers its priority before it imports anything, so that it never delays the agent. It finds modules
 # where this process does and nowhere else: variables may name folders that commands can write to.
 _BOOT = (
@@ -59,9 +81,9 @@ class Connector:
         self._control: socket.socket | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._users: set[object] = set()
-        self._listeners: dict[str, Listener] = {}
-        self._answers: dict[int, Listener] = {}
-        self._questions: dict[int, Listener] = {}
+        self._listeners: dict[str, ServerListener] = {}
+        self._calls: dict[int, CallListener] = {}
+        self._questions: dict[int, ServerListener] = {}
         self._count = 0
         self._reading: asyncio.Task[None] | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -89,7 +111,7 @@ class Connector:
         self._count += 1
         return self._count
 
-    def open(self, key: str, config: Record, pipes: tuple[int, int, int] | None, listener: Listener) -> None:
+    def open(self, key: str, config: LinkConfig, pipes: tuple[int, int, int] | None, listener: ServerListener) -> None:
         """Connect a server; takes ownership of the pipes of a program."""
         self._listeners[key] = listener
         if pipes is not None:
@@ -99,27 +121,34 @@ class Connector:
             finally:
                 for descriptor in pipes:
                     os.close(descriptor)
-        self.send({"do": "open", "server": key, "config": config})
+        self._send(OpenServer(server=key, config=config))
 
     def close(self, key: str) -> None:
         """Disconnect a server; its listener is not called again."""
         if self._listeners.pop(key, None) is not None:
-            self.send({"do": "close", "server": key})
+            self._send(CloseServer(server=key))
 
-    def ask(self, id: int, record: Record, listener: Listener) -> None:
-        """Send a call; the listener gets its progress and its result."""
-        self._answers[id] = listener
-        self.send({**record, "id": id})
+    def ask(self, key: str, request: ServerRequest, seconds: float, listener: CallListener) -> int:
+        """Send a request to a server; returns its id. The listener gets its progress and its result."""
+        id = self.next_number()
+        self._calls[id] = listener
+        self._send(AskServer(id=id, server=key, seconds=seconds, request=request))
+        return id
 
     def forget(self, id: int, key: str) -> None:
-        """Cancel a call; the server is told."""
-        if self._answers.pop(id, None) is not None:
-            self.send({"do": "cancel", "id": id, "server": key})
+        """Cancel a request that has no answer yet; the server is told."""
+        if self._calls.pop(id, None) is not None:
+            self._send(CancelCall(id=id, server=key))
 
-    def send(self, record: Record) -> None:
+    def answer(self, id: int, answer: Answer) -> None:
+        """Answer a question, unless it was withdrawn."""
+        if self._questions.pop(id, None) is not None:
+            self._send(AnswerQuestion(id=id, answer=answer))
+
+    def _send(self, record: ToConnector) -> None:
         """Send a record; nothing happens if the process is gone."""
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(codec.encode(record) + b"\n")
+            self._writer.write(encode_line(record))
 
     def abandon(self) -> None:
         """Close the sockets after the loop was closed, which ends the process."""
@@ -149,53 +178,49 @@ class Connector:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         try:
             while line := await reader.readline():
-                self._heard(codec.decode(line))
+                self._dispatch(decode_for_agent(line))
+        except BadRecord as error:
+            self.unusable = f"the process that holds the connections has sent a record that cannot be read: {error}"
         except (OSError, ValueError):
+            # It was killed, or a record was longer than any may be.
             pass
         finally:
-            self._lost()
+            self._lose()
 
-    def _heard(self, record: Record) -> None:
-        what = record["event"]
-        if what == "unusable":
-            self.unusable = record["text"]
-        elif what in ("result", "error", "progress"):
-            listener = self._answers.get(record["id"])
-            if what != "progress":
-                self._answers.pop(record["id"], None)
-            if listener is not None:
-                listener(record)
-        elif what == "ask":
-            server = self._listeners.get(record["server"])
+    def _dispatch(self, record: FromConnector) -> None:
+        if isinstance(record, ConnectorUnusable):
+            self.unusable = record.text
+        elif isinstance(record, FromCall):
+            call = self._calls.get(record.id) if isinstance(record, CallProgress) else self._calls.pop(record.id, None)
+            if call is not None:
+                call(record)
+        elif isinstance(record, QuestionAsked):
+            server = self._listeners.get(record.server)
             if server is None:
-                self.send({"do": "answer", "id": record["id"], "value": None})
+                self._send(AnswerQuestion(id=record.id))
             else:
-                self._questions[record["id"]] = server
+                self._questions[record.id] = server
                 server(record)
-        elif what == "asked":
-            asked = self._questions.pop(record["id"], None)
+        elif isinstance(record, QuestionWithdrawn):
+            asked = self._questions.pop(record.id, None)
             if asked is not None:
                 asked(record)
-        elif "server" in record:
-            server = self._listeners.get(record["server"])
+        elif not isinstance(record, ConnectorReady):
+            server = self._listeners.get(record.server)
             if server is not None:
                 server(record)
 
-    def answer(self, id: int, value: Any) -> None:
-        """The answer to a question."""
-        if self._questions.pop(id, None) is not None:
-            self.send({"do": "answer", "id": id, "value": value})
-
-    def _lost(self) -> None:
-        """The process has ended: fail open calls, and tell the servers."""
+    def _lose(self) -> None:
+        """Nothing more can come from the process: let it end, fail open requests, and tell the servers."""
         self.over = True
-        answers, self._answers = self._answers, {}
+        self._close_sockets()
+        calls, self._calls = self._calls, {}
         listeners, self._listeners = self._listeners, {}
         why = self.unusable or "the process that holds the connections has ended"
-        for listener in answers.values():
-            listener({"event": "error", "text": why})
-        for listener in listeners.values():
-            listener({"event": "failed", "step": "connect", "text": why, "words": "", "signIn": False, "lost": False})
+        for id, call in calls.items():
+            call(CallFailed(id=id, text=why))
+        for key, listener in listeners.items():
+            listener(ServerFailed(server=key, step="connect", text=why))
 
     async def _end(self) -> None:
         self.over = True
@@ -204,10 +229,13 @@ class Connector:
         if self._starting is not None:
             with suppress(OSError):
                 await asyncio.shield(self._starting)
-        if self._writer is not None:
-            self._writer.close()
+        self._close_sockets()
         if self._reading is not None:
             self._reading.cancel()
+        await self._owner.kill_everything()
+
+    def _close_sockets(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
         if self._control is not None:
             self._control.close()
-        await self._owner.kill_everything()

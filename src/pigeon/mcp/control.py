@@ -13,24 +13,36 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pigeon.config.credentials import AuthFile
 from pigeon.mcp.connector.main import NOT_INSTALLED
+from pigeon.mcp.connector.records import (
+    Answer,
+    LinkConfig,
+    LinkSignIn,
+    Question,
+    QuestionAsked,
+    QuestionWithdrawn,
+    SignInQuestion,
+    StoredQuestion,
+    StoredSignIn,
+)
 from pigeon.mcp.message_completion import MessageCompletion
 from pigeon.mcp.named_content import NamedContent
 from pigeon.mcp.offered_tools import OfferedTools
 from pigeon.mcp.questions import Questions
-from pigeon.mcp.server import Record, ToolServer, settle
+from pigeon.mcp.server import ToolServer, settle
 from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.mcp.server_tool import ExpectedTool, ServerTool
 from pigeon.mcp.tool_names import distinct_names, may_be_of
 from pigeon.mcp.variables import Surroundings
 from pigeon.system.process.start import ProcessOwner
+from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpServers, McpServerState
-from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.errors import BadRecord, Refusal, ToolFailed
 from pigeon.wire.events import McpServerChanged
 
 if TYPE_CHECKING:
@@ -227,7 +239,7 @@ class ServerControl:
 
     def _state(self, server: ToolServer) -> McpServerState:
         name = server.config.name
-        prompts = distinct_names(name, [prompt["name"] for prompt in server.prompts])
+        prompts = distinct_names(name, [prompt.name for prompt in server.prompts])
         return server.state(self._offered.names(name), self._offered.deferred(name), list(prompts.values()))
 
     # What servers need
@@ -280,55 +292,61 @@ class ServerControl:
         parts.learn([("url", filled.url), ("secret", filled.oauth.client_secret or "")])
         return filled
 
-    def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
+    def link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
         """The server's configuration in the form that the connector expects."""
-        parts, oauth = self._parts, config.oauth
-        signed = any(name.lower() == "authorization" for name in config.headers)
-        kept = self._kept_of(config.url)
-        return {
-            "transport": config.transport,
-            "url": config.url,
-            "headers": dict(config.headers),
-            "folder": parts.cwd(),
-            "startSeconds": config.start_seconds,
-            "version": parts.version,
-            "interactive": may_ask and not parts.unattended,
-            "oauth": None
-            if config.transport == "stdio" or signed or not oauth.wanted
-            else {
-                "client_id": oauth.client_id,
-                "client_secret": oauth.client_secret,
-                "scope": oauth.scope,
-                "port": oauth.port,
-                "flow": oauth.flow,
-                "client_metadata_url": oauth.client_metadata_url,
-                "remote": _is_remote(parts.variables),
-                "kept": kept,
-            },
-        }
+        parts = self._parts
+        return LinkConfig(
+            transport=config.transport or "stdio",
+            url=config.url,
+            headers=dict(config.headers),
+            folder=parts.cwd(),
+            start_seconds=config.start_seconds,
+            version=parts.version,
+            is_interactive=may_ask and not parts.unattended,
+            sign_in=self._link_sign_in(config),
+        )
 
-    def _kept_of(self, url: str) -> Record:
-        """The stored sign-in for an address, from `auth.json`."""
-        kept = self._auth.all().get(_KEPT + url) or {}
-        self._learn_tokens(kept)
-        return {name: value for name, value in kept.items() if name != "type"}
+    def _link_sign_in(self, config: ServerConfig) -> LinkSignIn | None:
+        oauth = config.oauth
+        has_header = any(name.lower() == "authorization" for name in config.headers)
+        if config.transport == "stdio" or has_header or not oauth.wanted:
+            return None
+        return LinkSignIn(
+            client_id=oauth.client_id,
+            client_secret=oauth.client_secret,
+            scope=oauth.scope,
+            port=oauth.port,
+            flow=oauth.flow,
+            client_metadata_url=oauth.client_metadata_url,
+            is_remote=_is_remote(self._parts.variables),
+            stored=self._stored_for(config.url),
+        )
+
+    def _stored_for(self, url: str) -> StoredSignIn:
+        """The stored sign-in for an address, from `auth.json`; what cannot be used there counts as none."""
+        try:
+            stored = codec.convert(self._auth.all().get(_KEPT + url, {}), StoredSignIn)
+        except BadRecord:
+            return StoredSignIn()
+        self._learn_tokens(stored)
+        return stored
 
     def _address_of(self, config: ServerConfig) -> str:
         parts = self._parts
         around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
         return around.filled_in(config).url
 
-    def kept(self, config: ServerConfig, kept: Record) -> None:
+    def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
         """Store the result of a sign-in in `auth.json`, for the server's address only."""
-        self._learn_tokens(kept)
-        problem = self._auth.put(_KEPT + self._address_of(config), {"type": "mcp", **kept})
+        self._learn_tokens(stored)
+        problem = self._auth.put(_KEPT + self._address_of(config), codec.to_plain(stored))
         if problem is not None:
             self._report(problem)
 
-    def asked(self, server: ToolServer, record: Record) -> None:
+    def asked(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
         """Handle a question of a server, or withdraw one."""
-        id = record["id"]
-        if record["event"] == "asked":
+        id = record.id
+        if isinstance(record, QuestionWithdrawn):
             task = self._asking.pop(id, None)
             if task is not None:
                 task.cancel()
@@ -336,23 +354,22 @@ class ServerControl:
         task = self._asking[id] = asyncio.ensure_future(self._answer(server, record))
         task.add_done_callback(lambda _: self._asking.pop(id, None))
 
-    async def _answer(self, server: ToolServer, record: Record) -> None:
-        value: Any = None
-        name = server.config.name
+    async def _answer(self, server: ToolServer, record: QuestionAsked) -> None:
+        answer: Answer = None
         try:
-            if record["kind"] == "kept":
-                value = self._kept_of(self._address_of(server.config))
-            elif self._parts.unattended:
-                value = None
-            elif record["kind"] == "sign_in" and "code" in record:
-                value = await self._questions.code_entered(name, record["code"], record["url"], record["complete"])
-            elif record["kind"] == "sign_in":
-                value = await self._questions.sign_in(name, record["url"])
-            else:
-                value = await self._questions.elicited(name, record)
+            answer = await self._answer_to(server, record.question)
         finally:
             if self._connector is not None:
-                self._connector.answer(record["id"], value)
+                self._connector.answer(record.id, answer)
+
+    async def _answer_to(self, server: ToolServer, question: Question) -> Answer:
+        if isinstance(question, StoredQuestion):
+            return self._stored_for(self._address_of(server.config))
+        if self._parts.unattended:
+            return None
+        if isinstance(question, SignInQuestion):
+            return await self._questions.sign_in(server.config.name, question)
+        return await self._questions.elicited(server.config.name, question)
 
     def changed(self, server: ToolServer, lists: bool) -> None:
         """Report that the state of a server has changed; with `lists`, also what it offers."""
@@ -382,10 +399,9 @@ class ServerControl:
             self._reported.add(text)
             self._parts.report(text)
 
-    def _learn_tokens(self, kept: Record) -> None:
-        tokens, client = kept.get("tokens"), kept.get("client")
-        found = [tokens.get("access_token"), tokens.get("refresh_token")] if isinstance(tokens, dict) else []
-        found += [client.get("client_secret")] if isinstance(client, dict) else []
+    def _learn_tokens(self, stored: StoredSignIn) -> None:
+        tokens, client = stored.tokens or {}, stored.client or {}
+        found = [tokens.get("access_token"), tokens.get("refresh_token"), client.get("client_secret")]
         self._parts.learn([("token", value) for value in found if isinstance(value, str)])
 
 

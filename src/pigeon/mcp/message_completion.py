@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
+from pigeon.mcp.connector.records import CompleteArgument, OfferedPrompt
 from pigeon.mcp.named_content import given_by_name, prompt_help, prompts_of
-from pigeon.mcp.server import Record, ToolServer
+from pigeon.mcp.server import ToolServer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands.mcp import McpCompletion, McpCompletions
 from pigeon.wire.errors import ToolFailed
@@ -60,12 +61,12 @@ class MessageCompletion:
                 for value in await self._filled(server, uri):
                     found.setdefault(f"{given}:{value}", McpCompletion(text=f"{given}:{value}"))
             for one in server.resources:
-                start = one["uri"].partition("{")[0] if one["template"] else one["uri"]
+                start = one.uri.partition("{")[0] if one.is_template else one.uri
                 text = f"{server.config.name}:{start}"
-                if wanted in text.lower() or (wanted and wanted in one["name"].lower()):
-                    about = one["description"] or one["name"]
-                    label = f"{server.config.name}:{one['uri']}" if one["template"] else ABSENT
-                    key = f"{server.config.name}:{one['uri']}"
+                if wanted in text.lower() or (wanted and wanted in one.name.lower()):
+                    about = one.description or one.name
+                    key = f"{server.config.name}:{one.uri}"
+                    label = key if one.is_template else ABSENT
                     found.setdefault(key, McpCompletion(text=text, label=label, description=about))
         ranked = sorted(found.values(), key=lambda one: (not one.text.lower().startswith(wanted), one.text))
         return [one for one in ranked if one.text != typed][:MOST_OFFERED]
@@ -73,18 +74,19 @@ class MessageCompletion:
     async def _filled(self, server: ToolServer, uri: str) -> list[str]:
         """The address, completed with the values that the server offers for the template variable at its end."""
         for one in server.resources:
-            part = template_part(one["uri"], uri) if one["template"] else None
+            part = template_part(one.uri, uri) if one.is_template else None
             if part is None:
                 continue
             name, before, known = part
-            reference = {"type": "ref/resource", "uri": one["uri"]}
-            values = await self._asked(server, reference, name, known.pop(name), known)
+            value = known.pop(name)
+            request = CompleteArgument(template=one.uri, argument=name, value=value, known=known)
+            values = await self._values(server, request)
             if values:
                 return [before + value for value in values]
         return []
 
-    async def _arguments(self, server: ToolServer, prompt: Record, rest: str) -> McpCompletions:
-        names = [one["name"] for one in prompt["arguments"]]
+    async def _arguments(self, server: ToolServer, prompt: OfferedPrompt, rest: str) -> McpCompletions:
+        names = [one.name for one in prompt.arguments]
         *before, typed = re.split(r"\s+", rest)
         given, plain = given_by_name(before, names)
         left = [name for name in names if name not in given]
@@ -95,24 +97,21 @@ class MessageCompletion:
             name, value = (left[0] if left else "", typed)
         if not name:
             return McpCompletions(replaces=typed, completions=[])
-        reference = {"type": "ref/prompt", "name": prompt["name"]}
-        values = await self._asked(server, reference, name, value, given)
+        request = CompleteArgument(prompt=prompt.name, argument=name, value=value, known=given)
+        values = await self._values(server, request)
         offered = [McpCompletion(text=shlex.quote(one) if re.search(r"[\s'\"\\]", one) else one) for one in values]
         if value == typed:
             offered += [McpCompletion(text=f"{one}=") for one in left if f"{one}=".startswith(typed)]
         return McpCompletions(replaces=value, completions=offered[:MOST_OFFERED])
 
-    async def _asked(
-        self, server: ToolServer, reference: Record, name: str, value: str, known: Mapping[str, str]
-    ) -> list[str]:
+    async def _values(self, server: ToolServer, request: CompleteArgument) -> list[str]:
         if server.status != "connected" or not server.completes:
             return []
-        request = {"ref": reference, "argument": {"name": name, "value": value}, "known": dict(known)}
         try:
-            answer = await server.ask("complete", {**request, "seconds": COMPLETE_SECONDS})
+            answer = await server.ask(request, seconds=COMPLETE_SECONDS)
         except ToolFailed:
             return []
-        return _shown(answer["values"])
+        return [one for one in answer.values if one and one.isprintable() and len(one) <= 1000]
 
 
 def template_part(template: str, uri: str) -> tuple[str, str, dict[str, str]] | None:
@@ -135,7 +134,3 @@ def template_part(template: str, uri: str) -> tuple[str, str, dict[str, str]] | 
             return name, uri[:at], known
         at = end + len(behind)
     return None
-
-
-def _shown(values: Iterable[object]) -> list[str]:
-    return [one for one in values if isinstance(one, str) and one and one.isprintable() and len(one) <= 1000]

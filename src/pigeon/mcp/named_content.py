@@ -6,10 +6,12 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from pigeon.mcp.server import Record, ToolServer
+from pigeon.mcp.connector.records import GetPrompt, OfferedPrompt, ReadResource, ServerResult
+from pigeon.mcp.server import ToolServer
 from pigeon.mcp.server_tool import WorkplaceNow, outcome_of
-from pigeon.mcp.tool_names import PREFIX, distinct_names, full_name
+from pigeon.mcp.tool_names import distinct_names, full_name
 from pigeon.session.dependencies import ServerContent
+from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.answers import SlashCommand
 from pigeon.wire.commands.mcp import McpResource
 from pigeon.wire.content import TextContent, UserBlock
@@ -76,19 +78,19 @@ class NamedContent:
                 known = ", ".join(f"/{name}" for name in prompts) or "it has none"
                 raise Refusal(f"The tool server {server.config.name} has no prompt /{command} (known: {known})")
             prompt = prompts[command]
-            request = {"name": prompt["name"], "arguments": _prompt_arguments(prompt, text)}
-            blocks = self._blocks(await server.ask("prompt", request), command)
+            request = GetPrompt(name=prompt.name, arguments=_prompt_arguments(prompt, text))
+            blocks = self._blocks(await server.ask(request), command)
         except ToolFailed as error:
             raise Refusal(str(error)) from None
         texts = [block.text for block in blocks if isinstance(block, TextContent)]
         images = tuple(block for block in blocks if not isinstance(block, TextContent))
         return ServerContent("\n\n".join(texts), images)
 
-    def _blocks(self, answer: Record, name: str) -> list[UserBlock]:
+    def _blocks(self, answer: ServerResult, name: str) -> list[UserBlock]:
         """The answer, cut like a tool result and with keys masked."""
         place = self._workplace()
         mask = place.mask
-        blocks = outcome_of({"content": answer["content"], "structured": None}, place, name).content
+        blocks = outcome_of(answer, place, name).content
         if mask is None:
             return list(blocks)
         return [TextContent(text=mask.mask_text(one.text)) if isinstance(one, TextContent) else one for one in blocks]
@@ -97,7 +99,7 @@ class NamedContent:
         blocks: list[UserBlock] = []
         for server, uri in mentions:
             try:
-                answer = await server.ask("read", {"uri": uri})
+                answer = await server.ask(ReadResource(uri=uri))
             except ToolFailed as error:
                 raise Refusal(f"@{server.config.name}:{uri} cannot be read: {error}") from None
             blocks.append(TextContent(text=f"Content of @{server.config.name}:{uri}:"))
@@ -105,30 +107,30 @@ class NamedContent:
         return ServerContent(None, tuple(blocks))
 
 
-def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, Record]]:
+def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, OfferedPrompt]]:
     """All prompts by the names of their commands."""
-    found: dict[str, tuple[ToolServer, Record]] = {}
+    found: dict[str, tuple[ToolServer, OfferedPrompt]] = {}
     for server in servers:
-        names = distinct_names(server.config.name, [prompt["name"] for prompt in server.prompts])
+        names = distinct_names(server.config.name, [prompt.name for prompt in server.prompts])
         for prompt in server.prompts:
-            if prompt["name"] in names:
-                found.setdefault(names[prompt["name"]], (server, prompt))
+            if prompt.name in names:
+                found.setdefault(names[prompt.name], (server, prompt))
     return found
 
 
 def _uri(server: ToolServer, named: str) -> str | None:
     """The address that is meant, without trailing punctuation; none if it is not one."""
-    known = {one["uri"] for one in server.resources}
+    known = {one.uri for one in server.resources}
     bare = named.rstrip(_SENTENCE)
     if named in known:
         return named
     return bare if bare in known or ":" in bare else None
 
 
-def prompt_help(prompt: Record) -> str:
+def prompt_help(prompt: OfferedPrompt) -> str:
     """The description of a prompt and its arguments."""
-    arguments = " ".join(f"<{one['name']}>" if one["required"] else f"[{one['name']}]" for one in prompt["arguments"])
-    return f"{prompt['description']} {arguments}".strip()
+    arguments = " ".join(f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.arguments)
+    return f"{prompt.description} {arguments}".strip()
 
 
 def given_by_name(words: Iterable[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -144,10 +146,10 @@ def given_by_name(words: Iterable[str], names: Sequence[str]) -> tuple[dict[str,
     return given, plain
 
 
-def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
+def _prompt_arguments(prompt: OfferedPrompt, text: str) -> dict[str, str]:
     """The words after a command as arguments: in order, or as `name=value`; the last argument takes the rest."""
     rest = text.split(None, 1)[1] if len(text.split(None, 1)) > 1 else ""
-    names = [one["name"] for one in prompt["arguments"]]
+    names = [one.name for one in prompt.arguments]
     try:
         words = shlex.split(rest)
     except ValueError:
@@ -159,7 +161,7 @@ def _prompt_arguments(prompt: Record, text: str) -> dict[str, str]:
             given[name] = " ".join(plain) if index == len(open_names) - 1 else plain.pop(0)
             if index == len(open_names) - 1:
                 plain = []
-    missing = [one["name"] for one in prompt["arguments"] if one["required"] and one["name"] not in given]
+    missing = [one.name for one in prompt.arguments if one.required and one.name not in given]
     if missing:
         raise Refusal(f"{text.split(None, 1)[0]} needs {', '.join(missing)} (usage: {prompt_help(prompt)})")
     return given

@@ -15,18 +15,19 @@ from typing import ClassVar
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
-from pigeon.mcp.server import Record, ToolServer, settle
+from pigeon.mcp.connector.records import OfferedTool
+from pigeon.mcp.server import ToolServer, settle
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.mcp.tool_names import distinct_names
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
+from pigeon.tools.server_tools import SEARCH, SEARCH_FACTS
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.tokens import CHARACTERS_PER_TOKEN
 
-SEARCH = "tool_search"
 FOUND = 5
 MOST_FOUND = 20
 MOST_NAMED = 30
@@ -78,15 +79,15 @@ class OfferedTools:
         self._take(server, self._named_tools(server))
         self._arrange()
 
-    def _named_tools(self, server: ToolServer) -> dict[str, Record]:
+    def _named_tools(self, server: ToolServer) -> dict[str, OfferedTool]:
         """The tools of a server that its entry lets through, by their full names."""
         config = server.config
-        wanted = [tool for tool in server.tools if _is_wanted(tool["name"], config.only_tools, config.without_tools)]
+        wanted = [tool for tool in server.tools if _is_wanted(tool.name, config.only_tools, config.without_tools)]
         others = [one.config.name for one in self._search.servers] if self._search is not None else []
-        names = distinct_names(config.name, [tool["name"] for tool in wanted], others)
-        return {names[tool["name"]]: tool for tool in wanted if tool["name"] in names}
+        names = distinct_names(config.name, [tool.name for tool in wanted], others)
+        return {names[tool.name]: tool for tool in wanted if tool.name in names}
 
-    def _take(self, server: ToolServer, named: dict[str, Record]) -> None:
+    def _take(self, server: ToolServer, named: dict[str, OfferedTool]) -> None:
         tools = {name: ServerTool(name, tool, server, self._workplace, self.load) for name, tool in named.items()}
         self._replace(server.config.name, tools)
 
@@ -200,6 +201,7 @@ class ToolSearch(ArgumentTool):
     reads_only: ClassVar[bool] = False
     snippet: ClassVar[str] = "Find more tools of connected servers by what they do"
     guidelines: ClassVar[tuple[str, ...]] = ()
+    facts = SEARCH_FACTS
 
     def __init__(self, servers: Sequence[ToolServer], offered: OfferedTools) -> None:
         self.servers = list(servers)

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pigeon.mcp.server import Record
+from pigeon.mcp.connector.records import ElicitAction, ElicitAnswer, ElicitQuestion, SignInAnswer, SignInQuestion
 from pigeon.mcp.server_config import InputQuestion
 from pigeon.session.host.dialogs import Dialogs
-from pigeon.wire.base import ABSENT
+from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.commands import ExtensionUiResponse
 from pigeon.wire.dialogs import CancelRequest, ConfirmRequest, DialogRequest, InputRequest, SelectRequest
 
 MOST_FIELDS = 20
 SKIP = "(leave empty)"
 YES, NO = "Yes", "No"
+# One field of the form that a server wants to be filled in, as a JSON Schema.
+Schema = dict[str, Json]
 
 
 class Questions:
@@ -27,28 +29,34 @@ class Questions:
     def __init__(self, dialogs: Dialogs) -> None:
         self._dialogs = dialogs
 
-    async def sign_in(self, server: str, address: str) -> str | None:
-        """Ask for a sign-in; returns the address of the redirect if the person pastes it, none if they refuse."""
+    async def sign_in(self, server: str, question: SignInQuestion) -> SignInAnswer | None:
+        """Ask for a sign-in: by entering a code in any browser, or in one that is redirected to this machine.
+
+        Returns None if the person refuses.
+        """
+        if question.code is not None:
+            return await self._sign_in_with_code(server, question)
         title = (
-            f"The tool server {server} requires you to sign in. Open this address in a browser:\n{address}\n"
+            f"The tool server {server} requires you to sign in. Open this address in a browser:\n{question.url}\n"
             "If the browser runs on another machine, paste the address to which it was redirected."
         )
         answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder="http://127.0.0.1/callback"))
-        return _text(answer)
+        redirect = _text(answer)
+        return None if redirect is None else SignInAnswer(redirect=redirect)
 
-    async def code_entered(self, server: str, code: str, address: str, complete: str | None) -> bool:
-        """Show a code to enter in any browser; false if the person refuses."""
+    async def _sign_in_with_code(self, server: str, question: SignInQuestion) -> SignInAnswer | None:
+        complete = question.complete_url
         at_once = f"\nOr open this address, which has the code in it:\n{complete}" if complete else ""
         answer = await self._ask(
             lambda id: ConfirmRequest(
                 id=id,
                 title=f"The tool server {server} requires you to sign in",
-                message=f"Open this address in a browser, on any device:\n{address}\n"
-                f"and enter the code {code}{at_once}\n"
+                message=f"Open this address in a browser, on any device:\n{question.url}\n"
+                f"and enter the code {question.code}{at_once}\n"
                 "Pigeon continues on its own once you have signed in. Sign in?",
             )
         )
-        return answer is not None and answer.confirmed is True
+        return SignInAnswer() if answer is not None and answer.confirmed is True else None
 
     async def input(self, server: str, question: InputQuestion) -> str | None:
         """A value that the configuration asks for."""
@@ -61,31 +69,30 @@ class Questions:
         answer = _text(await self._ask(lambda id: InputRequest(id=id, title=title, placeholder=hint)))
         return question.default if answer == "" and question.default is not None else answer
 
-    async def elicited(self, server: str, record: Record) -> Record:
-        """Ask what a server wants to know (elicitation); returns the answer in the form of MCP."""
-        message = f"The tool server {server} asks: {record['message']}"
-        if "url" in record:
+    async def elicited(self, server: str, question: ElicitQuestion) -> ElicitAnswer:
+        """Ask what a server wants to know (elicitation)."""
+        message = f"The tool server {server} asks: {question.message}"
+        if question.url is not None:
             said = await self._ask(
-                lambda id: ConfirmRequest(id=id, title=message, message=f"Open this address?\n{record['url']}")
+                lambda id: ConfirmRequest(id=id, title=message, message=f"Open this address?\n{question.url}")
             )
-            return {"action": _action(said)}
-        schema = record.get("schema") or {}
-        fields = schema.get("properties") if isinstance(schema, dict) else None
+            return ElicitAnswer(action=_action(said))
+        fields = question.requested.get("properties")
         if not isinstance(fields, dict) or not fields:
             said = await self._ask(lambda id: ConfirmRequest(id=id, title=message, message="Do you accept?"))
-            return {"action": _action(said), "content": {}}
-        listed = schema.get("required")
+            return ElicitAnswer(action=_action(said), content={})
+        listed = question.requested.get("required")
         required = listed if isinstance(listed, list) else []
-        content: Record = {}
+        content: dict[str, Json] = {}
         for name, field in list(fields.items())[:MOST_FIELDS]:
             told, value = await self._field(message, name, field if isinstance(field, dict) else {}, name in required)
             if not told:
-                return {"action": "cancel"}
+                return ElicitAnswer(action="cancel")
             if value is not None:
                 content[name] = value
-        return {"action": "accept", "content": content}
+        return ElicitAnswer(action="accept", content=content)
 
-    async def _field(self, message: str, name: str, field: Record, required: bool) -> tuple[bool, Any]:
+    async def _field(self, message: str, name: str, field: Schema, required: bool) -> tuple[bool, Any]:
         """Whether a field was answered, and its value; none if the person left it out."""
         about = field.get("title") or name
         more = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
@@ -122,7 +129,7 @@ class Questions:
                 self._dialogs.tell(lambda id: CancelRequest(id=id, target_id=asked[0]))
 
 
-def _action(answer: ExtensionUiResponse | None) -> str:
+def _action(answer: ExtensionUiResponse | None) -> ElicitAction:
     if answer is None or answer.cancelled is True:
         return "cancel"
     return "accept" if answer.confirmed is True else "decline"
@@ -134,7 +141,7 @@ def _text(answer: ExtensionUiResponse | None) -> str | None:
     return answer.value
 
 
-def _choices(field: Record) -> list[str]:
+def _choices(field: Schema) -> list[str]:
     if field.get("type") == "boolean":
         return [YES, NO]
     titled = field.get("oneOf") or field.get("anyOf")
@@ -148,7 +155,7 @@ def _choices(field: Record) -> list[str]:
     return [str(one) for one in shown][:100]
 
 
-def _chosen(field: Record, choices: list[str], chosen: str) -> Any:
+def _chosen(field: Schema, choices: list[str], chosen: str) -> Any:
     if chosen not in choices:
         return None
     if field.get("type") == "boolean":
@@ -162,7 +169,7 @@ def _chosen(field: Record, choices: list[str], chosen: str) -> Any:
     )
 
 
-def _typed(field: Record, text: str, required: bool) -> tuple[bool, Any]:
+def _typed(field: Schema, text: str, required: bool) -> tuple[bool, Any]:
     kind = field.get("type")
     if not text.strip() and not required:
         return True, None
@@ -176,6 +183,6 @@ def _typed(field: Record, text: str, required: bool) -> tuple[bool, Any]:
     return True, text
 
 
-def _placeholder(field: Record) -> Any:
+def _placeholder(field: Schema) -> Any:
     given = field.get("default")
     return str(given) if isinstance(given, str | int | float) else ABSENT

@@ -18,6 +18,25 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pigeon.mcp.connector.records import (
+    CallFailed,
+    CallProgress,
+    FromCall,
+    FromServer,
+    LinkConfig,
+    OfferedPrompt,
+    OfferedResource,
+    OfferedTool,
+    QuestionAsked,
+    QuestionWithdrawn,
+    ServerFailed,
+    ServerListed,
+    ServerOpened,
+    ServerRequest,
+    ServerResult,
+    SignInChanged,
+    StoredSignIn,
+)
 from pigeon.mcp.server_config import ServerConfig, WrongServer
 from pigeon.system.process.start import Process, ProcessOwner, Streams
 from pigeon.wire.base import ABSENT
@@ -27,8 +46,6 @@ from pigeon.wire.errors import ToolFailed
 if TYPE_CHECKING:
     from pigeon.agent.interfaces import ToolRun
     from pigeon.mcp.connector_process import Connector
-
-Record = dict[str, Any]
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
@@ -76,15 +93,15 @@ class ServerSurroundings(Protocol):
         """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
         ...
 
-    def link_config(self, config: ServerConfig, may_ask: bool) -> Record:
+    def link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
         """The server's configuration in the form that the connector expects."""
         ...
 
-    def asked(self, server: ToolServer, record: Record) -> None:
+    def asked(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
         """Handle a question of a server, or withdraw one."""
         ...
 
-    def kept(self, config: ServerConfig, kept: Record) -> None:
+    def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
         """Store the result of a sign-in."""
         ...
 
@@ -93,31 +110,34 @@ class ServerSurroundings(Protocol):
         ...
 
 
+class _Connection:
+    """One connection to a server: its key at the connector, what comes from there, and its program if it has one."""
+
+    def __init__(self, connector: Connector, process: Process | None) -> None:
+        self.connector = connector
+        self.process = process
+        self.key = str(connector.next_number())
+        self.events: asyncio.Queue[FromServer] = asyncio.Queue()
+
+
 class ToolServer:
-    """One configured server. `tools`, `prompts` and `resources` are its latest lists."""
+    """One configured server."""
 
     def __init__(self, config: ServerConfig, surroundings: ServerSurroundings) -> None:
         self.config = config
         self._around = surroundings
         self.status: McpStatus = "connecting" if config.enabled else "disabled"
         self.error: str | None = None
-        self.tools: list[Record] = []
-        self.prompts: list[Record] = []
-        self.resources: list[Record] = []
-        self.instructions = ""
         self.step: McpStep | None = None
-        self._info: Record = {}
-        self._key = ""
-        self._connector: Connector | None = None
-        self._process: Process | None = None
+        self._info = ServerOpened(server="")
+        self._offers: ServerListed | None = None
+        self._connection: _Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
-        self._events: asyncio.Queue[Record] = asyncio.Queue()
         self._down = asyncio.Event()
         self._needed = asyncio.Event()
         self._restarts = 0
-        self._listed = False
         self._closed = False
         if config.problem is not None:
             self.step = "configuration"
@@ -126,7 +146,22 @@ class ToolServer:
     @property
     def was_listed(self) -> bool:
         """Whether the server has ever listed what it offers."""
-        return self._listed
+        return self._offers is not None
+
+    @property
+    def tools(self) -> list[OfferedTool]:
+        """The tools that it has listed last."""
+        return (None if self._offers is None else self._offers.tools) or []
+
+    @property
+    def prompts(self) -> list[OfferedPrompt]:
+        """The prompts that it has listed last."""
+        return (None if self._offers is None else self._offers.prompts) or []
+
+    @property
+    def resources(self) -> list[OfferedResource]:
+        """The resources that it has listed last."""
+        return (None if self._offers is None else self._offers.resources) or []
 
     def start(self, may_ask: bool = True, in_turn: bool = False) -> None:
         """Connect in the background, unless that has begun or is impossible; `in_turn` waits for other starts."""
@@ -161,7 +196,7 @@ class ToolServer:
             name=config.name,
             source=config.source,
             file=config.file or ABSENT,
-            transport=info.get("transport") or config.transport or ABSENT,
+            transport=info.transport or config.transport or ABSENT,
             status=self.status,
             error=self.error or ABSENT,
             step=self.step or ABSENT,
@@ -169,9 +204,9 @@ class ToolServer:
             deferred=deferred,
             prompts=prompts,
             resources=len(self.resources),
-            server_name=info.get("name") or ABSENT,
-            server_version=info.get("version") or ABSENT,
-            protocol_version=info.get("protocol") or ABSENT,
+            server_name=info.name or ABSENT,
+            server_version=info.version or ABSENT,
+            protocol_version=info.protocol or ABSENT,
         )
 
     def readable(self) -> list[McpResource]:
@@ -179,11 +214,11 @@ class ToolServer:
         return [
             McpResource(
                 server=self.config.name,
-                uri=one["uri"],
-                name=one["name"],
-                description=one["description"] or ABSENT,
-                mime_type=one["mime"] or ABSENT,
-                template=one["template"],
+                uri=one.uri,
+                name=one.name,
+                description=one.description or ABSENT,
+                mime_type=one.mime_type or ABSENT,
+                template=one.is_template,
             )
             for one in self.resources
         ]
@@ -191,7 +226,12 @@ class ToolServer:
     @property
     def completes(self) -> bool:
         """Whether the server supports completion."""
-        return "completions" in self._info.get("offers", ())
+        return "completions" in self._info.offers
+
+    @property
+    def instructions(self) -> str:
+        """What the server says of all of its tools."""
+        return self._info.instructions
 
     # Calls
 
@@ -208,45 +248,50 @@ class ToolServer:
 
     async def ask(
         self,
-        what: str,
-        request: Record,
+        request: ServerRequest,
         run: ToolRun | None = None,
         progress: Callable[[str], Awaitable[None]] | None = None,
-    ) -> Record:
-        """The server's answer; reconnects if necessary. Raises `ToolFailed`, and `Aborted` if the run is aborted."""
+        seconds: float | None = None,
+    ) -> ServerResult:
+        """The server's answer, within its configured time or `seconds`; reconnects if necessary.
+
+        Raises `ToolFailed`, and `Aborted` if the run is aborted.
+        """
         wait = _plain_wait if run is None else run.scope.wait
-        answer = await self._asked(what, request, run is not None, wait, progress)
-        if answer.get("unsent"):
+        seconds = self.config.call_seconds if seconds is None else seconds
+        answer = await self._asked(request, seconds, run is not None, wait, progress)
+        if isinstance(answer, CallFailed) and answer.is_unsent:
             # The connection was lost before the server got the call, so it is sent again after reconnecting.
             await wait(self._down.wait())
-            answer = await self._asked(what, request, run is not None, wait, progress)
-        if answer["event"] == "error":
-            raise ToolFailed(f"The tool server {self.config.name} has failed: {answer['text']}")
+            answer = await self._asked(request, seconds, run is not None, wait, progress)
+        if isinstance(answer, CallFailed):
+            raise ToolFailed(f"The tool server {self.config.name} has failed: {answer.text}")
         return answer
 
     async def _asked(
         self,
-        what: str,
-        request: Record,
+        request: ServerRequest,
+        seconds: float,
         may_ask: bool,
         wait: Callable[[Awaitable[Any]], Awaitable[Any]],
         progress: Callable[[str], Awaitable[None]] | None,
-    ) -> Record:
+    ) -> ServerResult | CallFailed:
         await self.connected(may_ask, wait)
-        connector = self._connector
-        if connector is None:
+        connection = self._connection
+        if connection is None:
             raise ToolFailed(f"The tool server {self.config.name} is not connected")
-        heard: asyncio.Queue[Record] = asyncio.Queue()
-        id, key = connector.next_number(), self._key
-        record = {"do": what, "server": key, "seconds": self.config.call_seconds, **request}
-        connector.ask(id, record, heard.put_nowait)
+        answers: asyncio.Queue[FromCall] = asyncio.Queue()
+        connector, key = connection.connector, connection.key
+        id = connector.ask(key, request, seconds, answers.put_nowait)
         try:
             while True:
-                answer: Record = await wait(heard.get())
-                if answer["event"] != "progress":
+                answer: FromCall = await wait(answers.get())
+                if isinstance(answer, CallFailed):
                     return answer
+                if not isinstance(answer, CallProgress):
+                    return answer.result
                 if progress is not None:
-                    await progress(answer["text"])
+                    await progress(answer.text)
         finally:
             connector.forget(id, key)
 
@@ -260,7 +305,7 @@ class ToolServer:
             was_connected = await self._one_connection(may_ask)
             if was_connected and loop.time() - began > STEADY_SECONDS:
                 self._restarts = 0
-            again = was_connected or (self.status == "failed" and self.config.transport != "stdio" and self._listed)
+            again = was_connected or (self.status == "failed" and self.config.transport != "stdio" and self.was_listed)
             if not again or self._restarts >= MOST_RESTARTS:
                 return
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._restarts)
@@ -284,18 +329,16 @@ class ToolServer:
         """Connect and wait until the connection is lost; true if it had been established."""
         connected = False
         try:
-            await self._open(may_ask)
+            connection = await self._open(may_ask)
             while True:
-                record = await self._events.get()
-                what = record["event"]
-                if what == "opened":
+                record = await connection.events.get()
+                if isinstance(record, ServerOpened):
                     self._info = record
-                    self.instructions = record["instructions"]
-                elif what == "listed":
+                elif isinstance(record, ServerListed):
                     connected = True
                     self._take(record)
-                elif what == "failed":
-                    await self._fail(record)
+                elif isinstance(record, ServerFailed):
+                    await self._fail(record, connection.process)
                     return connected
         except WrongServer as wrong:
             self.step = "configuration"
@@ -308,19 +351,19 @@ class ToolServer:
         finally:
             self._let_go()
 
-    async def _open(self, may_ask: bool) -> None:
+    async def _open(self, may_ask: bool) -> _Connection:
         self.step = "start"
         config = await self._around.filled_in(self.config)
         connector = self._around.connector()
         await connector.started()
-        self._connector = connector
-        self._key = str(connector.next_number())
-        self._events = asyncio.Queue()
-        pipes = await self._start_program(config) if config.transport == "stdio" else None
-        connector.open(self._key, self._around.link_config(config, may_ask), pipes, self._heard)
+        started = await self._start_program(config) if config.transport == "stdio" else None
+        process, pipes = (None, None) if started is None else started
+        connection = self._connection = _Connection(connector, process)
+        connector.open(connection.key, self._around.link_config(config, may_ask), pipes, self._heard)
+        return connection
 
-    async def _start_program(self, config: ServerConfig) -> tuple[int, int, int]:
-        """Start it; returns our ends of its stdin, stdout and stderr."""
+    async def _start_program(self, config: ServerConfig) -> tuple[Process, tuple[int, int, int]]:
+        """Start it; returns it with our ends of its stdin, stdout and stderr."""
         environment = self._environment(config)
         cwd = config.cwd or "/"
         from pigeon.system.process.run_program import find_program
@@ -331,7 +374,7 @@ class ToolServer:
         ours_err, theirs_err = os.pipe()
         ours = (ours_in, ours_out, ours_err)
         try:
-            self._process = await self._around.processes.start(
+            process = await self._around.processes.start(
                 [config.command, *config.args],
                 cwd=cwd,
                 environment=environment,
@@ -342,7 +385,7 @@ class ToolServer:
             for descriptor in ours:
                 os.close(descriptor)
             raise
-        return ours
+        return process, ours
 
     def _environment(self, config: ServerConfig) -> dict[str, str]:
         seen = self._around.command_variables()
@@ -350,32 +393,36 @@ class ToolServer:
             seen = {name: value for name, value in seen.items() if name in _INHERITED or name.startswith("LC_")}
         return {**seen, **config.env}
 
-    def _heard(self, record: Record) -> None:
-        what = record["event"]
-        if what in ("ask", "asked"):
+    def _heard(self, record: FromServer | QuestionAsked | QuestionWithdrawn) -> None:
+        if isinstance(record, QuestionAsked | QuestionWithdrawn):
             self._around.asked(self, record)
-        elif what == "kept":
-            self._around.kept(self.config, record["kept"])
-        else:
-            self._events.put_nowait(record)
+        elif isinstance(record, SignInChanged):
+            self._around.store_sign_in(self.config, record.stored)
+        elif self._connection is not None:
+            self._connection.events.put_nowait(record)
 
-    def _take(self, record: Record) -> None:
-        kinds = [kind for kind in ("tools", "prompts", "resources") if kind in record]
-        changed = not self._listed or any(getattr(self, kind) != record[kind] for kind in kinds)
-        for kind in kinds:
-            setattr(self, kind, record[kind])
+    def _take(self, record: ServerListed) -> None:
+        before = self._offers
+        self._offers = ServerListed(
+            server=self.config.name,
+            tools=self.tools if record.tools is None else record.tools,
+            prompts=self.prompts if record.prompts is None else record.prompts,
+            resources=self.resources if record.resources is None else record.resources,
+        )
+        changed = before != self._offers
         self.step = "connected"
-        self._listed = True
-        notes = "; ".join(record["notes"]) if "notes" in record else self.error if self.status == "connected" else ""
+        if record.notes is not None:
+            notes: str | None = "; ".join(record.notes)
+        else:
+            notes = self.error if self.status == "connected" else None
         self._set("connected", notes or None, lists=changed)
         self._settled.set()
 
-    async def _fail(self, record: Record) -> None:
+    async def _fail(self, record: ServerFailed, process: Process | None) -> None:
         """Record the failure, including the program's stderr and exit code."""
-        self.step = record["step"]
-        said = [record["text"]]
-        process = self._process
-        if process is not None and record["lost"]:
+        self.step = record.step
+        said = [record.text]
+        if process is not None and record.is_lost:
             try:
                 async with asyncio.timeout(EXIT_SECONDS):
                     code = await process.wait()
@@ -386,19 +433,19 @@ class ToolServer:
                 self.step = "start"
                 self._set("failed", _start_text(self.config, error))
                 return
-        words = record["words"][-LONGEST_WORDS:].strip()
+        words = record.stderr[-LONGEST_WORDS:].strip()
         if words:
             said.append(f"it wrote: {words}")
-        self._set("sign_in" if record["signIn"] else "failed", f"{self.config.name}: " + "; ".join(said))
+        self._set("sign_in" if record.needs_sign_in else "failed", f"{self.config.name}: " + "; ".join(said))
 
     def _let_go(self) -> None:
         """Close the connection, and end the program if it does not end on its own."""
-        connector, self._connector = self._connector, None
-        if connector is not None:
-            connector.close(self._key)
-        process, self._process = self._process, None
-        if process is not None:
-            task = asyncio.ensure_future(_end(process))
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        connection.connector.close(connection.key)
+        if connection.process is not None:
+            task = asyncio.ensure_future(_end(connection.process))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 

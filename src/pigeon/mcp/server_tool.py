@@ -9,12 +9,15 @@ from msgspec.structs import replace
 from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
-from pigeon.mcp.server import Record, ToolServer
+from pigeon.agent.tool_facts import ToolFacts
+from pigeon.mcp.connector.records import CallTool, OfferedTool, ServerResult
+from pigeon.mcp.server import ToolServer
 from pigeon.system.shell.shell import Workplace
 from pigeon.system.shell.truncation import Shown, head_of, human_size
+from pigeon.tools.server_tools import server_tool_facts
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
-from pigeon.wire.content import ImageInput, TextContent, UserBlock, image_block
+from pigeon.wire.content import ImageContent, ImageInput, TextContent, UserBlock, image_block
 from pigeon.wire.errors import Aborted, BadRecord, ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.tokens import estimated_tokens
@@ -30,15 +33,15 @@ class ServerTool(ArgumentTool):
     """One tool. What its server says about it is not trusted: the read-only hint only allows parallel calls."""
 
     def __init__(
-        self, name: str, tool: Record, server: ToolServer, workplace: WorkplaceNow, called: Callable[[str], None]
+        self, name: str, tool: OfferedTool, server: ToolServer, workplace: WorkplaceNow, called: Callable[[str], None]
     ) -> None:
         """`called` is called with the tool's name for each call, so that the tool is no longer deferred."""
-        self._tool = str(tool["name"])
+        self._tool = tool.name
         self._server = server
         self._workplace = workplace
         self._called = called
-        self.reads_only = tool["reads"] is True
-        self.spec = ToolSpec(name, tool["description"] or self._tool, _parameters(tool["parameters"]))
+        self.reads_only = tool.reads_only
+        self.spec = ToolSpec(name, tool.description or self._tool, _parameters(tool.parameters))
         self._bare = self.spec
         # The description without instructions.
         size = len(name) + len(self.spec.description) + len(codec.encode(self.spec.parameters))
@@ -58,6 +61,11 @@ class ServerTool(ArgumentTool):
         return len(self.spec.description) - len(self._bare.description)
 
     @property
+    def facts(self) -> ToolFacts:
+        """Whose tool it is."""
+        return server_tool_facts(self.spec.name)
+
+    @property
     def server(self) -> ToolServer:
         """Where it is."""
         return self._server
@@ -70,11 +78,11 @@ class ServerTool(ArgumentTool):
             await run.update(ToolOutcome(content=[TextContent(text=text)]))
 
         try:
-            answer = await self._server.ask("call", {"tool": self._tool, "arguments": arguments}, run, progress)
+            answer = await self._server.ask(CallTool(tool=self._tool, arguments=arguments), run, progress)
         except Aborted:
             raise ToolFailed(f"The call of {self.spec.name} was aborted") from None
         outcome = outcome_of(answer, self._workplace(), self.spec.name)
-        if answer["isError"]:
+        if answer.is_error:
             texts = [block.text for block in outcome.content if isinstance(block, TextContent)]
             raise ToolFailed("\n".join(texts) or "The tool failed", outcome.details)
         return outcome
@@ -101,18 +109,18 @@ class ExpectedTool(ArgumentTool):
         return await tool.execute(arguments, run)
 
 
-def outcome_of(answer: Record, place: Workplace, tool: str) -> ToolOutcome:
+def outcome_of(answer: ServerResult, place: Workplace, tool: str) -> ToolOutcome:
     """A result within the limits of all tools; if it is cut, the full text is stored in a file."""
-    texts = [block["text"] for block in answer["content"] if block["type"] == "text"]
+    texts = [block.text for block in answer.content if isinstance(block, TextContent)]
     whole = "\n".join(texts)
     shown = head_of(whole)
     if shown.first_line_exceeds_limit:
         # Many servers answer with a single long line: its beginning is better than nothing.
         shown = replace(shown, text=whole.encode("utf-8", "replace")[: shown.limits.bytes].decode("utf-8", "ignore"))
     details: dict[str, Json] = {}
-    if answer["structured"] is not None:
-        details["structuredContent"] = answer["structured"]
-    blocks = content_blocks(answer["content"])
+    if answer.structured is not None:
+        details["structuredContent"] = answer.structured
+    blocks = _checked_blocks(answer.content)
     if shown.truncated:
         note, path = _kept(whole, shown, place, tool)
         details["truncation"] = shown.record()
@@ -125,15 +133,15 @@ def outcome_of(answer: Record, place: Workplace, tool: str) -> ToolOutcome:
     return ToolOutcome(content=blocks or [TextContent(text=NOTHING)], details=details or ABSENT)
 
 
-def content_blocks(content: list[Record]) -> list[UserBlock]:
-    """Text and image blocks as in messages; an invalid image becomes a text that says so."""
+def _checked_blocks(content: list[TextContent | ImageContent]) -> list[UserBlock]:
+    """The blocks of a result; an invalid image becomes a text that says so."""
     blocks: list[UserBlock] = []
     for block in content:
-        if block["type"] == "text":
-            blocks.append(TextContent(text=block["text"]))
+        if isinstance(block, TextContent):
+            blocks.append(block)
             continue
         try:
-            blocks.append(image_block(codec.convert(block, ImageInput), "content"))
+            blocks.append(image_block(ImageInput(data=block.data, mime_type=block.mime_type), "content"))
         except BadRecord as error:
             blocks.append(TextContent(text=f"[An image cannot be shown: {error}]"))
     return blocks

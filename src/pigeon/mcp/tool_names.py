@@ -10,8 +10,9 @@ import re
 from binascii import crc32
 from collections.abc import Sequence
 
+from pigeon.tools.server_tools import PREFIX
+
 LONGEST = 64
-PREFIX = "mcp__"
 # The length of the digest that tells cut names apart.
 _MARK = 9
 

@@ -30,6 +30,7 @@ from pigeon.permissions.rules import (
 )
 from pigeon.system.files import finished_in_thread
 from pigeon.system.paths import PathResolver
+from pigeon.tools.catalog import WRITE
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
 from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall
@@ -169,7 +170,7 @@ class PermissionGate:
             writing = tool
         elif isinstance(subject, CommandSubject) and ">" in subject.command:
             places = await finished_in_thread(lambda: redirected(subject.command, paths))
-            writing = "write"
+            writing = WRITE
         else:
             return said
         if places is None:

@@ -2,8 +2,8 @@
 
 Rules look at the subject of a call and nothing else (`agent/interfaces.Subject`). They are read so that doubt works
 against a rule being too weak: what denies or asks needs one match, what allows needs all of them. A shell command is
-matched in all readings that `guard/shell_commands` has of it; a path by its names and by its place behind links, for
-rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
+matched in all readings that `permissions/shell_commands` has of it; a path by its names and by its place behind links,
+for rules that deny or ask also in the form that all spellings of a name have in common; other subjects by every text in
 their arguments.
 """
 
@@ -22,12 +22,15 @@ from msgspec.structs import replace
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
 from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
 from pigeon.system.paths import PathResolver, expand_home, folded
+from pigeon.tools.catalog import READ, WRITE, facts_of
+from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.answers import ApprovalMode, Verdict
 from pigeon.wire.base import Json
 from pigeon.wire.errors import Refusal, ToolFailed
+from pigeon.wire.events import ToolKind
 
 if TYPE_CHECKING:
-    from pigeon.permissions.shell_commands import CommandReadings
+    from pigeon.permissions.shell_commands import ShellCommand
 
 ASK_MS = 120_000
 LONGEST_PATH = 4096
@@ -46,16 +49,14 @@ _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w-]*")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
-# What the names of the tools of servers begin with.
-SERVER_TOOLS = "mcp__"
-_SHELLS = ("bash",)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
-_FILES = ("read", "write", "edit", "grep", "find", "ls")
 _NO_SECTION = "permissions must be an object with the lists deny, ask and allow"
-# `tool_search` looks only at what servers have listed; each tool that it finds is asked about when it is called.
-_READING = frozenset(("read", "grep", "find", "ls", "todo", "tool_search"))
-# The tools that an approval mode does not ask about; a mode that is not here asks about none.
-_UNASKED = {"always-ask": _READING, "write": _READING | {"write", "edit"}}
+# The kinds of tools that an approval mode does not ask about; a mode that is not here asks about none. A tool that does
+# not come with Pigeon has no such kind, whatever it says of itself.
+_UNASKED: dict[ApprovalMode, tuple[ToolKind, ...]] = {
+    "always-ask": ("read", "search", "plan"),
+    "write": ("read", "search", "plan", "edit"),
+}
 
 
 class PermissionRule(Struct, frozen=True):
@@ -96,7 +97,7 @@ class PermissionRules(Struct, frozen=True):
     def otherwise(self, tool: str) -> Verdict:
         """What a call gets that no rule speaks of."""
         unasked = _UNASKED.get(self.mode)
-        by_mode: Verdict = "allow" if unasked is None or tool in unasked else "ask"
+        by_mode: Verdict = "allow" if unasked is None or facts_of(tool).kind in unasked else "ask"
         return strictest((self.default, by_mode))
 
 
@@ -200,7 +201,7 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
     if isinstance(subject, PathSubject):
         place = PlacedPath(subject.path.names, subject.path.place)
         # What is shown by searching is read as well.
-        named = ("read", tool) if subject.access == "search" else (tool,)
+        named = (READ, tool) if subject.access == "search" else (tool,)
         return _said(
             rules,
             tool,
@@ -209,16 +210,16 @@ def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathReso
     return _said(rules, tool, _CalledWith(tool, subject, paths).first)
 
 
-def _readings_of(command: str, paths: PathResolver) -> CommandReadings:
-    from pigeon.permissions.shell_commands import CommandReadings  # compiles much, and is needed for commands only
+def _read_command(command: str, paths: PathResolver) -> ShellCommand:
+    from pigeon.permissions.shell_commands import ShellCommand  # compiles much, and is needed for commands only
 
-    return CommandReadings(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
+    return ShellCommand(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
 
 
 def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:
     """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
-    read = _readings_of(command, paths)
-    files = None if read.overflow else read.files(paths.cwd, paths.home, "write")
+    read = _read_command(command, paths)
+    files = None if read.overflow else read.find_files(paths.cwd, paths.home, "write")
     if files is None or len(files) > MOST_WRITTEN:
         return None
     found = []
@@ -247,7 +248,7 @@ def concealment(
 
     def conceals(place: str) -> bool:
         found = PlacedPath((), place)
-        return conceals_from("read", found) or conceals_from(tool, found)
+        return conceals_from(READ, found) or conceals_from(tool, found)
 
     return conceals
 
@@ -274,7 +275,7 @@ def unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[st
     tools of servers always come later."""
     names = sorted(known)
     for rule in (rule for rules in layers.every for rule in (*rules.deny, *rules.ask, *rules.allow)):
-        later = rule.tool.startswith(SERVER_TOOLS)
+        later = rule.tool.startswith(PREFIX)
         if later or any(sign in rule.tool for sign in "*?"):
             continue
         if not any(_means(rule, name, False) for name in names):
@@ -291,12 +292,12 @@ def parsed(text: str) -> PermissionRule | None:
     if found is None:
         return None
     tool, inner = found[1], found[2]
-    if tool.lower() in (*_SHELLS, *_FILES):
-        tool = tool.lower()
+    known = facts_of(tool.lower()).subject
+    tool = tool.lower() if known else tool
     if inner is None or inner.strip() in ("", "*", "**"):
         return PermissionRule(text, tool, None, None)
     named = _NAMED.fullmatch(inner.strip())
-    if named and tool not in (*_SHELLS, *_FILES):
+    if named and not known:
         return PermissionRule(text, tool, named[1], named[2])
     return PermissionRule(text, tool, None, inner.strip())
 
@@ -354,7 +355,7 @@ def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
     `mcp__server`, means all of its tools."""
     named = rule.tool if strictly else rule.tool.lower()
     tool = tool if strictly else tool.lower()
-    if named.startswith(SERVER_TOOLS) and tool.startswith(f"{named}__"):
+    if named.startswith(PREFIX) and tool.startswith(f"{named}__"):
         return True
     return text_matcher(named, classes=False)(tool)
 
@@ -369,7 +370,7 @@ class _CalledWith:
         self._tool = tool
         self._subject = subject
         self._paths = paths
-        self._readings: dict[str, CommandReadings] = {}
+        self._readings: dict[str, ShellCommand] = {}
         self._places: dict[str, PlacedPath | None] = {}
         # What the redirections of the command write and read, by the name of the tool that does so.
         self._files: dict[str, list[str] | None] = {}
@@ -393,7 +394,7 @@ class _CalledWith:
             return True
         if isinstance(subject, CommandSubject):
             read = self._read(subject.command)
-            return read.overflow or read.has(rule.pattern)
+            return read.overflow or read.could_run(rule.pattern)
         texts = self._arguments.get(rule.argument)
         if texts is None:
             chosen = subject.arguments if rule.argument is None else subject.arguments.get(rule.argument, "")
@@ -410,10 +411,12 @@ class _CalledWith:
 
     def _means_its_files(self, rule: PermissionRule, command: str) -> bool:
         """Whether a rule for `write` or `read` means a file that the command's redirections write or read."""
-        for tool in ("write", "read"):
+        for tool, access in ((WRITE, "write"), (READ, "read")):
             if _means(rule, tool, False):
                 if tool not in self._files:
-                    self._files[tool] = self._read(command).files(self._paths.cwd, self._paths.home, tool)
+                    read = self._read(command)
+                    files = None if read.overflow else read.find_files(self._paths.cwd, self._paths.home, access)
+                    self._files[tool] = files
                 files = self._files[tool]
                 if files is None or len(files) > MOST_TEXTS:
                     return True
@@ -431,7 +434,7 @@ class _CalledWith:
     def _may_mean(self, pattern: str, name: str, text: str) -> bool:
         """What an argument of a foreign tool means is not known: it may be a command or a path."""
         read = self._read(text)
-        if read.has(pattern) or (self._is_command(name) and read.overflow):
+        if (self._is_command(name) and read.overflow) or read.could_run(pattern):
             return True
         if len(text) > LONGEST_PATH:
             return False
@@ -439,15 +442,15 @@ class _CalledWith:
         return any(place is not None and _path_matches(pattern, place, self._paths, False) for place in places)
 
     def _is_command(self, name: str) -> bool:
-        return self._tool in _SHELLS or name.lower() in _COMMAND_ARGUMENTS
+        return bool(facts_of(self._tool).command) or name.lower() in _COMMAND_ARGUMENTS
 
     def _covered(self, patterns: Sequence[str], command: str) -> bool:
-        return self._read(command).covered(patterns)
+        return self._read(command).is_covered(patterns)
 
-    def _read(self, command: str) -> CommandReadings:
+    def _read(self, command: str) -> ShellCommand:
         read = self._readings.get(command)
         if read is None:
-            read = self._readings[command] = _readings_of(command, self._paths)
+            read = self._readings[command] = _read_command(command, self._paths)
         return read
 
     def _place(self, path: str) -> PlacedPath | None:

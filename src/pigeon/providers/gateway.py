@@ -38,14 +38,6 @@ from pigeon.wire.model import Model
 if TYPE_CHECKING:
     from pigeon.providers.history.cache import HistoryCache
 
-# Imported at the first request to such an API, or by `warm`.
-ADAPTERS = {
-    "anthropic-messages": "pigeon.providers.anthropic.adapter",
-    "openai-completions": "pigeon.providers.openai_chat.adapter",
-    "openai-responses": "pigeon.providers.openai_responses.adapter",
-    "azure-openai-responses": "pigeon.providers.openai_responses.adapter",
-    "google-generative-ai": "pigeon.providers.google.adapter",
-}
 ProviderFactory = Callable[[], ModelProvider]
 
 
@@ -121,16 +113,17 @@ class Gateway:
 
     async def warm(self, model: Model | None) -> None:
         """Load what the first request to this model will need."""
-        if model is None or model.api in self._extra or model.api not in ADAPTERS:
-            return
-        await self._http.warm(model.base_url)
-        import_module(ADAPTERS[model.api])
+        adapter = "" if model is None or model.api in self._extra else _adapter_of(model.api)
+        if model is not None and adapter:
+            await self._http.warm(model.base_url)
+            import_module(adapter)
 
     def convert_ahead(self, model: Model, messages: list[ModelMessage]) -> None:
         """Convert the beginning of a conversation to the form of the model's API before a request needs all of it."""
-        if model.api not in self._extra and model.api in ADAPTERS:
+        adapter = "" if model.api in self._extra else _adapter_of(model.api)
+        if adapter:
             request = ModelRequest(model=model, system_prompt="", messages=messages, tools=[])
-            import_module(ADAPTERS[model.api]).convert_ahead(request, self._history_cache())
+            import_module(adapter).convert_ahead(request, self._history_cache())
 
     def output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
         """The schema of an answer as the model's API takes it; none if it cannot be asked for so."""
@@ -147,8 +140,8 @@ class Gateway:
         await self._http.aclose()
 
     async def _over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        module = ADAPTERS.get(request.model.api)
-        if module is None:
+        adapter = _adapter_of(request.model.api)
+        if not adapter:
             yield _failed(f'Unknown API "{request.model.api}" of {request.model.reference}', "unknown_api")
             return
         try:
@@ -159,7 +152,7 @@ class Gateway:
         if request.cache == "short" and self._retention != "short":
             request = msgspec.structs.replace(request, cache=self._retention)
         try:
-            deltas = _streamed(import_module(module), request, connection)
+            deltas = _streamed(import_module(adapter), request, connection)
         except Exception as error:
             why = self._mask_text(unexpected(error).message)
             yield _failed(f"The request to {request.model.reference} cannot be built: {why}", "bad_request")
@@ -212,3 +205,10 @@ def _is_plain(tool: ToolSpec) -> bool:
 
 def _failed(text: str, code: str) -> Finished:
     return Finished(stop="error", failure=Failure(message=text, code=code))
+
+
+def _adapter_of(api: str) -> str:
+    """The module that speaks an API; empty if there is none."""
+    from pigeon.providers.apis import find_api
+
+    return find_api(api).adapter

@@ -9,16 +9,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pigeon.agent.interfaces import ModelProvider
+from pigeon.providers.demo.api import DEMO, GUIDE
 from pigeon.providers.gateway import ProviderFactory
 from pigeon.providers.registry import ModelRegistry
+from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.wire.model import Model
 
-DEMO = "demo"
-DEMO_MODEL = "guide"
-SCRIPTED = "scripted"
 RECORDED = "recorded"
 # Models that are files of this machine begin like this.
-FILE_MODELS = (f"{SCRIPTED}/", f"{RECORDED}/")
+FILE_MODELS = (f"{SCRIPTED.name}/", f"{RECORDED}/")
 
 
 class AvailableModels:
@@ -40,7 +39,7 @@ class AvailableModels:
         for model in self._built_in:
             if (model.provider, model.id) == (provider, model_id):
                 return model
-        if (provider, model_id) == (DEMO, DEMO_MODEL):
+        if (provider, model_id) == (DEMO.name, GUIDE):
             from pigeon.providers.demo.model import demo_model
 
             return demo_model()
@@ -66,20 +65,20 @@ class RecordedCatalog:
 
 def local_model(asked: str, absolute: Callable[[str], str]) -> Model | None:
     """The demo or a script, if that is what was asked for; `absolute` finds the file of a script."""
-    if asked in (DEMO, f"{DEMO}/{DEMO_MODEL}"):
+    if asked in (DEMO.name, f"{DEMO.name}/{GUIDE}"):
         from pigeon.providers.demo.model import demo_model
 
         return demo_model()
-    if asked.startswith(f"{SCRIPTED}/"):
+    if asked.startswith(f"{SCRIPTED.name}/"):
         from pigeon.providers.scripted.model import scripted_model
 
-        return scripted_model(asked.removeprefix(f"{SCRIPTED}/"), absolute)
+        return scripted_model(asked.removeprefix(f"{SCRIPTED.name}/"), absolute)
     return None
 
 
 def local_providers(absolute: Callable[[str], str]) -> dict[str, ProviderFactory]:
     """What answers for the demo and for scripts, by provider."""
-    return {SCRIPTED: partial(_make_scripted, absolute), DEMO: _make_demo}
+    return {SCRIPTED.name: partial(_make_scripted, absolute), DEMO.name: _make_demo}
 
 
 def _make_scripted(absolute: Callable[[str], str]) -> ModelProvider:

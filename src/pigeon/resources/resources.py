@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pigeon.resources.prompt_templates import Templates
     from pigeon.resources.roots import Kind, ResourceRoot
     from pigeon.resources.skills import Skills
+    from pigeon.resources.system_prompt import DescribedTool
     from pigeon.wire.steering import Rule
 
 LARGEST_PROMPT = 1_048_576
@@ -121,16 +122,16 @@ class Resources:
         trusted = cwd == self._cwd and self._trusts_project()
         return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._tell)
 
-    def system_prompt(self, cwd: str, tools: Sequence[tuple[str, str]], guidelines: Sequence[str] = ()) -> str:
+    def system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
         """The prompt for this folder and these tools; a folder that `use_folder` did not announce is not trusted."""
         if cwd != self._cwd:
             self.use_folder(cwd, trusted=False)
-        key = (tuple(tools), tuple(guidelines))
+        key = (tuple((name, snippet) for name, snippet, _ in tools), tuple(guidelines))
         if self._prompt is None or self._prompt[0] != key:
             self._prompt = (key, self._compose(tools, guidelines))
         return self._prompt[1]
 
-    def _compose(self, tools: Sequence[tuple[str, str]], guidelines: Sequence[str]) -> str:
+    def _compose(self, tools: Sequence[DescribedTool], guidelines: Sequence[str]) -> str:
         from pigeon.resources.system_prompt import system_prompt
 
         if self._texts is None:
@@ -235,7 +236,7 @@ class _Texts(Struct, frozen=True):
 
 
 def prompt_of_tools(
-    resources: Resources, describe_tools: Callable[[], tuple[list[tuple[str, str]], list[str]]], cwd: str
+    resources: Resources, describe_tools: Callable[[], tuple[list[DescribedTool], list[str]]], cwd: str
 ) -> str:
     """The system prompt for a folder, and for the tools that are active now."""
     return resources.system_prompt(cwd, *describe_tools())

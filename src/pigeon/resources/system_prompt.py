@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.resources.context_files import ContextFile
 
 PREAMBLE = (
@@ -83,14 +84,15 @@ DOCS = (
     "tools.md, extensions.md, todos-and-rules.md; library.md for programs that use it, and `pigeon schema` prints the "
     "protocol for those that drive it."
 )
-CHANGERS = {"bash", "edit", "write"}
 
 Section = tuple[str, str]
+# Name, one line and facts of a tool.
+DescribedTool = tuple[str, str, ToolFacts]
 
 
 def system_prompt(  # noqa: PLR0913 - one argument for each part
     cwd: str,
-    tools: Iterable[tuple[str, str]],
+    tools: Iterable[DescribedTool],
     guidelines: Sequence[str] = (),
     custom: str | None = None,
     appended: Sequence[str] = (),
@@ -105,7 +107,6 @@ def system_prompt(  # noqa: PLR0913 - one argument for each part
     An `unattended` agent is told so, also with a custom prompt.
     """
     tools = list(tools)
-    names = {name for name, _ in tools}
     sections = [("preamble", custom)] if custom is not None else own_sections(tools, guidelines, docs, unattended)
     if unattended:
         sections.append(("unattended", UNATTENDED))
@@ -113,7 +114,7 @@ def system_prompt(  # noqa: PLR0913 - one argument for each part
         sections.append(("addendum", "\n\n".join(appended)))
     if context:
         sections.append(("project_context", context))
-    if skills and names & {"read", "bash"}:
+    if skills and can_read_files(tools):
         sections.append(("skills", skills))
     sections.append(("cwd", cwd.replace(os.sep, "/")))
     return rendered(sections)
@@ -126,32 +127,38 @@ def rendered(sections: Iterable[Section]) -> str:
 
 
 def own_sections(
-    tools: Sequence[tuple[str, str]], guidelines: Sequence[str], docs: str | None = None, unattended: bool = False
+    tools: Sequence[DescribedTool], guidelines: Sequence[str], docs: str | None = None, unattended: bool = False
 ) -> list[Section]:
     """What Pigeon says by itself: who it is, what it has, how it works."""
-    lines = [(name, " ".join(snippet.split())) for name, snippet in tools]
+    lines = [(name, " ".join(snippet.split())) for name, snippet, _ in tools]
     listed = [f"- {name}: {line}" for name, line in lines if line] or ["(none)"]
-    rules = dict.fromkeys(_rules({name for name, _ in tools}, guidelines, unattended))
+    rules = dict.fromkeys(_rules([facts for _, _, facts in tools], guidelines, unattended))
     sections = [
         ("preamble", PREAMBLE),
         ("tools", "\n".join([*listed, "", MORE_TOOLS])),
         ("rules", "\n".join(f"- {rule}" for rule in rules)),
     ]
-    if docs and {name for name, _ in tools} & {"read", "bash"}:
+    if docs and can_read_files(tools):
         sections.append(("docs", DOCS.format(docs)))
     return sections
 
 
-def _rules(names: set[str], guidelines: Sequence[str], unattended: bool) -> list[str]:
+def can_read_files(tools: Iterable[DescribedTool]) -> bool:
+    """Whether a model with these tools can read a file that it is told of."""
+    return any(facts.kind in ("read", "execute") for _, _, facts in tools)
+
+
+def _rules(tools: Sequence[ToolFacts], guidelines: Sequence[str], unattended: bool) -> list[str]:
     rules = []
-    if "bash" in names and not names & {"grep", "find", "ls"}:
+    kinds = {facts.kind for facts in tools}
+    if "execute" in kinds and not any(facts.kind == "search" and facts.path for facts in tools):
         rules.append(SHELL_EXPLORES)
     rules.extend(text for given in guidelines if (text := given.strip()))
-    if names:
+    if tools:
         rules.extend(LOOKING)
-    if names & CHANGERS:
+    if kinds & {"edit", "execute"}:
         rules.extend((*CHANGING, IRREVERSIBLE_UNATTENDED if unattended else IRREVERSIBLE))
-    if "bash" in names:
+    if "execute" in kinds:
         rules.append(SHELL_ENDS)
     answering = (AMBIGUOUS_UNATTENDED, BRIEF_UNATTENDED) if unattended else (AMBIGUOUS, BRIEF)
     return [*rules, *answering, PLACES]

@@ -152,6 +152,11 @@ class SandboxControl:
         self._asked = any(asked.mode is not None for asked in (own, user, *projects))
         if mode == "off":
             return None
+        if not sys.platform.startswith("linux"):
+            raise StartupError(
+                "The requested sandbox is not available on this system, only on Linux, so nothing was started. "
+                "Start with --sandbox off"
+            )
         network = bool(own.network or user.network) and not any(project.network is False for project in projects)
         inside = any(project.host_shell == "inside" for project in projects)
         return self._policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
@@ -369,10 +374,6 @@ class SandboxControl:
         return Wall(policy, builder, program, os.uname().machine, self._artifacts_now, apart)
 
     def _likely_builder(self, policy: SandboxPolicy) -> tuple[WallBuilder, str]:
-        if sys.platform == "darwin":
-            from pigeon.sandbox.seatbelt import PROGRAM
-
-            return "seatbelt", PROGRAM
         from pigeon.sandbox.wall import find_bubblewrap
 
         try:
@@ -455,12 +456,9 @@ def _missing_wall(told: list[str]) -> str | None:
         return "a command could write where it must not"
     if told[:1] != ["closed"]:
         return "the test command did not run"
-    if sys.platform == "linux":
-        if not (told[1:2] and told[1].startswith("pid:") and told[1] != os.readlink("/proc/self/ns/pid")):
-            return "a command sees the processes of others"
-        if told[2:] != ["NoNewPrivs:1", "Seccomp:2"]:
-            return "system calls are not filtered"
-    return None
+    if not (told[1:2] and told[1].startswith("pid:") and told[1] != os.readlink("/proc/self/ns/pid")):
+        return "a command sees the processes of others"
+    return None if told[2:] == ["NoNewPrivs:1", "Seccomp:2"] else "system calls are not filtered"
 
 
 def _asked(given: Any, where: str) -> AskedSandbox:

@@ -4,29 +4,28 @@
     -----------   -------------------------------------------------------------------------------------------------
     bubblewrap    the program `bwrap` makes namespaces and mounts, and loads the filter of system calls
     landlock      the reaper does the same by itself (`process/namespaces`), and adds rules of Landlock to it
-    seatbelt      the program `sandbox-exec` of macOS, by a profile
 
 `app` chooses the first that really works here; if a sandbox was requested, no command runs without one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
-
-from msgspec import Struct
+from typing import Literal
 
 from pigeon.sandbox.plan import STANDS_IN_SINCE, Mount, MountPlan, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, is_inside
 from pigeon.sandbox.seccomp import filter_for
 from pigeon.system.paths import absolute_entries
+from pigeon.system.process.messages import BubblewrapWall, LandlockWall
+from pigeon.system.process.start import EnclosedProgram
 
-WallBuilder = Literal["bubblewrap", "landlock", "seatbelt"]
+WallBuilder = Literal["bubblewrap", "landlock"]
 # The reaper passes the arguments of `bwrap` and the filter as these descriptors, and folders after them.
 _ARGUMENTS, _FILTER, _FOLDERS = 3, 4, 5
 # Variables that lead to programs and sockets outside the sandbox.
@@ -40,18 +39,6 @@ _LEADING_OUT = frozenset(
 )
 MARKER = "PIGEON_SANDBOX"
 _LOCK_TRIES, _LOCK_PAUSE = 50, 0.002
-
-# How the reaper encloses a command: the kind of wall, and what that needs.
-Orders = tuple[str, Any]
-
-
-class EnclosedProgram(Struct, frozen=True):
-    """What is run instead of a program; `orders` are for the reaper."""
-
-    program: str
-    argv: list[str]
-    environment: Mapping[str, str]
-    orders: Orders | None
 
 
 class Wall:
@@ -86,13 +73,15 @@ class Wall:
         """The same wall for another policy, without a folder for outputs."""
         return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
 
-    def begin(self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]) -> EnclosedProgram:
+    async def begin(
+        self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
+    ) -> EnclosedProgram:
         """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
         _check(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
         self._running += 1
         try:
-            self._hold(plan.stand_ins)
+            await self._hold(plan.stand_ins)
             return self._enclosed(program, argv, cwd, self._variables(environment), plan)
         except BaseException:
             self.end()
@@ -107,11 +96,6 @@ class Wall:
     def _enclosed(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
     ) -> EnclosedProgram:
-        if self.builder == "seatbelt":
-            from pigeon.sandbox.seatbelt import profile_of
-
-            profile = profile_of(self.policy, plan)
-            return EnclosedProgram(self._program, [self._program, "-p", profile, program, *argv[1:]], environment, None)
         calls = filter_for(self._machine)
         if calls is None:
             raise OSError(errno.ENOSYS, f"there is no system call filter for {self._machine}")
@@ -119,18 +103,20 @@ class Wall:
             private = self.policy.private
             mounts = [
                 (
-                    "view" if mount.kind == "hide folder" and mount.path in private else mount.kind,
-                    *map(os.fsencode, (mount.path, mount.source)),
+                    "view" if mount.kind == "hide folder" and mount.path in private else str(mount.kind),
+                    os.fsencode(mount.path),
+                    os.fsencode(mount.source),
                 )
                 for mount in plan.mounts
             ]
-            orders = (mounts, os.fsencode(self.policy.empty_file), self.policy.network, os.fsencode(cwd), calls)
-            return EnclosedProgram(program, list(argv), environment, ("landlock", orders))
+            empty, folder = os.fsencode(self.policy.empty_file), os.fsencode(cwd)
+            wall = LandlockWall(mounts, empty, self.policy.network, folder, calls)
+            return EnclosedProgram(program, list(argv), environment, wall)
         fixed, held = bubblewrap_arguments(self.policy, plan)
         arguments = b"".join(os.fsencode(word) + b"\0" for word in [*fixed, "--chdir", cwd])
         line = [self._program, "--args", str(_ARGUMENTS), "--", program, *argv[1:]]
-        files = ([arguments, calls], [os.fsencode(path) for path in held], self._apart)
-        return EnclosedProgram(self._program, line, environment, ("bubblewrap", files))
+        files = BubblewrapWall([arguments, calls], [os.fsencode(path) for path in held], self._apart)
+        return EnclosedProgram(self._program, line, environment, files)
 
     def _variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         if environment != self._environment[0]:
@@ -140,7 +126,17 @@ class Wall:
             self._environment = (dict(environment), seen)
         return self._environment[1]
 
-    def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+    async def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+        """Lock all stand-ins; raises `OSError`. Another agent that is about to remove one is waited for."""
+        for _ in range(_LOCK_TRIES):
+            try:
+                return self._hold_now(stand_ins)
+            except BlockingIOError as error:
+                busy = error.filename
+            await asyncio.sleep(_LOCK_PAUSE)
+        raise OSError(errno.EBUSY, f"the sandbox cannot keep {busy} as it is: another program has locked it")
+
+    def _hold_now(self, stand_ins: Mapping[str, bytes | None]) -> None:
         for path, content in stand_ins.items():
             known = self._held.get(path)
             if known is not None:
@@ -151,26 +147,28 @@ class Wall:
 
 
 def _held(path: str, content: bytes | None) -> int:
-    """A lock on the stand-in at a path, created if necessary: an empty folder, or a file; raises `OSError`."""
-    for _ in range(_LOCK_TRIES):
-        with suppress(FileExistsError):
-            _make(path, content)
-        with suppress(FileNotFoundError):
-            held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                # Another agent is about to remove it.
-                os.close(held)
-                time.sleep(_LOCK_PAUSE)
-                continue
-            except OSError:
-                # The file system has no locks: then nothing is removed.
-                return held
-            if _is_at(held, path):
-                return held
-            os.close(held)
-    raise OSError(errno.EBUSY, f"the sandbox cannot keep {path} as it is: another program has locked it")
+    """A lock on the stand-in at a path, created if necessary: an empty folder, or a file.
+
+    Raises `BlockingIOError` while another agent has locked it to remove it, and `OSError`.
+    """
+    with suppress(FileExistsError):
+        _make(path, content)
+    held = -1
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if _is_at(held, path):
+            return held
+    except (FileNotFoundError, BlockingIOError):
+        pass
+    except OSError:
+        if held < 0:
+            raise
+        # The file system has no locks: then nothing is removed.
+        return held
+    if held >= 0:
+        os.close(held)
+    raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
 
 
 def _make(path: str, content: bytes | None) -> None:

@@ -105,6 +105,21 @@ class Agent(Conversation):
         session: a session to continue, by path or id
         agent_dir: the folder of settings, keys and sessions; by default that of the user
         env: the environment variables that it sees, instead of those of the process
+
+    Example:
+        import asyncio
+
+        import pigeon
+
+
+        async def main() -> None:
+            async with pigeon.Agent(model="demo") as agent:
+                async for event in agent.prompt("list the files"):
+                    if isinstance(event, pigeon.TextDelta):
+                        print(event.delta, end="")
+
+
+        asyncio.run(main())
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options

@@ -51,7 +51,27 @@ FEATURES = ["deltas", "permissions", "attribution"]
 
 
 class Conversation(CommandMethods):
-    """One agent and its conversation: an async context manager, with a method for every command of the protocol."""
+    """One agent and its conversation: an async context manager, with a method for every command of the protocol.
+
+    Example:
+        import asyncio
+
+        import pigeon
+
+
+        async def talk(conversation: pigeon.Conversation) -> None:
+            result = await conversation.run("list the files")
+            state = await conversation.get_state()
+            print(result.text, state.message_count)
+
+
+        async def main() -> None:
+            async with pigeon.Agent(model="demo") as agent:
+                await talk(agent)
+
+
+        asyncio.run(main())
+    """
 
     def __init__(
         self,

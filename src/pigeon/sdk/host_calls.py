@@ -63,6 +63,19 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
         arguments: the arguments of the call
         text: the question as a person may be shown it
         diff: what would change in a file, for tools that change files; otherwise `None`
+
+    Example:
+        import pigeon
+        from pigeon.testing import call, scripted
+
+
+        def on_permission(request: pigeon.PermissionRequest) -> bool:
+            return request.tool_name == "bash" and request.arguments["command"].startswith("ls")
+
+
+        with scripted(call("bash", command="ls"), "Done.") as model:
+            result = pigeon.run_sync("list", model=model, approval_mode="always-ask", on_permission=on_permission)
+        assert result.ended == "done"
     """
 
     id: str

@@ -40,6 +40,16 @@ class Result(Struct, Generic[OutputT], frozen=True, kw_only=True):
         session_id: the id of the session that the run is part of
         session_file: the file in which it is kept; `None` if nothing is kept
         run_id: the id of the run; `None` from agents whose runs have none
+
+    Example:
+        import pigeon
+
+        result = pigeon.run_sync("list the files", model="demo")
+        if result.ended == "done":
+            print(result.text)
+        else:
+            print(result.ended, result.error)
+        print(result.usage.output, "tokens,", result.usage.cost.total, "US dollars")
     """
 
     text: str

@@ -19,13 +19,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast, overload
 
 from pigeon.sdk.agent import Agent, AgentChoices
+from pigeon.sdk.commands import SyncCommandMethods
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
 from pigeon.sdk.images import ImageLike
 from pigeon.sdk.remote.client import Client
 from pigeon.sdk.results import ConversationEvent, OutputT, Result
-from pigeon.sdk.sync_commands import SyncCommandMethods
 from pigeon.wire.answers import Accepted, Welcome
 from pigeon.wire.commands import Command, StreamingBehavior
 from pigeon.wire.steering import Limits
@@ -307,7 +307,17 @@ def _arguments_of(source: Callable[_P, Conversation]) -> Callable[[_Init], Calla
 
 
 class SyncAgent(SyncConversation):
-    """`Agent` for code without an event loop; it takes the same arguments."""
+    """`Agent` for code without an event loop; it takes the same arguments.
+
+    Example:
+        import pigeon
+
+        with pigeon.SyncAgent(model="demo") as agent:
+            for event in agent.prompt("list the files"):
+                if isinstance(event, pigeon.TextDelta):
+                    print(event.delta, end="")
+            print(agent.get_session_stats().tool_calls, "tool calls")
+    """
 
     @_arguments_of(Agent)
     def __init__(self, **arguments: Any) -> None:
@@ -320,7 +330,14 @@ class SyncAgent(SyncConversation):
 
 
 class SyncClient(SyncConversation):
-    """`Client` for code without an event loop; it takes the same arguments."""
+    """`Client` for code without an event loop; it takes the same arguments.
+
+    Example:
+        import pigeon
+
+        with pigeon.SyncClient(command=["pigeon", "--mode", "rpc"], model="demo") as client:
+            print(client.run("list the files").text)
+    """
 
     @_arguments_of(Client)
     def __init__(self, *given: Any, **arguments: Any) -> None:
@@ -402,6 +419,16 @@ def run_sync(
     output: Any = None,
     **options: Unpack[AgentArguments],
 ) -> Result[Any]:
-    """Start an agent, run one prompt, end the agent, and return the result; the options are those of `Agent`."""
+    """Start an agent, run one prompt, end the agent, and return the result; the options are those of `Agent`.
+
+    Example:
+        import pigeon
+        from pigeon.testing import scripted, value
+
+        print(pigeon.run_sync("list the files", model="demo").text)
+        with scripted(value(["a.py", "b.py"])) as model:
+            result = pigeon.run_sync("Which files are programs?", model=model, output=list[str])
+        assert result.output == ["a.py", "b.py"]
+    """
     with SyncAgent(**options) as agent:
         return agent.run(text, images=images, limits=limits, output=output)

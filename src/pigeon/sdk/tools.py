@@ -31,7 +31,26 @@ _T = TypeVar("_T")
 
 
 class ToolContext:
-    """What a tool gets by a parameter of this type, or named `ctx`: its call, whether to stop, how to show progress."""
+    """What a tool gets by a parameter of this type, or named `ctx`: its call, whether to stop, how to show progress.
+
+    Example:
+        import pigeon
+        from pigeon.testing import call, scripted
+
+
+        @pigeon.tool
+        def count(to: int, ctx: pigeon.ToolContext) -> str:
+            '''Count to a number.'''
+            for number in range(to):
+                if ctx.cancelled:
+                    return f"stopped at {number}"
+                ctx.update(f"{number} of {to}")
+            return f"counted to {to}"
+
+
+        with scripted(call("count", to=3), "Done.") as model:
+            assert pigeon.run_sync("Count to 3", model=model, tools=[count]).text == "Done."
+    """
 
     def __init__(self, call_id: str, show: Callable[[HostToolOutcome], None]) -> None:
         self.call_id = call_id
@@ -124,6 +143,21 @@ def tool(
 
     `read_only` says that calls may run in parallel. With a `schema` of its own, the function gets the arguments as
     one dictionary.
+
+    Example:
+        import pigeon
+        from pigeon.testing import call, scripted
+
+
+        @pigeon.tool
+        def population(city: str) -> int:
+            '''How many people live in a city.'''
+            return {"Bonn": 340_000}[city]
+
+
+        with scripted(call("population", city="Bonn"), "About 340,000.") as model:
+            print(pigeon.run_sync("How many people live in Bonn?", model=model, tools=[population]).text)
+        assert population("Bonn") == 340_000
     """
     from pigeon.extensions.public.tool_def import tool_def
 

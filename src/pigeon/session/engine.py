@@ -81,7 +81,12 @@ class Engine:
         transcript, models = dependencies.transcript, dependencies.models
         retries = settings.retry if settings.auto_retry else None
         self.limits = RunLimits(settings.limits, transcript.journal.session_id)
-        summarizer = Summarizer(Requests(dependencies.provider, self.limits, turn=False), bus.publish, retries)
+        summarizer = Summarizer(
+            Requests(dependencies.provider, self.limits, turn=False),
+            bus.publish,
+            retries,
+            dependencies.toolset.facts_of,
+        )
         self._dependencies = dependencies
         self._transcript = transcript
         self._bus = bus

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest, TouchedFiles
+from pigeon.session.compaction.summarizer import Summarizer, SummaryRequest
 from pigeon.session.context.transcript import Transcript, context_of
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.model_choice import ModelChoice
@@ -85,7 +85,7 @@ class Navigation:
         messages = [message for message in context_of(left) if not isinstance(message, ToolResultMessage)]
         if model is None or not messages:
             return None
-        files = TouchedFiles()
+        files = self._summarizer.touched_files()
         files.note(messages)
         focus = options.instructions
         told = BRANCH if isinstance(focus, Absent) else f"{BRANCH}\n\nAdditional focus: {focus}"

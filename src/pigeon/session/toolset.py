@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import Tool
+from pigeon.agent.tool_facts import ToolFacts, facts_named
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import SystemMessage, ToolDeclaration, ToolReference
@@ -78,7 +79,8 @@ class Toolset:
     """All tools, and the names of the active ones in the order they are offered.
 
     `choose` says which tools a conversation begins with; without it they stay as they are. `admits` says whether a
-    tool that is registered later may become active.
+    tool that is registered later may become active. `facts_of` knows what tools declare by
+    their names, also of those that are not there.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Toolset:
         active: Iterable[str],
         choose: Choose | None = None,
         admits: Callable[[str], bool] = lambda name: True,
+        facts_of: Callable[[str], ToolFacts] = facts_named,
     ) -> None:
         self._tools = dict(tools)
         self._lent: dict[str, Tool] = {}
@@ -94,6 +97,7 @@ class Toolset:
         self._active = [name for name in active if name in self._tools]
         self._choose = choose
         self._admits = admits
+        self.facts_of = facts_of
         self._declared: DeclaredTools | None = None
         self._prepare: Callable[[], None] | None = None
         self.missing = MissingTools(self.callable, admits)
@@ -223,10 +227,10 @@ class Toolset:
         """The active tools as they stand in a request."""
         return [self._tool(name).spec for name in self._active]
 
-    def described(self) -> tuple[list[tuple[str, str]], list[str]]:
-        """Name and one line of each active tool, and what their authors advise, for the system prompt."""
+    def described(self) -> tuple[list[tuple[str, str, ToolFacts]], list[str]]:
+        """Name, one line and facts of each active tool, and what their authors advise, for the system prompt."""
         tools = self.active().values()
-        lines = [(tool.spec.name, getattr(tool, "snippet", "")) for tool in tools]
+        lines = [(tool.spec.name, getattr(tool, "snippet", ""), self.facts_of(tool.spec.name)) for tool in tools]
         advice = [line for tool in tools for line in getattr(tool, "guidelines", ())]
         return lines, list(dict.fromkeys(advice))
 

@@ -10,16 +10,15 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 from pigeon.system.files import sync_folder
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+_AGREEMENT_TRIES = 10
+_AGREEMENT_SECONDS = 60.0
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
-_FOLDER_SECONDS = 5.0
-_PAUSE = 0.002
 
 
 class FileInUse(OSError):
@@ -140,29 +139,28 @@ def _lock(descriptor: int, path: str) -> None:
         raise OSError(error.errno, f"the file system gives no lock that keeps other processes out ({said})") from None
 
 
-@contextmanager
-def locked_folder(folder: str) -> Iterator[None]:
-    """Keep other processes that ask for this lock out while a file is looked for and, if it is not there, made.
+def agree_on_path(link: str, path: str) -> str:
+    """The path at which all processes that call this at the same time for the same `link` create a file: the first one's.
 
-    The folder is made if it is missing. Raises `FileInUse` where another process has held the lock for seconds, which
-    only a stopped one does.
+    Nobody waits: the link, which is created at once or exists, says where it leads. The process that has created the
+    file removes it (`end_agreement`); one that was left by a process that was killed does not count. Raises `OSError`.
     """
-    make_private_folder(folder)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        deadline = time.monotonic() + _FOLDER_SECONDS
-        while True:
-            try:
-                _lock(descriptor, folder)
-            except FileInUse:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(_PAUSE)
-            else:
-                break
-        yield
-    finally:
-        os.close(descriptor)
+    make_private_folder(os.path.dirname(link))
+    for _ in range(_AGREEMENT_TRIES):
+        with suppress(FileExistsError):
+            os.symlink(path, link)
+            return path
+        with suppress(FileNotFoundError):
+            if time.time() - os.lstat(link).st_mtime < _AGREEMENT_SECONDS:
+                return os.readlink(link)
+            os.unlink(link)
+    raise FileInUse(errno.EBUSY, "other processes create and remove the file again and again", path)
+
+
+def end_agreement(link: str) -> None:
+    """The file exists, so that others find it by itself, or it could not be created."""
+    with suppress(FileNotFoundError):
+        os.unlink(link)
 
 
 def is_written(path: str) -> bool:

@@ -26,7 +26,7 @@ from pigeon.system.paths import shows_process_memory
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
-from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools
+from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, plan_tools
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
 from pigeon.tools.todo import TodoTool
@@ -75,6 +75,7 @@ class AgentTools:
         redactor: Redactor,
     ) -> None:
         self._outputs = Artifacts(self._artifacts, outputs_place(environment))
+        self._options = options
         self._environment = environment
         self._settings = settings
         self._processes = sandbox.processes
@@ -96,12 +97,10 @@ class AgentTools:
         )
         self._fitter = GuardedFitter(sandbox.processes)
         self.images = PromptImages(self._fitter, self._resizes)
-        self.todos = Todos(post, settings.tasks.todo_clear_delay, self._offer_plan)
+        self.todos = Todos(post, plan_tools(), settings.tasks.todo_clear_delay, self._offer_plan)
         tools = self._tools()
-        if not (options.no_tools or options.no_builtin_tools):
-            tools["todo"] = TodoTool(self.todos)
         self._choice = ToolChoice(options, settings, list(tools))
-        self.toolset = Toolset(tools, (), self._choice.active, self._choice.admits)
+        self.toolset = Toolset(tools, (), self._choice.active, self._choice.admits, facts_of)
 
     def add(self, tools: Mapping[str, Tool]) -> None:
         """Tools of extensions; they take the place of built-in ones of the same name."""
@@ -126,7 +125,7 @@ class AgentTools:
 
     def warm_up(self) -> None:
         """Start what shell commands need while the model still thinks."""
-        if "bash" in self.toolset.active():
+        if any(facts_of(name).command for name in self.toolset.active()):
             self._processes.warm_up()
         for begun in self._on_run:
             begun()
@@ -137,8 +136,8 @@ class AgentTools:
 
     def _offer_plan(self) -> None:
         """The model sees the plan as soon as the host has made one, unless the options leave the tool out."""
-        if self._choice.admits("todo"):
-            self.toolset.offer("todo")
+        if self._choice.admits(TodoTool.name):
+            self.toolset.offer(TodoTool.name)
 
     def _workplace(self, cwd: str) -> Workplace:
         settings, environment = self._settings, self._environment
@@ -157,7 +156,7 @@ class AgentTools:
             self._redactor,
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,
-            sandbox=self._policy,
+            host_is_outside=self._host_is_outside,
             outside_environment=self._outside_variables,
         )
 
@@ -176,12 +175,17 @@ class AgentTools:
 
         def concealment() -> Callable[[str], bool]:
             from pigeon.sandbox.file_access import WalledPaths
+            from pigeon.tools.find import FindTool
 
-            denied = conceal("find")
+            denied = conceal(FindTool.name)
             hidden = WalledPaths(self._transcript.folder(), self._environment.home, self._policy).hides()
             return lambda place: shows_process_memory(place) or denied(place) or hidden(place)
 
         return ProjectFiles(self._transcript.folder, self._environment.variables, self._environment.home, concealment)
+
+    def _host_is_outside(self) -> bool:
+        policy = self._sandbox.policy
+        return policy is not None and policy.host_shell_outside
 
     def _tools(self) -> dict[str, Tool]:
         self._tells_of_wall = self._sandbox.is_enclosing()
@@ -193,6 +197,8 @@ class AgentTools:
                 resize_images=self._resizes,
                 declared=self._settings.tool_execution == "declared",
                 host=self.host_services,
+                plan=None if self._options.no_tools or self._options.no_builtin_tools else self.todos,
+                sandbox=self._policy,
             )
         )
 

@@ -9,28 +9,77 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from msgspec import Struct
 
 from pigeon.agent.inference import ToolSpec
-from pigeon.agent.interfaces import Access, ArgumentSubject, PathSubject, Subject, ToolRun
+from pigeon.agent.interfaces import Access, ArgumentSubject, HostAccess, PathSubject, Subject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
+from pigeon.wire.steering import TodoPhase
+
+if TYPE_CHECKING:
+    from pigeon.sandbox.policy import SandboxPolicy
+    from pigeon.system.shell.shell import Workplace
+    from pigeon.tools.file_access import FileAccess
+    from pigeon.tools.images.fitting import ImageFitter
+    from pigeon.tools.searching.ripgrep import Ripgrep
+
+
+class Plan(Protocol):
+    """Where the plan of the conversation is kept: `session/steering/todos.py`."""
+
+    def read(self) -> list[TodoPhase]:
+        """The plan as it is; not to be changed in place."""
+        ...
+
+    def write(self, phases: list[TodoPhase]) -> None:
+        """Another plan from here on."""
+        ...
+
+
+class ToolParts(Struct, frozen=True):
+    """What built-in tools are made from, for one working directory.
+
+    `resize_images` and `sees_images` (does the current model take images) are asked anew for each image. With
+    `declared` the model may say of a command that it is independent. `host` may have taken over files and commands.
+    There is no `plan` where the options leave out built-in tools. `sandbox` returns the policy in force, if any.
+    """
+
+    place: Workplace
+    paths: PathResolver
+    files: FileAccess
+    search: Ripgrep
+    fitter: ImageFitter
+    resize_images: Callable[[], bool]
+    sees_images: Callable[[], bool]
+    declared: bool
+    host: HostAccess
+    plan: Plan | None
+    sandbox: Callable[[], SandboxPolicy | None]
 
 
 class BaseTool:
-    """A built-in tool: class attributes describe it, `execute` does it."""
+    """A built-in tool: class attributes describe it, `create` makes it, `execute` does it."""
 
     name: ClassVar[str]
-    label: ClassVar[str]
     description: ClassVar[str]
     parameters: ClassVar[dict[str, Json]]
+    facts: ClassVar[ToolFacts]
     snippet: ClassVar[str] = ""
     guidelines: ClassVar[tuple[str, ...]] = ()
     reads_only: ClassVar[bool] = False
     strict: ClassVar[bool] = False
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> BaseTool | None:
+        """The tool for a working directory; None if a part is missing that it cannot do without."""
+        raise NotImplementedError
 
     @cached_property
     def spec(self) -> ToolSpec:

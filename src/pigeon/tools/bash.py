@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import NO_HOST, CommandSubject, HostAccess, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.sandbox.explaining import HOW_TO_ASK, hint_of, told_of
 from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, captured, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
-from pigeon.tools.base import BaseTool, text_outcome
+from pigeon.tools.base import BaseTool, ToolParts, text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
@@ -43,7 +44,6 @@ class BashTool(BaseTool):
     """Runs one command; stdout and stderr come back as one text, its end if it is long."""
 
     name = "bash"
-    label = "bash"
     description = (
         "Run a shell command in the working directory and get its stdout and stderr as one text. Long output is cut to "
         f"its last {MAX_LINES} lines or {MAX_BYTES // 1024}KB, whichever is less; all of it is then in a file that the "
@@ -59,10 +59,27 @@ class BashTool(BaseTool):
     }
     snippet = "Run shell commands (ls, grep, find, git, tests)"
     strict = True
+    facts = ToolFacts(
+        lambda arguments: str(arguments.get("command", "bash")),
+        kind="execute",
+        command="command",
+        other_names=("shell",),
+    )
 
     def __init__(self, place: Workplace, host: HostAccess = NO_HOST) -> None:
         self._place = place
         self._host = host
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> BashTool:
+        """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs
+        more."""
+        place, policy = parts.place, parts.sandbox()
+        if policy is not None:
+            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(
+                place, policy, parts.sandbox
+            )
+        return (DeclaringBashTool if parts.declared else BashTool)(place, parts.host)
 
     def subject(self, arguments: dict[str, Json]) -> CommandSubject:
         """The command."""
@@ -121,9 +138,12 @@ class SandboxedBashTool(BashTool):
 
     parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, UNSANDBOXED)
 
-    def __init__(self, place: Workplace, policy: SandboxPolicy) -> None:
+    def __init__(
+        self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]
+    ) -> None:
         super().__init__(place)
         self._policy = policy
+        self._sandbox = sandbox
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -139,7 +159,7 @@ class SandboxedBashTool(BashTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; where the wall may be why it failed, the model is told which rule that is and how to ask."""
         subject = _subject_of(run)
-        policy = self._place.sandbox() or self._policy
+        policy = self._sandbox() or self._policy
         return await self._run(arguments, run, None if subject.outside else lambda output: hint_of(policy, output))
 
 
@@ -147,14 +167,6 @@ class DeclaringSandboxedBashTool(SandboxedBashTool):
     """Both."""
 
     parameters: ClassVar[dict[str, Json]] = _with(SandboxedBashTool.parameters, PARALLEL)
-
-
-def bash_tool(place: Workplace, declared: bool, host: HostAccess = NO_HOST) -> BashTool:
-    """The tool for a place: with `declared` a call may say that it is independent, behind a wall that it needs more."""
-    policy = place.sandbox()
-    if policy is not None:
-        return (DeclaringSandboxedBashTool if declared else SandboxedBashTool)(place, policy)
-    return (DeclaringBashTool if declared else BashTool)(place, host)
 
 
 def _subject_of(run: ToolRun) -> CommandSubject:

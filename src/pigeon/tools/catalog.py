@@ -1,25 +1,80 @@
-"""The built-in tools, by name. `tools/agent_tools.py` makes them for a working directory, and for each new one."""
+"""The built-in tools: the one list of them, what each declares by name, and how they are made for a working directory.
+
+Everything that has only the name of a tool asks `facts_of` here: permissions, exports, front ends. This imports every
+tool, none of which imports anything heavy before it runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from pigeon.agent.interfaces import NO_HOST, HostAccess
+from pigeon.agent.tool_facts import ToolFacts, facts_named
 from pigeon.system.paths import PathResolver
-from pigeon.system.shell.shell import Workplace
-from pigeon.tools.base import BaseTool
-from pigeon.tools.bash import bash_tool
+from pigeon.tools.base import BaseTool, Plan, ToolParts
+from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
-from pigeon.tools.images.fitting import ImageFitter
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
 from pigeon.tools.searching.ripgrep import Ripgrep
+from pigeon.tools.server_tools import PREFIX, SEARCH, SEARCH_FACTS, server_tool_facts
+from pigeon.tools.todo import TodoTool
 from pigeon.tools.write import WriteTool
 
-DEFAULT_TOOLS = ("read", "bash", "edit", "write")
+if TYPE_CHECKING:
+    from pigeon.sandbox.policy import SandboxPolicy
+    from pigeon.system.shell.shell import Workplace
+    from pigeon.tools.images.fitting import ImageFitter
+
+# In the order in which models are told of them.
+TOOLS: list[type[BaseTool]] = [
+    ReadTool,
+    BashTool,
+    EditTool,
+    WriteTool,
+    GrepTool,
+    FindTool,
+    LsTool,
+    TodoTool,
+]
+DEFAULT_TOOLS = (ReadTool.name, BashTool.name, EditTool.name, WriteTool.name)
+# Rules for these are also for files that a command reads and writes by redirection; searching is reading, too.
+READ, WRITE = ReadTool.name, WriteTool.name
+# What a host's terminal is shown for.
+SHELL = BashTool.name
+
+
+def all_facts() -> Mapping[str, ToolFacts]:
+    """What each tool declares that comes with Pigeon, by its name."""
+    return {**{tool.name: tool.facts for tool in TOOLS}, SEARCH: SEARCH_FACTS}
+
+
+def facts_of(name: str) -> ToolFacts:
+    """What is known of a tool by its name. One that replaces a built-in tool is taken for that."""
+    declared = all_facts().get(name)
+    if declared is not None:
+        return declared
+    return server_tool_facts(name) if name.startswith(PREFIX) else facts_named(name)
+
+
+def facts_of_recorded(name: str) -> ToolFacts:
+    """The same for a name in a session that another agent may have recorded: in any case, under any known name."""
+    lower = name.lower()
+    for known, facts in all_facts().items():
+        if lower == known or lower in facts.other_names:
+            return facts
+    return facts_of(name)
+
+
+def plan_tools() -> tuple[str, ...]:
+    """The names under which calls that change the plan of a conversation may be recorded."""
+    return tuple(
+        name for known, facts in all_facts().items() if facts.kind == "plan" for name in (known, *facts.other_names)
+    )
 
 
 def built_in_tools(
@@ -31,29 +86,28 @@ def built_in_tools(
     sees_images: Callable[[], bool] = lambda: True,
     declared: bool = False,
     host: HostAccess = NO_HOST,
+    plan: Plan | None = None,
+    sandbox: Callable[[], SandboxPolicy | None] = lambda: None,
 ) -> dict[str, BaseTool]:
-    """All built-in tools but `todo` for one working directory; the toolset of the session says which are active.
-
-    `fitter` decodes images. `resize_images` and `sees_images` (does the current model take images) are asked anew for
-    each image. With `declared` the model may say of a command that it is independent. `host` may have taken over files
-    and commands.
-    """
-    paths = PathResolver(place.cwd, home) if place.sandbox() is None else _walled(place, home)
-    files = FileAccess(host)
-    search = Ripgrep(place.processes, place.environment, home)
-    tools: list[BaseTool] = [
-        ReadTool(paths, fitter, resize_images, sees_images, files),
-        bash_tool(place, declared, host),
-        EditTool(paths, files),
-        WriteTool(paths, files),
-        GrepTool(paths, search),
-        FindTool(paths, search),
-        LsTool(paths),
-    ]
-    return {tool.name: tool for tool in tools}
+    """All built-in tools for one working directory; the toolset of the session says which are active."""
+    parts = ToolParts(
+        place=place,
+        paths=PathResolver(place.cwd, home) if sandbox() is None else _walled(place, home, sandbox),
+        files=FileAccess(host),
+        search=Ripgrep(place.processes, place.environment, home),
+        fitter=fitter,
+        resize_images=resize_images,
+        sees_images=sees_images,
+        declared=declared,
+        host=host,
+        plan=plan,
+        sandbox=sandbox,
+    )
+    made = (tool.create(parts) for tool in TOOLS)
+    return {tool.name: tool for tool in made if tool is not None}
 
 
-def _walled(place: Workplace, home: str) -> PathResolver:
+def _walled(place: Workplace, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
     from pigeon.sandbox.file_access import WalledPaths
 
-    return WalledPaths(place.cwd, home, place.sandbox)
+    return WalledPaths(place.cwd, home, sandbox)

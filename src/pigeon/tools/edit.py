@@ -7,9 +7,10 @@ from collections.abc import Awaitable
 from typing import Any, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import NotRegular, error_code, notes_of, turn_on
 from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
+from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome
 from pigeon.tools.file_access import FileAccess
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -28,7 +29,6 @@ class EditTool(BaseTool):
     """Each old text must stand in the file exactly once; all are found before any is replaced."""
 
     name = "edit"
-    label = "edit"
     description = (
         "Change a file by replacing text. Every oldText must occur exactly once in the file as it is now, whitespace "
         "included, and no two may overlap. Put all changes to one file into one call."
@@ -59,10 +59,21 @@ class EditTool(BaseTool):
         "Make several separate changes to one file with one edit call and several entries in edits.",
         "Keep oldText as short as it can be while it occurs only once.",
     )
+    facts = ToolFacts(
+        lambda arguments: f"Edit {arguments.get('path')}",
+        kind="edit",
+        path="path",
+        other_names=("multiedit", "str_replace"),
+    )
 
     def __init__(self, paths: PathResolver, files: FileAccess | None = None) -> None:
         self._paths = paths
         self._files = files or FileAccess()
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> EditTool:
+        """The tool for a working directory."""
+        return cls(parts.paths, parts.files)
 
     def modern(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, concealed, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, ToolParts, concealed, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -21,11 +22,15 @@ DEFAULT_LIMIT = 1000
 _LIMITS = OutputLimits(lines=1 << 40, bytes=MAX_BYTES)
 
 
+def _title(arguments: dict[str, Json]) -> str:
+    path = arguments.get("path")
+    return f"Find {arguments.get('pattern')}{f' in {path}' if path else ''}"
+
+
 class FindTool(BaseTool):
     """Lists files, directories and links, which it does not follow; what .gitignore names is left out."""
 
     name = "find"
-    label = "find"
     description = (
         "Find files and directories by a glob pattern. Returns paths relative to the searched directory, "
         "directories with a trailing slash. Files ignored by .gitignore are left out. "
@@ -42,11 +47,17 @@ class FindTool(BaseTool):
     }
     snippet = "Find files by glob pattern (respects .gitignore)"
     reads_only = True
+    facts = ToolFacts(_title, kind="search", path="path", other_names=("glob",))
 
     def __init__(self, paths: PathResolver, ripgrep: Ripgrep, time_box: float = TIME_BOX) -> None:
         self._paths = paths
         self._ripgrep = ripgrep
         self._time_box = time_box
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> FindTool:
+        """The tool for a working directory."""
+        return cls(parts.paths, parts.search)
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The folder."""

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import NotRegular, error_text, open_regular
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, concealed, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, ToolParts, concealed, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -28,11 +29,15 @@ _NAMED = 3
 _LIMITS = OutputLimits(lines=1 << 40, bytes=MAX_BYTES)
 
 
+def _title(arguments: dict[str, Json]) -> str:
+    path = arguments.get("path")
+    return f"Search for {arguments.get('pattern')}{f' in {path}' if path else ''}"
+
+
 class GrepTool(BaseTool):
     """Searches files below a directory, or one file; what .gitignore names is left out."""
 
     name = "grep"
-    label = "grep"
     description = (
         "Search file contents for a regular expression or a literal text. Returns path, line number and line. "
         f"Files ignored by .gitignore are left out. At most {DEFAULT_LIMIT} matches or {MAX_BYTES // 1024}KB; long "
@@ -53,11 +58,17 @@ class GrepTool(BaseTool):
     }
     snippet = "Search file contents (respects .gitignore)"
     reads_only = True
+    facts = ToolFacts(_title, kind="search", path="path")
 
     def __init__(self, paths: PathResolver, ripgrep: Ripgrep, time_box: float = TIME_BOX) -> None:
         self._paths = paths
         self._ripgrep = ripgrep
         self._time_box = time_box
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> GrepTool:
+        """The tool for a working directory."""
+        return cls(parts.paths, parts.search)
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The folder or the file."""

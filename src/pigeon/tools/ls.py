@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, concealed, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, ToolParts, concealed, held_path, path_subject, text_outcome, whole_number
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -26,7 +27,6 @@ class LsTool(BaseTool):
     """Lists names in alphabetical order, case aside, directories with a trailing slash."""
 
     name = "ls"
-    label = "ls"
     description = (
         "List a directory in alphabetical order, dotfiles included, directories with a trailing slash. "
         f"At most {DEFAULT_LIMIT} entries or {MAX_BYTES // 1024}KB."
@@ -40,9 +40,15 @@ class LsTool(BaseTool):
     }
     snippet = "List directories"
     reads_only = True
+    facts = ToolFacts(lambda arguments: f"List {arguments.get('path') or '.'}", kind="search", path="path")
 
     def __init__(self, paths: PathResolver) -> None:
         self._paths = paths
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> LsTool:
+        """The tool for a working directory."""
+        return cls(parts.paths)
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The folder."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text, open_regular, read_rest
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome, whole_number
 from pigeon.tools.file_access import FileAccess
 from pigeon.tools.line_reading import Slice, lines_in, lines_of
 from pigeon.wire.base import Json
@@ -26,11 +28,25 @@ if TYPE_CHECKING:
 BIGGEST_IMAGE = 64 << 20
 
 
+def _title(arguments: dict[str, Json]) -> str:
+    offset, limit = _number(arguments.get("offset")), _number(arguments.get("limit"))
+    lines = ""
+    if limit is not None:
+        first = 1 if offset is None else offset
+        lines = f" ({first}-{first + limit - 1})"
+    elif offset is not None:
+        lines = f" (from {offset})"
+    return f"Read {arguments.get('path')}{lines}"
+
+
+def _number(value: Json) -> int | None:
+    return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
 class ReadTool(BaseTool):
     """Reads from the start or from a line on, and says how to go on when it stops early."""
 
     name = "read"
-    label = "read"
     description = (
         f"Read a file. Text is returned unchanged, at most {MAX_LINES} lines or {MAX_BYTES // 1024}KB at once; use "
         "offset and limit to continue in a long file. Images (jpg, png, gif, webp, bmp) are shown to you."
@@ -48,6 +64,7 @@ class ReadTool(BaseTool):
     strict = True
     guidelines = ("Read a file with read, not with cat or sed.",)
     reads_only = True
+    facts = ToolFacts(_title, kind="read", path="path", line="offset")
 
     def __init__(
         self,
@@ -62,6 +79,11 @@ class ReadTool(BaseTool):
         self._fitter = fitter
         self._resize_images = resize_images
         self._sees_images = sees_images
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> ReadTool:
+        """The tool for a working directory."""
+        return cls(parts.paths, parts.fitter, parts.resize_images, parts.sees_images, parts.files)
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The file."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ToolRun
-from pigeon.tools.base import BaseTool, text_outcome
+from pigeon.agent.tool_facts import ToolFacts
+from pigeon.tools.base import BaseTool, Plan, ToolParts, text_outcome
 from pigeon.wire import codec
 from pigeon.wire.base import Json, or_else
 from pigeon.wire.errors import ToolFailed
@@ -34,23 +35,10 @@ _PHASE: dict[str, Json] = {
 }
 
 
-class Plan(Protocol):
-    """Where the plan is kept: `session/steering/todos.py`."""
-
-    def read(self) -> list[TodoPhase]:
-        """The plan as it is; not to be changed in place."""
-        ...
-
-    def write(self, phases: list[TodoPhase]) -> None:
-        """Another plan from here on."""
-        ...
-
-
 class TodoTool(BaseTool):
     """Changes the plan and shows it; one task at a time is in progress, and there is one as long as any is open."""
 
     name = "todo"
-    label = "todo"
     description = (
         "Keep a plan of the work, in phases with tasks. Send a list of operations; they are applied in order, all or "
         "none. replace: a whole new plan. add_phase: another phase. add_task: a task at the end of a phase. update: "
@@ -89,9 +77,15 @@ class TodoTool(BaseTool):
     }
     snippet = "Plan work with several steps and keep track of it"
     guidelines = ("Plan work of three or more steps with todo, and mark each task when it is done, not at the end.",)
+    facts = ToolFacts(lambda arguments: "Update the plan", kind="plan", other_names=("todo_write", "todowrite"))
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> TodoTool | None:
+        """The tool, unless there is no plan."""
+        return None if parts.plan is None else cls(parts.plan)
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Apply the operations and give the plan back."""

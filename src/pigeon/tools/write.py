@@ -6,9 +6,10 @@ from collections.abc import Awaitable
 from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text, turn_on
 from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, held_path, path_subject, text_outcome
+from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome
 from pigeon.tools.file_access import FileAccess
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
@@ -19,7 +20,6 @@ class WriteTool(BaseTool):
     """Creates or replaces a file in one step."""
 
     name = "write"
-    label = "write"
     description = (
         "Write a file: it is created, with its directories, or replaced as a whole. "
         "For a change within a file use edit."
@@ -35,10 +35,16 @@ class WriteTool(BaseTool):
     snippet = "Create or overwrite files"
     strict = True
     guidelines = ("Use write for new files and complete rewrites only.",)
+    facts = ToolFacts(lambda arguments: f"Write {arguments.get('path')}", kind="edit", path="path")
 
     def __init__(self, paths: PathResolver, files: FileAccess | None = None) -> None:
         self._paths = paths
         self._files = files or FileAccess()
+
+    @classmethod
+    def create(cls, parts: ToolParts) -> WriteTool:
+        """The tool for a working directory."""
+        return cls(parts.paths, parts.files)
 
     def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The file, which need not exist."""

@@ -8,6 +8,7 @@ line counts once `append` has returned: half a line from a killed process is cut
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import os
@@ -225,22 +226,29 @@ def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]
     return found
 
 
-def lock_log(folder: str, seconds: float = 0.0) -> None:
-    """Become the only process that appends, until it ends; raises `OSError` if another does after `seconds`.
+def lock_log(folder: str) -> None:
+    """Become the only process that appends, until it ends; raises `OSError` if another does.
 
     This kind of lock belongs to a process, is not inherited, and its owner can be found out.
     """
     descriptor = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+async def lock_log_within(folder: str, seconds: float) -> None:
+    """The same, where the process that appends is about to end; raises `OSError` if that takes longer."""
     until = time.monotonic() + seconds
     while True:
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return lock_log(folder)
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES) or time.monotonic() >= until:
-                os.close(descriptor)
                 raise
-        time.sleep(_PAUSE)
+        await asyncio.sleep(_PAUSE)
 
 
 def log_owner(folder: str) -> int | None:

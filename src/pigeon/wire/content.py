@@ -58,7 +58,15 @@ UserBlock = TextContent | ImageContent
 
 
 def text_of(blocks: str | list[UserBlock] | list[AssistantBlock]) -> str:
-    """All text blocks, concatenated with nothing between."""
+    """The text of a message's content: all text blocks, concatenated with nothing between.
+
+    Example:
+        import pigeon
+
+        result = pigeon.run_sync("list the files", model="demo")
+        answers = [one for one in result.messages if isinstance(one, pigeon.AssistantMessage)]
+        assert pigeon.text_of(answers[-1].content) == result.text
+    """
     if isinstance(blocks, str):
         return blocks
     return "".join(block.text for block in blocks if isinstance(block, TextContent))

@@ -20,6 +20,8 @@ from pigeon.wire.model import Model, Usage
 from pigeon.wire.steering import LimitReached, Rule, TodoTask
 
 CompactionReason = Literal["manual", "threshold", "overflow", "idle"]
+# What a tool does; the `plan` is that of the conversation.
+ToolKind = Literal["read", "search", "edit", "execute", "plan", "other"]
 
 
 class ToolOutcome(Record, kw_only=True):
@@ -238,6 +240,19 @@ class ToolExecutionStart(Event, tag="tool_execution_start", kw_only=True):
     tool_call_id: str
     tool_name: str
     args: Json
+
+
+class ToolCallStarted(ToolExecutionStart, tag="tool_execution_start", kw_only=True):
+    """The same inside the process, with what the tool declares about the call; dialects show `plain`."""
+
+    kind: ToolKind
+    title: str
+
+    def plain(self) -> ToolExecutionStart:
+        """The event as clients know it."""
+        return ToolExecutionStart(
+            tool_call_id=self.tool_call_id, tool_name=self.tool_name, args=self.args, run_id=self.run_id, seq=self.seq
+        )
 
 
 class ToolExecutionUpdate(Event, tag="tool_execution_update", kw_only=True):

@@ -179,7 +179,7 @@ class _Definitions:
         if name not in self.by_name:
             self.by_name[name] = {}
             members = self._members(kind)
-            about = {"description": inspect.cleandoc(kind.__doc__)} if kind.__doc__ else {}
+            about = {"description": _without_example(inspect.cleandoc(kind.__doc__))} if kind.__doc__ else {}
             self.by_name[name] = {"title": name, **about, **members}
         return _reference(name)
 
@@ -259,3 +259,8 @@ def _records_within(kinds: Iterable[Any]) -> Iterable[type[Record]]:
             fields = msgspec.structs.fields(hint)
             waiting.extend(field.type for field in fields)
     return known
+
+
+def _without_example(text: str) -> str:
+    """A docstring for hosts, which need no example in Python."""
+    return text.partition("\n\nExample:\n")[0]

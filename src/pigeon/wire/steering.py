@@ -93,6 +93,12 @@ class Limits(Record, kw_only=True):
     `turns` are requests for an answer, repeated ones included; `cost` is in US dollars; `tokens` are those of all
     requests as providers count them, cached ones included; `seconds` are those of runs, whatever they wait for. A value
     that cannot be raises `BadRecord`; none counts as absent.
+
+    Example:
+        import pigeon
+
+        result = pigeon.run_sync("list the files", model="demo", limits=pigeon.Limits(turns=1, cost=0.50))
+        assert result.ended == "limit"
     """
 
     turns: int | Absent = ABSENT

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -78,6 +80,39 @@ async def test_a_disk_that_is_full_is_told_as_what_it_is() -> None:
     await link.finish(None, "No space left on device")
     with pytest.raises(FatalTask, match="No space"):
         await serving
+
+
+@pytest.mark.parametrize(
+    "line", [b"no JSON", b"[]", b"{}", b'{"type":"TurnWait","seconds":1}', b'{"type":"MoneySpent","dollars":"much"}']
+)
+async def test_a_line_that_is_no_record_of_a_task_is_one_clear_error(line: bytes) -> None:
+    ours, theirs = socket.socketpair()
+
+    async def never() -> None:
+        raise AssertionError
+
+    with theirs:
+        theirs.sendall(line + b"\n")
+        with pytest.raises(FatalTask, match="The process of a task has sent a record that cannot be read: "):
+            await HostEnd("t", ours, LocalLimits(Recorded()), never).serve()
+
+
+@pytest.mark.parametrize("line", [b"no JSON", b"{}", b'{"type":"TurnWait"}'])
+def test_a_task_that_cannot_read_what_its_host_sends_says_so_and_ends(line: bytes) -> None:
+    program = (
+        "import asyncio, socket\n"
+        "from pigeon.frontends.batch.task_link import TaskLink\n"
+        "async def main():\n"
+        "    link = await TaskLink.over(socket.socket(fileno=0))\n"
+        "    await link.stopped\n"
+        "asyncio.run(main())\n"
+    )
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.sendall(line + b"\n")
+        ran = subprocess.run([sys.executable, "-c", program], stdin=theirs, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith("The task's host has sent a record that cannot be read: ")
 
 
 async def test_only_refusals_that_waiting_can_end_are_sent_again() -> None:

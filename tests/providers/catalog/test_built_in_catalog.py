@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from pigeon.providers.apis import APIS
 from pigeon.providers.catalog.built_in import DATA, KNOWN, BuiltInCatalog, key_variables
-from pigeon.providers.gateway import ADAPTERS
 from pigeon.providers.openai_chat.compat import chat_compat
 from pigeon.wire.model import LEVELS, levels_of
 
@@ -20,7 +20,7 @@ def test_every_model_of_a_provider_is_usable_data(provider: str) -> None:
     assert len({model.id for model in models}) == len(models)
     for model in models:
         assert model.provider == provider
-        assert model.api in ADAPTERS
+        assert APIS[model.api].adapter
         assert model.base_url == "" if provider.startswith("azure") else urlsplit(model.base_url).scheme == "https"
         assert set(model.input) <= {"text", "image"}
         assert "text" in model.input

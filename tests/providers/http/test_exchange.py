@@ -15,7 +15,7 @@ from fakes.model_requests import KEY, Told, a_model, a_request, connection, told
 from fakes.virtual_time import virtually
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic import adapter as anthropic
-from pigeon.providers.gateway import ADAPTERS
+from pigeon.providers.apis import APIS
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.exchange import Stalled, Watchdog, encoded
 from pigeon.providers.request import RequestPolicy
@@ -300,7 +300,7 @@ WHOLES: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("api", "body"), WHOLES, ids=[api for api, _ in WHOLES])
 async def test_a_server_that_does_not_stream_is_understood(http: HttpClient, api: str, body: dict[str, Any]) -> None:
-    adapter = import_module(ADAPTERS[api])
+    adapter = import_module(APIS[api].adapter)
     async with HttpServer([plain(200, body), plain(200, {"error": {"message": "Overloaded", "code": "x"}})]) as server:
         model = a_model(api=api, base_url=server.url)
         whole = await told(adapter.stream(a_request(model), connection(http)))

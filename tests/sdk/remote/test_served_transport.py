@@ -324,3 +324,15 @@ async def test_another_kind_of_server_is_told(tmp_path: Path) -> None:
             await transport.open(lambda data: None, lambda: None)
         async with asyncio.timeout(10):
             await left.wait()
+
+
+async def test_a_second_answer_to_attach_ends_the_conversation_with_its_reason_however_it_is_written(
+    transport: ServedTransport, server: Server, host: Host
+) -> None:
+    visit = await opened(transport, server, host)
+    visit.say(event(1, text='"type":"response","command":"attach"'))
+    assert (await host.next())["seq"] == 1
+    visit.say({"error": "The session was deleted", "success": False, "command": "attach", "type": "response"})
+    async with asyncio.timeout(10):
+        await host.lost.wait()
+    assert transport.reason == "The session was deleted"

@@ -22,6 +22,7 @@ from pigeon.session.compaction.summarizer import (
     paragraphs_of,
 )
 from pigeon.session.settings import RetryPolicy
+from pigeon.tools.catalog import facts_of
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import (
     Outbound,
@@ -77,7 +78,7 @@ class Summaries:
     def __init__(self, *replies: Reply, retries: RetryPolicy | None = QUICK) -> None:
         self.answers = Answers(*replies)
         self.told: list[Outbound] = []
-        self._summarizer = Summarizer(self.answers, self._publish, retries)
+        self._summarizer = Summarizer(self.answers, self._publish, retries, facts_of)
 
     async def _publish(self, event: Outbound) -> None:
         self.told.append(event)
@@ -201,13 +202,13 @@ def test_files_of_calls_that_a_tool_made_itself_are_touched_too() -> None:
     odd = [NestedCall(name="write", arguments="c"), NestedCall()]
     result = returned("c", "done")
     result.nested_calls = NestedCalls(calls=[*calls, *odd])
-    files = TouchedFiles()
+    files = TouchedFiles(facts_of)
     files.note([result])
     assert files.details() == {"readFiles": ["a"], "modifiedFiles": ["b"]}
 
 
 def test_touched_files_are_those_of_tools_with_a_path() -> None:
-    files = TouchedFiles({"readFiles": ["old.py", 5], "modifiedFiles": ["new.py", None]})
+    files = TouchedFiles(facts_of, {"readFiles": ["old.py", 5], "modifiedFiles": ["new.py", None]})
     odd = ToolCall(id="c", name="read", arguments={"path": 5})
     calls = [ToolCall(id="c", name=name, arguments={"path": f"{name}.py"}) for name in ("read", "write", "edit", "ls")]
     files.note([said("hello"), answered(text("hm"), odd, *calls)])
@@ -215,5 +216,8 @@ def test_touched_files_are_those_of_tools_with_a_path() -> None:
         "readFiles": ["old.py", "read.py"],
         "modifiedFiles": ["edit.py", "new.py", "write.py"],
     }
-    assert TouchedFiles("nonsense").appendix() == ""
-    assert TouchedFiles({"modifiedFiles": ["a", "b"]}).appendix() == "\n\n<modified-files>\na\nb\n</modified-files>"
+    assert TouchedFiles(facts_of, "nonsense").appendix() == ""
+    assert (
+        TouchedFiles(facts_of, {"modifiedFiles": ["a", "b"]}).appendix()
+        == "\n\n<modified-files>\na\nb\n</modified-files>"
+    )

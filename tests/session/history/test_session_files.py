@@ -293,7 +293,7 @@ def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatc
     monkeypatch.setattr(entry_line, "_entries", Counted)
     journal = DiskRepository(tmp_path).open(str(path), "/")
     last_choice(journal.branch)
-    plan_on(journal.branch)
+    plan_on(journal.branch, ["todo"])
     name_of(journal.lines)
     shown = visible_entries(journal.branch)
     codec.encode(list(map(shown.shown, shown.lines)))

@@ -15,6 +15,7 @@ from fakes.virtual_time import virtually
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
 from pigeon.session.steering.todos import CLEAR_DELAY, Reminders, Todos, filled_in
+from pigeon.tools.catalog import plan_tools
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import AssistantBlock, TextContent, ToolCall
@@ -50,7 +51,7 @@ class TodosSetup:
         self.timers = Timers()
         self.posted: list[Outbound] = []
         self.planned = 0
-        self.todos = Todos(self.posted.append, clear_delay, self._host_planned, self.timers.later)
+        self.todos = Todos(self.posted.append, plan_tools(), clear_delay, self._host_planned, self.timers.later)
         self.journal = empty()
         self.reminders = Reminders(self.todos, Transcript(self.journal), self._publish, lambda: 7)
 
@@ -216,7 +217,7 @@ def test_the_same_number_in_two_phases_means_two_tasks(setup: TodosSetup) -> Non
 def test_time_is_the_loops_when_nothing_else_is_said() -> None:
     async def wait() -> list[Outbound]:
         posted: list[Outbound] = []
-        todos = Todos(posted.append)
+        todos = Todos(posted.append, plan_tools())
         todos.set(one(status="completed"))
         await asyncio.sleep(59)
         assert posted == []

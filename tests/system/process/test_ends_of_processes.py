@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -15,6 +16,9 @@ import pytest
 
 from fakes.commands import BASH, begin, children, drained, helpers, run, started_tree, tree, tree_stands
 from fakes.processes import eventually, is_alive, processes_with, zombies_of
+from pigeon.system.process import pool
+from pigeon.system.process.helper_main import be_reaper
+from pigeon.system.process.messages import Exited, Kill, Record, Run, Terminate, Waiting, receive, send
 from pigeon.system.process.start import ProcessOwner
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
@@ -97,18 +101,46 @@ async def test_a_late_kill_does_not_hit_the_next_command(processes: ProcessOwner
     second.close()
 
 
-async def test_a_command_that_is_killed_before_it_began_never_runs(processes: ProcessOwner, tmp_path: Path) -> None:
-    waiting = [await begin(processes, f"echo > {tmp_path}/{number}") for number in range(4)]
-    for number, process in enumerate(waiting):
-        if number % 2:
-            process.terminate()
-        else:
-            process.kill()
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+async def test_a_command_that_is_killed_before_it_began_never_runs(
+    processes: ProcessOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    held = f"open({str(tmp_path / 'gate')!r}).read(); {pool._BOOT}"
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "_BOOT", held)
+        # The first was given to a reaper that does not exist yet; the others wait in the agent.
+        commands = [await begin(processes, f"echo > {tmp_path}/ran{number}") for number in range(3)]
+    for process in commands:
+        getattr(process, end)()
+    # Only now does the helper begin to work.
+    await asyncio.to_thread((tmp_path / "gate").write_text, "")
+    for process in commands:
         assert await process.read() == b""
         assert await process.wait() == 137
         assert await process.gone(0)
         process.close()
-    assert await run(processes, "ls", cwd=str(tmp_path)) == (0, b"")
+    assert await run(processes, "ls", cwd=str(tmp_path)) == (0, b"gate\n")
+
+
+@pytest.mark.parametrize("end", [Kill(), Terminate()], ids=["kill", "terminate"])
+def test_a_reaper_does_not_start_a_command_that_is_to_end_already(tmp_path: Path, end: Record) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    shell = BASH.encode()
+    with ours, theirs, open(os.devnull, "wb") as null:
+        command = Run(shell, [shell, b"-c", b"echo > %s/ran" % os.fsencode(tmp_path)], b"/", {}, False, b"")
+        send(ours, command, [null.fileno(), null.fileno()])
+        send(ours, end)
+        ours.shutdown(socket.SHUT_WR)
+        reaper = os.fork()
+        if reaper == 0:
+            os._exit(be_reaper(b"", [os.dup(theirs.fileno())]))
+        assert os.waitstatus_to_exitcode(os.waitpid(reaper, 0)[1]) == 0
+        answers = [receive(ours)[0] for _ in range(2)]
+    assert isinstance(answers[0], Waiting)
+    assert isinstance(answers[1], Exited)
+    assert (answers[1].code, answers[1].left) == (-signal.SIGKILL, "nothing")
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_killing_everything_leaves_nothing_and_no_zombies(processes: ProcessOwner, marker: str) -> None:
@@ -187,6 +219,9 @@ async def test_orphans_are_reaped_while_the_command_runs(processes: ProcessOwner
 
 AGENT = """
 import asyncio, os, sys
+from pigeon.system.process import pool
+from pigeon.system.process.helper_main import be_reaper
+from pigeon.system.process.messages import Exited, Kill, Record, Run, Terminate, Waiting, receive, send
 from pigeon.system.process.start import ProcessOwner
 async def main():
     process = await ProcessOwner().start(["/bin/bash", "-c", sys.argv[1]], cwd="/", environment=dict(os.environ))

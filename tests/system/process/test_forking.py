@@ -1,4 +1,4 @@
-"""Processes that are forked from a parent which has imported everything: both ends of its socket."""
+"""Processes that are forked by a fork server: both ends of its link."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from fakes.processes import is_alive
-from pigeon.system.process.forking import ForkedProcess, ForkParent
+from pigeon.system.process.forking import ForkedProcess, ForkServer
 
 PARENT = """
 import os, sys
-from pigeon.system.process.forking import serve_forks
+from pigeon.system.process.fork_server import serve_forks
 
 def work(data, descriptors):
     os.write(descriptors[0], b"%d %s" % (os.getpid(), data))
@@ -36,7 +36,7 @@ class Family:
         self.ended: dict[int, int] = {}
         self.lost = asyncio.Event()
         self._changed = asyncio.Event()
-        self.parent = ForkParent([sys.executable, "-c", program], self._note, self.lost.set)
+        self.parent = ForkServer([sys.executable, "-c", program], VARIABLES, lambda _: self.lost.set(), self._note)
         self.out, self._in = os.pipe()
         self._wait, self.go_on = os.pipe()
 
@@ -71,7 +71,7 @@ class Family:
 @asynccontextmanager
 async def a_family(program: str = PARENT) -> AsyncIterator[Family]:
     family = Family(program)
-    await family.parent.start(VARIABLES)
+    await family.parent.until_ready()
     try:
         yield family
     finally:
@@ -161,7 +161,7 @@ def test_a_program_that_never_gets_ready_is_an_error(tmp_path: Path) -> None:
     async def test() -> None:
         family = Family("import sys")
         with pytest.raises(OSError, match="has ended"):
-            await family.parent.start(VARIABLES)
+            await family.parent.until_ready()
         family.close()
 
     run(test)

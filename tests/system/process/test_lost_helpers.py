@@ -18,7 +18,7 @@ import pytest
 from fakes.commands import begin, children, drained, helpers, run, started_tree
 from fakes.processes import eventually, is_alive, processes_with
 from fakes.virtual_time import LoopClock
-from pigeon.system.process import helper_main, pool, reaper
+from pigeon.system.process import fork_server, helper_main, pool, reaper
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.process.unsupervised import UnsupervisedProcess
 
@@ -197,9 +197,13 @@ async def test_a_request_that_is_more_than_a_stopped_reaper_takes_waits_for_it(p
 async def test_a_request_that_no_reaper_takes_is_an_error(
     processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reaper, "PART", 1 << 24)  # more than a socket takes in one packet
-    with pytest.raises(BlockingIOError):
-        await run(processes, "true", environment={f"V{number}": "x" * 100_000 for number in range(12)})
+    def refuse(*request: object) -> None:
+        raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reaper, "send", refuse)
+        with pytest.raises(OSError, match=os.strerror(errno.EMSGSIZE)):
+            await run(processes, "true")
     assert await run(processes, "echo next") == (0, b"next\n")
 
 
@@ -342,11 +346,11 @@ def test_descendants_are_found_without_the_kernels_lists_too(monkeypatch: pytest
         signal.pause()
         os._exit(0)
     try:
-        assert child in helper_main.descendants(os.getpid(), set())
-        assert child not in helper_main.descendants(os.getpid(), {child})
+        assert child in fork_server.descendants(os.getpid(), set())
+        assert child not in fork_server.descendants(os.getpid(), {child})
         monkeypatch.setattr(os.path, "exists", lambda _: False)
-        assert child in helper_main.descendants(os.getpid(), set())
-        assert child not in helper_main.descendants(os.getpid(), {child})
+        assert child in fork_server.descendants(os.getpid(), set())
+        assert child not in fork_server.descendants(os.getpid(), {child})
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -355,9 +359,9 @@ def test_descendants_are_found_without_the_kernels_lists_too(monkeypatch: pytest
 def test_of_descendants_those_above_come_first_and_those_below_are_known_by_then(marker: str) -> None:
     line = ["/bin/bash", "-c", f"bash -c 'sleep 600 & wait' {marker} & wait", marker]
     with subprocess.Popen(line, start_new_session=True) as top:
-        assert eventually(lambda: len(list(helper_main.descendants(top.pid, set()))) == 2)
+        assert eventually(lambda: len(list(fork_server.descendants(top.pid, set()))) == 2)
         killed = []
-        for pid in helper_main.descendants(os.getpid(), set(children(os.getpid())) - {top.pid}):
+        for pid in fork_server.descendants(os.getpid(), set(children(os.getpid())) - {top.pid}):
             killed.append(pid)
             os.kill(pid, signal.SIGKILL)
         assert killed[0] == top.pid

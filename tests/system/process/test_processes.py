@@ -19,7 +19,6 @@ from fakes.commands import BASH, begin, children, drained, helpers, run
 from fakes.processes import eventually, kill_all, processes_with
 from pigeon.system.process import pool, supervised
 from pigeon.system.process.start import Process, ProcessOwner
-from pigeon.system.process.supervised import SupervisedProcess
 from pigeon.system.process.unsupervised import UnsupervisedProcess, start_unsupervised
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
@@ -143,21 +142,17 @@ async def test_names_that_no_variable_can_have_are_left_out(processes: ProcessOw
 
 
 @linux
-async def test_without_room_for_its_descriptors_a_command_is_an_error(
-    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Truncated(list[int]):
-        """The kernel drops descriptors for which the receiver has no room."""
-
-        def __len__(self) -> int:
-            return 3
-
-    whole = SupervisedProcess.descriptors.fget
-    assert whole is not None
-    with monkeypatch.context() as patched:
-        patched.setattr(SupervisedProcess, "descriptors", property(lambda self: Truncated(whole(self))))
-        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-            await run(processes, "true")
+async def test_without_room_for_its_descriptors_a_command_is_an_error(processes: ProcessOwner) -> None:
+    processes.warm_up()
+    (helper,) = helpers()
+    assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 1)
+    (reaper,) = children(helper)
+    # The kernel drops descriptors for which the receiver has no room.
+    before = resource.prlimit(reaper, resource.RLIMIT_NOFILE)
+    resource.prlimit(reaper, resource.RLIMIT_NOFILE, (6, before[1]))
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        await run(processes, "true")
+    resource.prlimit(reaper, resource.RLIMIT_NOFILE, before)
     assert await run(processes, "echo x") == (0, b"x\n")
 
 

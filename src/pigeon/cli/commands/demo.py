@@ -10,13 +10,14 @@ from typing import Any
 from pigeon.cli.args import parse
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import say
+from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.agent import Agent
 from pigeon.transport import exit_codes
 from pigeon.wire.content import text_of
 from pigeon.wire.events import MessageEnd, ToolExecutionEnd, ToolExecutionStart
 from pigeon.wire.messages import AssistantMessage
 
-MODEL = ("--model", "demo")
+MODEL = ("--model", DEMO.name)
 FILES = {
     "notes.txt": "Pigeons find their way home from places where they have never been.\n",
     "count.py": "for number in range(3):\n    print(number)\n",
@@ -80,7 +81,7 @@ async def _tour(temporary: str) -> int:
         _write_files(folder)
         say(INTRODUCTION)
         async with Agent(
-            model="demo", cwd=folder, no_session=True, no_extensions=True, no_context_files=True, trust_project=False
+            model=DEMO.name, cwd=folder, no_session=True, no_extensions=True, no_context_files=True, trust_project=False
         ) as agent:
             for prompt in TOUR:
                 say(f"\nyou     {prompt}")

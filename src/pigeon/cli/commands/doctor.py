@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 
@@ -24,6 +24,7 @@ from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import has_colours, painted, say, say_painted
+from pigeon.providers.apis import find_api
 from pigeon.providers.catalog.built_in import current_name
 from pigeon.providers.default_model import default_of, first_usable
 from pigeon.providers.errors import from_exception
@@ -290,7 +291,8 @@ async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor
     except NoKey as error:
         return Finding(subject, "broken", str(error), "set another key")
     address = model.base_url.rstrip("/")
-    headers = _headers(model.api, access.key, access.bearer)
+    api = find_api(model.api)
+    headers = {**api.headers, **api.key_headers(access.key, access.bearer)} if access.key else {}
     for name, value in access.headers.items():
         if value is None:
             headers.pop(name.lower(), None)
@@ -298,10 +300,9 @@ async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor
             headers[name.lower()] = value
     if not address:
         return Finding(subject, "note", "its address depends on the request, so it was not contacted")
-    path = "/v1/models" if model.api == "anthropic-messages" and not address.endswith("/v1") else "/models"
     try:
         async with asyncio.timeout(REACH_SECONDS):
-            response = await http.send(HttpRequest(f"{address}{path}", headers, b"", "GET"))
+            response = await http.send(HttpRequest(f"{address}{api.models_path(address)}", headers, b"", "GET"))
             status = response.status
             await response.drop()
     except TimeoutError:
@@ -318,21 +319,6 @@ async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor
 
 
 _NETWORK = "check the address, the network and the proxy (HTTPS_PROXY)"
-
-
-def _headers(api: str, key: str, bearer: bool) -> dict[str, str]:
-    """Those that carry the key, as the API wants it."""
-    if not key:
-        return {}
-    own: Mapping[str, str] = {
-        "anthropic-messages": "x-api-key",
-        "google-generative-ai": "x-goog-api-key",
-        "azure-openai-responses": "api-key",
-    }
-    headers = {"anthropic-version": "2023-06-01"} if api == "anthropic-messages" else {}
-    if bearer or api not in own:
-        return {**headers, "authorization": f"Bearer {key}"}
-    return {**headers, own[api]: key}
 
 
 def _libraries() -> list[str]:

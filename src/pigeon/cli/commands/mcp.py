@@ -17,6 +17,7 @@ from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.file_editing import NoSuchServer, add_server, remove_server
 from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.host_calls import Question
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
@@ -222,7 +223,7 @@ async def _tried(environment: Environment, name: str) -> McpServerState:
 
     attended = sys.stdin is not None and sys.stdin.isatty()
     options = AgentOptions(
-        model="demo",
+        model=DEMO.name,
         no_session=True,
         no_extensions=True,
         no_skills=True,

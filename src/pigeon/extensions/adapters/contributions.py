@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool
 from pigeon.extensions.public.context import outcome_of
 from pigeon.extensions.public.failures import ExtensionFailed, text_of_error
@@ -34,13 +33,9 @@ class ExtensionTool(ArgumentTool):
     def __init__(self, definition: ToolDef, loaded: LoadedExtension) -> None:
         self._definition = definition
         self._loaded = loaded
+        self.spec = definition.spec
         self.snippet = definition.snippet
         self.guidelines = definition.guidelines
-
-    @property
-    def spec(self) -> ToolSpec:
-        """How the model sees it."""
-        return self._definition.spec
 
     @property
     def reads_only(self) -> bool:

@@ -75,7 +75,7 @@ _FORWARDED: dict[type[Any], tuple[tuple[type[e.Event], ...], _Make]] = {
     w.MessageStart: ((e.MessageStart,), lambda event, state: e.MessageStart(_copy(event.message))),
     w.MessageUpdate: ((e.MessageUpdate,), _update),
     w.MessageEnd: ((e.MessageEnd,), lambda event, state: e.MessageEnd(_copy(event.message))),
-    w.ToolExecutionStart: (
+    w.ToolCallStarted: (
         (e.ToolExecutionStart,),
         lambda event, state: e.ToolExecutionStart(event.tool_name, event.tool_call_id, _copy(event.args)),
     ),

@@ -115,7 +115,18 @@ class Registrations:
 
 
 class Extension:
-    """One extension. `needs` declares what it uses of the session; what is not in there is then refused."""
+    """One extension. `needs` declares what it uses of the session; what is not in there is then refused.
+
+    Example:
+        from pigeon.extensions import AgentEnd, Context, Extension
+
+        ext = Extension("counter", needs=["ui"])
+
+
+        @ext.on(AgentEnd)
+        async def report(event: AgentEnd, ctx: Context) -> None:
+            ctx.ui.notify(f"{len(event.messages)} messages")
+    """
 
     def __init__(self, name: str, *, version: str = "", needs: Iterable[str] | None = None) -> None:
         wanted = None if needs is None else frozenset(needs)
@@ -131,7 +142,18 @@ class Extension:
     def on(
         self, event: type[Event] | str, *, tools: Iterable[str] | None = None, timeout: float = HANDLER_SECONDS
     ) -> Callable[[_F], _F]:
-        """Listen to an event, by its class or its name; `tools` limits tool events to these tools."""
+        """Listen to an event, by its class or its name; `tools` limits tool events to these tools.
+
+        Example:
+            from pigeon.extensions import Block, Context, Extension, ToolCall
+
+            ext = Extension("guard")
+
+
+            @ext.on(ToolCall, tools=["bash"])
+            async def refuse(event: ToolCall, ctx: Context) -> Block | None:
+                return Block("no pushing") if "git push" in event.args["command"] else None
+        """
         kind = BY_NAME.get(event) if isinstance(event, str) else event
         if not (isinstance(kind, type) and issubclass(kind, Event)):
             raise ValueError(f"there is no event {event!r}")
@@ -168,13 +190,35 @@ class Extension:
 
         With an explicit `schema` the function gets the arguments as one dict. `snippet` is a line for the system
         prompt, `guidelines` are advice for it; a tool that `reads_only` may run beside its neighbours.
+
+        Example:
+            from pigeon.extensions import Extension
+
+            ext = Extension("cities")
+
+
+            @ext.tool(reads_only=True)
+            def population(city: str) -> str:
+                '''How many people live in a city.'''
+                return f"{city}: about 340,000"
         """
         if function:
             return self._add_tool(function[0], tool_def(function[0], **options))
         return lambda actual: self._add_tool(actual, tool_def(actual, **options))
 
     def command(self, name: str, *, help: str = "", timeout: float | None = None) -> Callable[[_F], _F]:
-        """Register the slash command `/name`; the function gets the rest of the line and a context."""
+        """Register the slash command `/name`; the function gets the rest of the line and a context.
+
+        Example:
+            from pigeon.extensions import CommandContext, Extension
+
+            ext = Extension("greeter")
+
+
+            @ext.command("greet", help="Greet a person")
+            async def greet(arguments: str, ctx: CommandContext) -> None:
+                ctx.ui.notify(f"Hello, {arguments or 'world'}!")
+        """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
             raise ValueError(f"{name!r} cannot be the name of a command: no slash, no spaces")
 
@@ -186,7 +230,20 @@ class Extension:
         return register
 
     def flag(self, name: str, *, default: bool | str | None = False, help: str = "") -> Flag:
-        """Register the option `--name`; a boolean by default, a string if the default is one or none."""
+        """Register the option `--name`; a boolean by default, a string if the default is one or none.
+
+        Example:
+            from pigeon.extensions import Context, Extension, SessionStart
+
+            ext = Extension("noisy")
+            loud = ext.flag("loud", help="Announce each session")
+
+
+            @ext.on(SessionStart)
+            async def announce(event: SessionStart, ctx: Context) -> None:
+                if loud:
+                    ctx.ui.notify("A session begins")
+        """
         clean = name.removeprefix("--")
         flag = Flag(clean, default, help)
         self.registered.flags[clean] = flag
@@ -203,7 +260,20 @@ class Extension:
         headers: Mapping[str, str] | None = None,
     ) -> Callable[[_F], _F]:
         """Register a provider of models. The decorated function gives the models, or, as an async generator over a
-        request, the answers; with `models` given and a known `api` nothing has to be decorated."""
+        request, the answers; with `models` given and a known `api` nothing has to be decorated.
+
+        Example:
+            from collections.abc import AsyncIterator
+
+            from pigeon.extensions import Extension, ModelRequest
+
+            ext = Extension("echo")
+
+
+            @ext.provider("echo", models=["parrot"])
+            async def answer(request: ModelRequest) -> AsyncIterator[str]:
+                yield f"You have sent {len(request.messages)} messages."
+        """
         entry: dict[str, Any] = {"baseUrl": base_url, "api": api, "apiKey": api_key}
         entry = {key: value for key, value in entry.items() if value}
         if headers:

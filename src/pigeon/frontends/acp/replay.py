@@ -17,10 +17,12 @@ from pigeon.frontends.acp.editions.tool_views import (
     fenced,
     outcome_pieces,
     raw_output_of,
+    replacements,
     text_block,
 )
 from pigeon.frontends.acp.translation import MessageIds, user_updates
 from pigeon.system.paths import absolute
+from pigeon.tools.catalog import facts_of
 from pigeon.wire.answers import Entries
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry, Entry, MessageEntry
@@ -125,17 +127,9 @@ class _Past:
 
 def _diffs(call: ToolCall, outcome: ToolOutcome, cwd: str, home: str) -> list[ToolPiece]:
     """The changes that a call made, as far as the conversation records them."""
-    path = call.arguments.get("path")
-    if not isinstance(path, str):
+    path = facts_of(call.name).changed_file(call.arguments)
+    if path is None:
         return []
     place = absolute(path, cwd, home)
-    if call.name == "write":
-        return [DiffPiece(place, None, str(call.arguments.get("content", "")))]
-    edits = call.arguments.get("edits")
-    if call.name != "edit" or not isinstance(edits, list):
-        return []
-    return [
-        DiffPiece(place, str(edit.get("oldText", "")), str(edit.get("newText", "")))
-        for edit in edits
-        if isinstance(edit, dict)
-    ]
+    content = call.arguments.get("content")
+    return replacements(place, call.arguments) if content is None else [DiffPiece(place, None, str(content))]

@@ -40,6 +40,7 @@ from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.system import clock
 from pigeon.system.ids import RANDOM_IDS
+from pigeon.tools.catalog import plan_tools
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import Absent, Json, or_else
 from pigeon.wire.commands import Prompt
@@ -61,7 +62,6 @@ from pigeon.wire.messages import AssistantMessage, UserMessage
 from pigeon.wire.steering import TodoPhase
 
 MOST_ENDS = 64
-PLAN_TOOLS = ("todo", "todo_write")
 LONGEST_TITLE = 80
 NOT_TRUSTED = (
     "The project {cwd} is not trusted, so these of its files are not used: {names}. To use them, start `pigeon` there "
@@ -352,7 +352,7 @@ class EditorSession:
             self._in_run = True
             self._tell_busy()
         elif isinstance(event, ToolExecutionEnd):
-            if event.tool_name in PLAN_TOOLS:
+            if event.tool_name in plan_tools():
                 await self._tell_plan()
         elif isinstance(event, TodoAutoClear):
             await self._tell_plan()

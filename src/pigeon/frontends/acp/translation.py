@@ -29,6 +29,7 @@ from pigeon.frontends.acp.editions.tool_views import (
     raw_output_of,
     text_block,
 )
+from pigeon.tools.catalog import SHELL, facts_of
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.content import TextContent, UserBlock, text_of
 from pigeon.wire.errors import printable
@@ -244,7 +245,7 @@ class EventTranslator:
 
     def show_terminal(self, call_id: str, terminal_id: str) -> None:
         """A terminal of the client shows what a call does."""
-        call = self._begin(call_id, "bash")
+        call = self._begin(call_id, SHELL)
         call.use_terminal(terminal_id)
         self._updates(self._edition.tool_call(ToolView(call_id=call_id, content=[TerminalPiece(terminal_id)])))
 
@@ -287,7 +288,7 @@ class EventTranslator:
         call = self._begin(event.tool_call_id, event.tool_name)
         if call.terminal is not None:
             return
-        if event.tool_name == "bash":
+        if facts_of(event.tool_name).command:
             call.printed(text_of(event.partial_result.content))
             call.show_soon(lambda: self._show_output(event.tool_call_id, call))
         else:
@@ -308,7 +309,12 @@ class EventTranslator:
         call = self._begin(event.tool_call_id, event.tool_name)
         call.stop_timer()
         content: list[ToolPiece] = []
-        if event.tool_name == "bash" and call.terminal is None and call.has_output and self._edition.has_terminals:
+        if (
+            facts_of(event.tool_name).command
+            and call.terminal is None
+            and call.has_output
+            and self._edition.has_terminals
+        ):
             # What the command printed is in its terminal already; that it failed is said there as well.
             text, code = command_end(event.result, event.is_error)
             call.printed(text)

@@ -1,7 +1,7 @@
 """The warm parent of `pigeon batch`: a process that has imported all that an agent needs, and forks one for each task.
 
 `task_process.py` starts it as `python -P -m pigeon.frontends.batch.batch_parent DESCRIPTOR`; what is said over that
-socket is in `system/process/forking.py`. Nothing of a user is in the parent: folders, variables and keys come with each
+socket is in `system/process/messages.py`. Nothing of a user is in the parent: folders, variables and keys come with each
 task.
 """
 
@@ -25,7 +25,8 @@ from pigeon.frontends.starting import mask_prints
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
-from pigeon.system.process.forking import die_with_parent, serve_forks
+from pigeon.system.process.fork_server import serve_forks
+from pigeon.system.process.forking import die_with_parent
 from pigeon.system.process.pool import hide_from_other_processes
 from pigeon.wire.errors import StartupError, printable, text_for_host
 

@@ -25,6 +25,7 @@ from pigeon.frontends.batch.records import TaskSpec
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults, TaskFormat, TaskProblem, TaskReader, TaskSource
 from pigeon.frontends.batch.task_run import options_of
+from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
@@ -222,7 +223,7 @@ class PlaceCheck:
 
     async def _model_found(self, spec: TaskSpec) -> str | None:
         path = (spec.model or "").partition("/")
-        if path[0] == "scripted":
+        if path[0] == SCRIPTED.name:
             from pigeon.providers.scripted.script import read_script
 
             read_script(path[2], self._environment.absolute)

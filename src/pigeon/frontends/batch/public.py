@@ -88,6 +88,21 @@ async def batch(
         out: the folder for results
         resume: whether to continue the batch in that folder
         retry_failed: whether to continue, and to run again the tasks that are not done
+
+    Example:
+        import asyncio
+
+        import pigeon
+
+
+        async def main() -> None:
+            tasks = [pigeon.Task(prompt="list the files", id="first")]
+            async for result in pigeon.batch(tasks, out="results", model="demo"):
+                print(result.id, result.status)
+
+
+        if __name__ == "__main__":
+            asyncio.run(main())
     """
     opened = await asyncio.to_thread(_opened, tasks, os.fspath(out), resume or retry_failed, choices)
     async for result in _results(opened, retry_failed):

@@ -21,6 +21,7 @@ from typing import IO, Any, Literal
 from msgspec import Struct, structs
 
 from pigeon.frontends.batch.records import Check, Task, TaskSpec, Workspace, hash_of
+from pigeon.providers.local_models import FILE_MODELS
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, PigeonError, UsageError
 from pigeon.wire.steering import limits_of
@@ -252,7 +253,7 @@ class TaskReader:
     def _located_model(self, model: str | None) -> str | None:
         """The model with an absolute path, if it names a file: agents run in other folders."""
         kind, _, path = (model or "").partition("/")
-        return f"{kind}/{self._absolute(path)}" if kind in ("scripted", "recorded") and path else model
+        return f"{kind}/{self._absolute(path)}" if f"{kind}/" in FILE_MODELS and path else model
 
 
 def is_path(git: str) -> bool:

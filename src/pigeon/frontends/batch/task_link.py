@@ -1,13 +1,8 @@
 """The link between the process of a task and its host: the driver, or a worker of a cluster.
 
-Lines of JSON on a pair of sockets. The task asks for its turn at a provider, and tells what it spends and what came of
-it; the host may tell it to stop:
-
-    task:  {"ask":P,"tokens":N}   {"still":P}   {"ended":P,"tokens":N,"refused":B,"seconds":S}   {"spent":D}
-           {"result":{...}}   {"fatal":TEXT}
-    host:  {"wait":S}, the answer to `ask` and `still`   {"stop":REASON}
-
-If the link closes, the other side has ended: a task whose host is gone ends at once, and its commands with it.
+Records as lines of JSON on a pair of sockets. The task asks for its turn at a provider, and reports what it spends and
+what came of it (`FromTask`); the host answers how long to wait, and may stop the task (`FromHost`). If the link closes,
+the other side has ended: a task whose host is gone ends at once, and its commands with it.
 """
 
 from __future__ import annotations
@@ -15,13 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol, cast
+
+from msgspec import Struct
 
 from pigeon.agent.inference import Failure
 from pigeon.frontends.batch.records import TaskResult
 from pigeon.wire import codec
+from pigeon.wire.errors import BadRecord
 
 LONGEST_LINE = 1 << 30
 # No capacity now: too many requests of ours, or of others.
@@ -29,6 +28,66 @@ REFUSED = (429, 529)
 # How often a request is sent again at most; and the longest wait that a server may ask for.
 MOST_REFUSALS = 30
 LONGEST_WAIT = 600.0
+
+
+class LinkRecord(Struct, frozen=True, tag=True):
+    """One line of the link; its `type` is the name of the class."""
+
+
+class TurnWanted(LinkRecord, frozen=True):
+    """A request to a provider is to be sent, of about so many tokens; answered by `TurnWait`."""
+
+    provider: str
+    tokens: int
+
+
+class TurnStillWanted(LinkRecord, frozen=True):
+    """The wait is over; answered by `TurnWait`, with zero if the request may be sent."""
+
+    provider: str
+
+
+class RequestEnded(LinkRecord, frozen=True):
+    """A request has used so many tokens more than expected; if it was refused, perhaps with the pause asked for."""
+
+    provider: str
+    more_tokens: int
+    is_refused: bool
+    seconds: float | None
+
+
+class MoneySpent(LinkRecord, frozen=True):
+    """An answer of a model has cost this much, in US dollars."""
+
+    dollars: float
+
+
+class TaskEnded(LinkRecord, frozen=True):
+    """The task has ended; None as its result if it was stopped."""
+
+    result: TaskResult | None
+
+
+class TaskImpossible(LinkRecord, frozen=True):
+    """No task can be run here."""
+
+    reason: str
+
+
+class TurnWait(LinkRecord, frozen=True):
+    """How many seconds to wait before asking with `TurnStillWanted`; zero if the request may be sent."""
+
+    seconds: float
+
+
+class StopTask(LinkRecord, frozen=True):
+    """The task has to end."""
+
+    reason: str
+
+
+FromTask = TurnWanted | TurnStillWanted | RequestEnded | MoneySpent | TaskEnded | TaskImpossible
+FromHost = TurnWait | StopTask
 
 
 class TaskLink:
@@ -51,15 +110,15 @@ class TaskLink:
     async def turn(self, provider: str, tokens: int) -> None:
         """Wait until a request may be sent."""
         async with self._asking:
-            wait = await self._asked({"ask": provider, "tokens": tokens})
+            wait = await self._wait_for(TurnWanted(provider, tokens))
             while wait > 0:
                 await asyncio.sleep(wait)
-                wait = await self._asked({"still": provider})
+                wait = await self._wait_for(TurnStillWanted(provider))
 
     def ended(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
         """Tell how a request has ended."""
         asked = None if failure is None or not failure.retry_after_ms else failure.retry_after_ms / 1000
-        self._send({"ended": provider, "tokens": used - tokens, "refused": _is_refusal(failure), "seconds": asked})
+        self._send(RequestEnded(provider, used - tokens, _is_refusal(failure), asked))
 
     def again(self, failure: Failure, times: int) -> bool:
         """Whether to send a refused request again: if capacity was lacking, unless the wait would be very long."""
@@ -68,32 +127,37 @@ class TaskLink:
 
     def spent(self, dollars: float) -> None:
         """Tell what an answer has cost."""
-        self._send({"spent": dollars})
+        self._send(MoneySpent(dollars))
 
     async def finish(self, result: TaskResult | None, fatal: str = "") -> None:
         """Tell what came of the task, or why no task can be done here, and wait until the host has it."""
-        self._send({"fatal": fatal} if fatal else {"result": result})
+        self._send(TaskImpossible(fatal) if fatal else TaskEnded(result))
         with suppress(OSError):
             await self._writer.drain()
         self._reading.cancel()
         await _closed(self._writer)
 
-    async def _asked(self, record: dict[str, Any]) -> float:
+    async def _wait_for(self, record: TurnWanted | TurnStillWanted) -> float:
         self._send(record)
         return await self._answers.get()
 
-    def _send(self, record: dict[str, Any]) -> None:
+    def _send(self, record: FromTask) -> None:
         self._writer.write(codec.encode(record) + b"\n")
 
-    async def _read(self) -> None:
-        with suppress(OSError):
+    async def _read(self) -> NoReturn:
+        try:
             while line := await self._reader.readline():
-                record = codec.decode(line)
-                if "wait" in record:
-                    self._answers.put_nowait(record["wait"])
+                record: FromHost = codec.convert(codec.decode(line), cast("type[Any]", FromHost))
+                if isinstance(record, TurnWait):
+                    self._answers.put_nowait(record.seconds)
                 elif not self.stopped.done():
-                    self.stopped.set_result(record["stop"])
-        # There is nothing to tell, and no task to finish.
+                    self.stopped.set_result(record.reason)
+        except OSError:
+            pass
+        except BadRecord as error:
+            sys.stderr.write(f"The task's host has sent a record that cannot be read: {error}\n")
+            sys.stderr.flush()
+        # No host waits for the result, so there is no task to finish.
         os._exit(1)
 
 
@@ -150,36 +214,38 @@ class HostEnd:
         """The result of the task; none if its process ended without one. Raises `FatalTask`."""
         reader, self._writer = await asyncio.open_unix_connection(sock=self._end, limit=LONGEST_LINE)
         if self._stop is not None:
-            self._send({"stop": self._stop})
+            self._send(StopTask(self._stop))
         try:
             with suppress(OSError):
                 while line := await reader.readline():
-                    record = codec.decode(line)
-                    if "fatal" in record:
-                        raise FatalTask(record["fatal"])
-                    if "result" in record:
-                        return None if record["result"] is None else codec.convert(record["result"], TaskResult)
-                    await self._take(record)
+                    record: FromTask = codec.convert(codec.decode(line), cast("type[Any]", FromTask))
+                    if isinstance(record, TaskImpossible):
+                        raise FatalTask(record.reason)
+                    if isinstance(record, TaskEnded):
+                        return record.result
+                    await self._handle(record)
             return None
+        except BadRecord as error:
+            raise FatalTask(f"The process of a task has sent a record that cannot be read: {error}") from None
         finally:
             await _closed(self._writer)
 
     def stop(self, reason: str) -> None:
         """Tell the task to end."""
         self._stop = reason
-        self._send({"stop": reason})
+        self._send(StopTask(reason))
 
-    async def _take(self, record: dict[str, Any]) -> None:
+    async def _handle(self, record: TurnWanted | TurnStillWanted | RequestEnded | MoneySpent) -> None:
         limits = self._limits
-        if "ask" in record:
-            self._send({"wait": await limits.ask(record["ask"], record["tokens"])})
-        elif "still" in record:
-            self._send({"wait": await limits.still(record["still"])})
-        elif "ended" in record:
-            await limits.ended(record["ended"], record["tokens"], record["refused"], record["seconds"])
-        elif "spent" in record and await limits.spend(self._task, record["spent"]):
+        if isinstance(record, TurnWanted):
+            self._send(TurnWait(await limits.ask(record.provider, record.tokens)))
+        elif isinstance(record, TurnStillWanted):
+            self._send(TurnWait(await limits.still(record.provider)))
+        elif isinstance(record, RequestEnded):
+            await limits.ended(record.provider, record.more_tokens, record.is_refused, record.seconds)
+        elif await limits.spend(self._task, record.dollars):
             await self._exhausted()
 
-    def _send(self, record: dict[str, Any]) -> None:
+    def _send(self, record: FromHost) -> None:
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(codec.encode(record) + b"\n")

@@ -1,7 +1,7 @@
 """The warm parent of `pigeon serve`: a process that has imported all that an agent needs, and forks workers.
 
 `worker_process.py` starts it as `python -P -m pigeon.frontends.serve.warm_parent DESCRIPTOR`; what is said over that
-socket is in `system/process/forking.py`. A worker is a new agent without the cost of a start, and shares the memory of
+socket is in `system/process/messages.py`. A worker is a new agent without the cost of a start, and shares the memory of
 everything imported. Nothing of a user is in the parent: folder, variables and options come with each request.
 """
 
@@ -21,9 +21,9 @@ from pigeon.frontends.serve.worker_process import WARM_UP
 from pigeon.frontends.starting import mask_prints
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor
-from pigeon.system.process.forking import serve_forks
+from pigeon.system.process.fork_server import serve_forks
+from pigeon.system.process.immortal_objects import make_all_immortal
 from pigeon.system.process.pool import hide_from_other_processes
-from pigeon.system.process.shared_pages import stop_counting
 from pigeon.wire.errors import StartupError, printable
 
 
@@ -41,7 +41,7 @@ def main() -> None:
     os.environ.clear()
     settle()
     if warm:
-        stop_counting()
+        make_all_immortal()
     serve_forks(int(sys.argv[1]), _work)
 
 

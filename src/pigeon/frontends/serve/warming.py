@@ -1,9 +1,8 @@
-"""What the warm parent (`warm_parent.py`) does before it forks, so that its workers share as much memory as
-can be.
+"""What the warm parent (`warm_parent.py`) does before it forks, so that its workers start quickly and share memory.
 
-It imports everything that an agent may need, plays conversations the way a worker does, and rearranges what was used
-(`system/process/shared_pages.py`). An idle agent has 0.2 MB of data, but would own 12 MB of pages
-in each of which a word has changed. This only saves memory: with `PIGEON_SERVE_WARM_UP=off` everything works the same.
+It imports everything that an agent may need and plays conversations the way a worker does: what is compiled, cached and
+specialized by that is there when a worker needs it, and stays shared. With `PIGEON_SERVE_WARM_UP=off` everything works
+the same, only slower at first.
 """
 
 from __future__ import annotations
@@ -19,16 +18,18 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from types import CodeType
 
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
+from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
+from pigeon.providers.demo.api import DEMO
+from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
 from pigeon.system.environment import Environment
 from pigeon.system.files import put_file
 from pigeon.system.ids import RANDOM_IDS
-from pigeon.system.process.shared_pages import NotedCalls, fill_holes, put_side_by_side
+from pigeon.tools.catalog import SHELL
 from pigeon.transport.event_log import LogEnd, lines_since
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -36,7 +37,7 @@ from pigeon.wire.open_work import SETTLED
 
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each API that most providers speak.
-PLAYED = ("demo", "warm-chat/chat", "warm-messages/messages")
+PLAYED = (DEMO.name, "warm-chat/chat", "warm-messages/messages")
 PLAY_SECONDS = 10.0
 # Rounds and prompts: after a few runs the interpreter has specialized the code, and changes fewer pages.
 ROUNDS = 6
@@ -55,30 +56,19 @@ def warm_up(folder: str, path: str) -> None:
         # All threads allocate from one arena.
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
     began = time.monotonic()
-    called = _called_code(folder, path)
-    fill_holes()
-    put_side_by_side(called)
-    called.clear()
     for _ in range(ROUNDS):
         if time.monotonic() - began < MOST_SECONDS:
             _play_all(folder, path, PROMPTS)
 
 
 def settle() -> None:
-    """Leave no garbage and no free places behind all that; the last call before the first fork."""
+    """Leave no garbage behind all that; the last call before `gc.freeze` and the first fork."""
     # A worker keeps the collector from what it has when it starts; here it was only played.
     gc.unfreeze()
     gc.collect()
-    fill_holes()
-
-
-def _called_code(folder: str, path: str) -> set[CodeType]:
-    called: set[CodeType] = set()
-    # What is done once in a process, as regular expressions are compiled, would only stand between the rest.
-    _play_all(folder, path, 1)
-    with NotedCalls(called):
-        _play_all(folder, path, 1)
-    return called
+    with suppress(AttributeError, OSError):
+        # The C library returns free memory to the system.
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _play_all(folder: str, path: str, prompts: int) -> None:
@@ -139,8 +129,8 @@ async def _talk(address: str, log_folder: str, prompts: int) -> None:
 
 
 def _models_file(address: str) -> dict[str, Json]:
-    chat = {"baseUrl": f"{address}/v1", "api": "openai-completions", "apiKey": "none", "models": [{"id": "chat"}]}
-    messages = {"baseUrl": address, "api": "anthropic-messages", "apiKey": "none", "models": [{"id": "messages"}]}
+    chat = {"baseUrl": f"{address}/v1", "api": OPENAI_COMPLETIONS.name, "apiKey": "none", "models": [{"id": "chat"}]}
+    messages = {"baseUrl": address, "api": ANTHROPIC_MESSAGES.name, "apiKey": "none", "models": [{"id": "messages"}]}
     return {"providers": {"warm-chat": chat, "warm-messages": messages}}
 
 
@@ -163,7 +153,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 def _chat(is_last: bool) -> list[Mapping[str, Json]]:
-    call = {"index": 0, "id": "1", "type": "function", "function": {"name": "bash", "arguments": '{"command":"ls"}'}}
+    call = {"index": 0, "id": "1", "type": "function", "function": {"name": SHELL, "arguments": '{"command":"ls"}'}}
     delta: Json = {"content": "Done."} if is_last else {"tool_calls": [call]}
     reason = "stop" if is_last else "tool_calls"
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
@@ -175,7 +165,7 @@ def _chat(is_last: bool) -> list[Mapping[str, Json]]:
 
 def _messages(is_last: bool) -> list[Mapping[str, Json]]:
     block: Json = (
-        {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": "bash", "input": {}}
+        {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": SHELL, "input": {}}
     )
     text = {"type": "text_delta", "text": "Done."}
     delta: Json = text if is_last else {"type": "input_json_delta", "partial_json": '{"command":"ls"}'}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.scopes import Scope
 from pigeon.system.append_file import make_private_folder
+from pigeon.tools.catalog import plan_tools
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
@@ -31,7 +32,7 @@ MOST_RUNS = 64
 _TYPE = b'"type":"'
 _START = b'{"type":"agent_start"'
 _TOOL_END = b'{"type":"tool_execution_end"'
-_TODO = b'"toolName":"todo"'
+_PLAN_TOOLS = tuple(b'"toolName":' + codec.encode(name) for name in plan_tools())
 # Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own.
 _BASH = b'{"type":"bash_execution_update"'
 _BASH_ID = _BASH + b',"id":"'
@@ -123,7 +124,7 @@ class FollowedLog:
         self.work.take(line, number)
         if self._asked.keys() != self.work.questions.keys():
             self._asked = {id: self._asked.get(id, self._now()) for id in self.work.questions}
-        if line.startswith(_TOOL_END) and _TODO in line[:200]:
+        if line.startswith(_TOOL_END) and any(tool in line[:200] for tool in _PLAN_TOOLS):
             self._plan_written()
         if line.startswith(SETTLED):
             self._counts.count("runs")

@@ -26,7 +26,7 @@ from pigeon.rpc.worker_link import WorkerLink
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.environment import Environment
-from pigeon.transport.event_log import EventLog, lines_since, lock_log
+from pigeon.transport.event_log import EventLog, lines_since, lock_log_within
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
@@ -80,12 +80,16 @@ def unpacked(data: bytes) -> WorkerRequest:
 
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
+    return SteadyLoop().run_until_complete(_serve_alone(request, environment, redactor, listener))
+
+
+async def _serve_alone(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     # Before anything of the conversation is touched: the previous process may still be using it.
     try:
-        lock_log(request.log_folder, OTHER_SECONDS)
+        await lock_log_within(request.log_folder, OTHER_SECONDS)
     except OSError:
         raise StartupError("another process of this conversation does not end") from None
-    return SteadyLoop().run_until_complete(serve_worker(request, environment, redactor, listener))
+    return await serve_worker(request, environment, redactor, listener)
 
 
 async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:

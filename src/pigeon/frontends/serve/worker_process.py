@@ -22,7 +22,7 @@ from pigeon.wire import codec
 from pigeon.wire.errors import StartupError
 
 STOP_SECONDS = 5.0
-# `off` starts the server a few seconds sooner, and each of its workers is 3 MB larger.
+# `off` starts the server a few seconds sooner, and its workers are slower at first and larger.
 WARM_UP = "PIGEON_SERVE_WARM_UP"
 # How long the exit code of a worker whose connection is gone may take to arrive.
 CODE_SECONDS = 1.0

@@ -22,6 +22,7 @@ from pigeon.frontends.terminal.inputs import Input, InputKind, Inputs
 from pigeon.frontends.terminal.transcript import ChatTranscript
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.frontends.terminal.widgets import Widgets
+from pigeon.providers.demo.api import DEMO, GUIDE
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed, ProcessDied, ReaderTooSlow
 from pigeon.sdk.results import ConversationEvent
@@ -36,7 +37,6 @@ HINTS = "/ commands, @ files, ! shell, Esc stops, Ctrl-D leaves"
 NO_MODEL = """No model is available: no provider has a key.
 Set a provider's key, for example ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, and start Pigeon again.
 The demo model needs no key and shows how everything works."""
-DEMO = ("demo", "guide")
 
 
 class Chat:
@@ -127,7 +127,7 @@ class Chat:
         self._view.show(Notice(NO_MODEL, "warning"))
         choices = (Choice("demo", "Try the demo model", "d"), Choice("no", "Not now", "n"))
         if await self._view.ask(ChoiceQuestion("Without a key?", choices)) == "demo":
-            await self._conversation.set_model(*DEMO)
+            await self._conversation.set_model(DEMO.name, GUIDE)
             await self.update_facts()
             self._view.show(Notice('The demo model understands a few plain sentences. Try "list the files".'))
 

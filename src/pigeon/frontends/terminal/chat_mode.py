@@ -66,7 +66,6 @@ CHAT_MODULES = (
 FIRST_PAINTED = (
     UserText("go"),
     AnswerText("# One\n\nA **word**, `code` and a [link](to).\n\n- item\n\n1. item\n\n```python\nx = 1\n```\n"),
-    ToolCard("", "bash", {"command": "ls"}, 0.0, "file", seconds=1.0),
 )
 
 
@@ -355,7 +354,9 @@ def _import_all(names: Sequence[str]) -> None:
 
 def _paint_first(painter: Painter) -> None:
     """Paint what is not shown: the first of each kind takes ten times as long as the next, with its imports."""
-    for block in FIRST_PAINTED:
+    from pigeon.tools.catalog import SHELL
+
+    for block in (*FIRST_PAINTED, ToolCard("", SHELL, {"command": "ls"}, 0.0, "file", seconds=1.0)):
         painter.paint(block, FIRST_WIDTH)
     painter.live_markdown(FIRST_PAINTED[1].text, FIRST_WIDTH)
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from math import inf
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -28,19 +27,42 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import AnyUrl, ValidationError
 
 from pigeon.mcp.connector.device_grant import SignInNeeded
+from pigeon.mcp.connector.open_work import Ask, Deadline, Elicitation, OpenCalls, StaleLists
 from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, ServerPipes, Streams
+from pigeon.mcp.connector.records import (
+    Answer,
+    CallEnded,
+    CallFailed,
+    CallProgress,
+    CallTool,
+    CompleteArgument,
+    FromCall,
+    FromServer,
+    GetPrompt,
+    LinkConfig,
+    LinkSignIn,
+    ServerFailed,
+    ServerListed,
+    ServerOpened,
+    ServerRequest,
+    ServerResult,
+    SignInChanged,
+    SignInQuestion,
+    StoredQuestion,
+    StoredSignIn,
+)
 from pigeon.mcp.connector.results import (
-    Record,
-    call_record,
-    prompt_record,
-    prompt_records,
-    read_record,
-    resource_records,
-    tool_records,
+    offered_prompts,
+    offered_resources,
+    offered_tools,
+    result_of_call,
+    result_of_prompt,
+    result_of_reading,
 )
 from pigeon.mcp.connector.sign_in import SignIn
 from pigeon.mcp.connector.trimming import MOST_OFFERED, MOST_TOOLS, shown_text
 from pigeon.mcp.connector.web import WebStatus, web_streams
+from pigeon.wire.commands.mcp import McpStep, McpTransport
 
 MOST_PAGES = 200
 LIST_PAUSE = 0.25
@@ -48,8 +70,6 @@ LONGEST_LIST_PAUSE = 30.0
 PROGRESS_PAUSE = 0.1
 MOST_ROUNDS = 10
 MOST_VALUES = 100
-# A server's questions are asked one at a time; when this many are waiting, further ones are declined.
-MOST_QUESTIONS = 5
 LONGEST_INSTRUCTIONS = 1000
 # The statuses by which servers refuse the streamable form of HTTP that know the older one only, and how long such a one
 # may take to begin.
@@ -60,9 +80,8 @@ _OFFERS = ("tools", "prompts", "resources", "completions")
 _NOT_FOUND = -32601
 _OTHER_VERSION = -32022
 _UNAUTHORIZED = (401, 403)
-Tell = Callable[[Record], None]
-# Sends a question to the agent: its kind and its content; returns none if there was no answer.
-Ask = Callable[[str, Record], Awaitable[Any]]
+_T = TypeVar("_T")
+Report = Callable[[FromServer | FromCall], None]
 
 
 class LinkFailed(Exception):
@@ -70,31 +89,25 @@ class LinkFailed(Exception):
 
 
 class ServerLink:
-    """One server. `tell` reports to the agent; `ask` has the agent ask its host."""
+    """One server. `report` sends to the agent; `ask` has the agent ask its host."""
 
-    def __init__(self, key: str, config: Record, pipes: tuple[int, int, int] | None, tell: Tell, ask: Ask) -> None:
+    def __init__(
+        self, key: str, config: LinkConfig, pipes: tuple[int, int, int] | None, report: Report, ask: Ask
+    ) -> None:
         self._key = key
         self._config = config
-        self._tell = tell
-        self._ask = ask
-        self._step = "connect" if pipes is None else "initialize"
+        self._report = report
+        self._step: McpStep = "connect" if pipes is None else "initialize"
         self._lost = asyncio.Event()
         self._web = WebStatus()
-        self._transport: str = config["transport"]
+        self._calls = OpenCalls()
+        self._elicitation = Elicitation(key, ask)
+        self._deadline = Deadline(config.start_seconds, self._cancel)
         self._refusal = ""
-        self._pipes = None if pipes is None else ServerPipes(*pipes, self._overflowed)
-        self._sign_in = self._new_sign_in() if pipes is None and config.get("oauth") is not None else None
+        self._pipes = None if pipes is None else ServerPipes(*pipes, self._calls.overflow)
+        self._sign_in = None if pipes is not None or config.sign_in is None else self._new_sign_in(config.sign_in, ask)
         self._session: ClientSession | None = None
-        self._calls: dict[int, asyncio.Task[None]] = {}
-        self._overflows: set[int] = set()
-        self._asking = 0
-        self._one_question = asyncio.Lock()
-        self._stale: set[str] = set()
-        self._notes: list[str] = []
-        self._changed = asyncio.Event()
-        self._deadline: asyncio.TimerHandle | None = None
-        self._time = 0.0
-        self._timed_out = False
+        self._stale = StaleLists()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -103,63 +116,70 @@ class ServerLink:
 
     async def close(self) -> None:
         """Disconnect; nothing more is reported."""
-        calls = list(self._calls.values())
-        for call in calls:
-            call.cancel()
+        calls = self._calls.cancel_all()
         if calls:
             await asyncio.wait(calls, timeout=1.0)
-        self._tell = lambda record: None
+        self._report = lambda record: None
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task}, timeout=2.0)
 
     # Connecting
 
+    @property
+    def _transport(self) -> McpTransport:
+        """That of the configuration, unless the server has refused it."""
+        return "sse" if self._refusal else self._config.transport
+
     async def _run(self) -> None:
         try:
-            self._start_clock()
+            self._deadline.start()
             await self._connection_in_either_form()
             text = ""
         except asyncio.CancelledError:
-            if not self._timed_out:
+            if not self._deadline.is_over:
                 raise
             text = self._time_text()
         except BaseException as error:  # groups of exceptions are among them
             text = self._text_of(error)
         finally:
-            self._stop_clock()
-            for call in self._calls.values():
-                call.cancel()
+            self._deadline.stop()
+            self._calls.cancel_all()
             if self._sign_in is not None:
                 self._sign_in.close()
         if text:
             if self._refusal and not self._session and not self._wants_sign_in():
                 text = f"{self._refusal}. The older form of HTTP (server-sent events) does not work either: {text}"
-            self._tell(
-                {
-                    "event": "failed",
-                    "server": self._key,
-                    "step": self._step if self._pipes is not None or self._web.answered else "connect",
-                    "text": text,
-                    "words": self._pipes.last_words if self._pipes is not None else "",
-                    "signIn": self._wants_sign_in(),
-                    "lost": self._lost.is_set(),
-                }
+            self._report(
+                ServerFailed(
+                    server=self._key,
+                    step=self._step if self._pipes is not None or self._web.answered else "connect",
+                    text=text,
+                    stderr=self._pipes.last_words if self._pipes is not None else "",
+                    needs_sign_in=self._wants_sign_in(),
+                    is_lost=self._lost.is_set(),
+                )
             )
 
-    def _new_sign_in(self) -> SignIn:
-        oauth = self._config["oauth"]
+    def _new_sign_in(self, config: LinkSignIn, ask: Ask) -> SignIn:
+        def store(stored: StoredSignIn) -> None:
+            self._report(SignInChanged(server=self._key, stored=stored))
 
-        def keep(kept: Record) -> None:
-            self._tell({"event": "kept", "server": self._key, "kept": kept})
+        async def read() -> StoredSignIn:
+            stored = await ask(self._key, StoredQuestion())
+            return stored if isinstance(stored, StoredSignIn) else StoredSignIn()
 
-        async def read() -> Record:
-            kept = await self._ask("kept", {"server": self._key})
-            return kept if isinstance(kept, dict) else {}
+        async def ask_to_sign_in(question: SignInQuestion) -> Answer:
+            self._deadline.stop()
+            try:
+                return await ask(self._key, question)
+            finally:
+                if self._step != "connected":
+                    self._deadline.start()
 
-        sign_in = SignIn(self._config["url"], oauth, oauth.get("kept") or {}, keep, read)
-        if self._config.get("interactive"):
-            sign_in.allow(self._ask_to_sign_in)
+        sign_in = SignIn(self._config.url, config, store, read)
+        if self._config.is_interactive:
+            sign_in.allow(ask_to_sign_in)
         return sign_in
 
     async def _connection_in_either_form(self) -> None:
@@ -171,8 +191,8 @@ class ServerLink:
                 raise
             self._refusal = self._text_of(error)
         if self._refusal:
-            self._transport, self._web, self._lost = "sse", WebStatus(answered=True), asyncio.Event()
-            self._start_clock(OLDER_SECONDS)
+            self._web, self._lost = WebStatus(answered=True), asyncio.Event()
+            self._deadline.start(OLDER_SECONDS)
             await self._one_connection()
 
     async def _one_connection(self) -> None:
@@ -181,7 +201,7 @@ class ServerLink:
             ClientSession(
                 incoming,
                 outgoing,
-                client_info=types.Implementation(name="pigeon", version=self._config["version"]),
+                client_info=types.Implementation(name="pigeon", version=self._config.version),
                 elicitation_callback=self._elicited,
                 list_roots_callback=self._roots,
                 message_handler=self._heard,
@@ -189,13 +209,13 @@ class ServerLink:
         ):
             self._step = "initialize"
             if self._refusal:
-                self._start_clock()
+                self._deadline.start()
             await self._agree(session)
             self._session = session
             self._step = "list"
             await self._list(("tools", "prompts", "resources"))
             self._step = "connected"
-            self._stop_clock()
+            self._deadline.stop()
             if self._sign_in is not None:
                 self._sign_in.close()
             await self._follow()
@@ -209,9 +229,7 @@ class ServerLink:
             return
         config = self._config
         auth = None if self._sign_in is None else self._sign_in.provider
-        async with web_streams(
-            self._transport, config["url"], config["headers"], auth, self._web, self._lost
-        ) as streams:
+        async with web_streams(self._transport, config.url, config.headers, auth, self._web, self._lost) as streams:
             yield streams
 
     async def _agree(self, session: ClientSession) -> None:
@@ -232,44 +250,48 @@ class ServerLink:
             asking.cancel()
             lost.cancel()
         info, able = session.server_info, session.server_capabilities
-        self._tell(
-            {
-                "event": "opened",
-                "server": self._key,
-                "name": shown_text(info.name)[:200] if info else "",
-                "version": shown_text(info.version)[:100] if info else "",
-                "protocol": session.protocol_version or "",
-                "transport": self._transport,
-                "instructions": shown_text(session.instructions or "")[:LONGEST_INSTRUCTIONS],
-                "offers": [kind for kind in _OFFERS if able and getattr(able, kind, None) is not None],
-            }
+        self._report(
+            ServerOpened(
+                server=self._key,
+                name=shown_text(info.name)[:200] if info else "",
+                version=shown_text(info.version)[:100] if info else "",
+                protocol=session.protocol_version or "",
+                transport=self._transport,
+                instructions=shown_text(session.instructions or "")[:LONGEST_INSTRUCTIONS],
+                offers=[kind for kind in _OFFERS if able and getattr(able, kind, None) is not None],
+            )
         )
 
     async def _list(self, kinds: tuple[str, ...]) -> None:
         session = self._session
         assert session is not None
         able = session.server_capabilities
-        record: Record = {"event": "listed", "server": self._key}
-        self._notes = []
+        tools, prompts, resources, notes = None, None, None, None
         if "tools" in kinds:
-            tools = await self._pages(session.list_tools, "tools", MOST_TOOLS) if able and able.tools else []
-            record["tools"], record["notes"] = tool_records(tools)
-            record["notes"] += self._notes
+            cut: list[str] = []
+            listed = await self._pages(session.list_tools, "tools", MOST_TOOLS, cut) if able and able.tools else []
+            tools, notes = offered_tools(listed)
+            notes += cut
         if "prompts" in kinds:
-            prompts = await self._pages(session.list_prompts, "prompts") if able and able.prompts else []
-            record["prompts"] = prompt_records(prompts)
+            listed = await self._pages(session.list_prompts, "prompts") if able and able.prompts else []
+            prompts = offered_prompts(listed)
         if "resources" in kinds:
-            resources, templates = [], []
+            listed, templates = [], []
             if able and able.resources:
-                resources = await self._pages(session.list_resources, "resources")
+                listed = await self._pages(session.list_resources, "resources")
                 templates = await self._pages(session.list_resource_templates, "resource_templates", optional=True)
-            record["resources"] = resource_records(resources, templates)
-        self._tell(record)
+            resources = offered_resources(listed, templates)
+        self._report(ServerListed(server=self._key, tools=tools, prompts=prompts, resources=resources, notes=notes))
 
     async def _pages(
-        self, ask: Callable[..., Awaitable[Any]], name: str, most: int = MOST_OFFERED, optional: bool = False
+        self,
+        ask: Callable[..., Awaitable[Any]],
+        name: str,
+        most: int = MOST_OFFERED,
+        notes: list[str] | None = None,
+        optional: bool = False,
     ) -> list[Any]:
-        """The items of all pages; stops after `most` items, or when a cursor repeats."""
+        """The items of all pages; stops after `most` items, or when a cursor repeats. `notes` get what is left out."""
         found: list[Any] = []
         seen: set[str] = set()
         cursor: str | None = None
@@ -286,7 +308,8 @@ class ServerLink:
                 break
             seen.add(cursor)
         else:
-            self._notes.append(f"it has more than {MOST_PAGES} pages of {name}; the others are left out")
+            if notes is not None:
+                notes.append(f"it has more than {MOST_PAGES} pages of {name}; the others are left out")
         return found
 
     async def _follow(self) -> None:
@@ -294,7 +317,7 @@ class ServerLink:
         loop = asyncio.get_running_loop()
         pause, listed = LIST_PAUSE, loop.time()
         while True:
-            changed = asyncio.ensure_future(self._changed.wait())
+            changed = asyncio.ensure_future(self._stale.wait())
             lost = asyncio.ensure_future(self._lost.wait())
             try:
                 await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -308,13 +331,12 @@ class ServerLink:
             await asyncio.wait([lost := asyncio.ensure_future(self._lost.wait())], timeout=pause)
             lost.cancel()
             listed = loop.time()
-            self._changed.clear()
-            kinds, self._stale = tuple(sorted(self._stale)), set()
-            self._start_clock()
+            kinds = self._stale.pop_all()
+            self._deadline.start()
             await self._list(kinds)
-            self._stop_clock()
+            self._deadline.stop()
 
-    async def _or_lost(self, asking: Awaitable[Any]) -> Any:
+    async def _or_lost(self, asking: Awaitable[_T]) -> _T:
         """The answer, unless the connection is lost first."""
         asked, lost = asyncio.ensure_future(asking), asyncio.ensure_future(self._lost.wait())
         try:
@@ -328,61 +350,53 @@ class ServerLink:
 
     # Calls
 
-    def ask_server(self, id: int, what: str, request: Record) -> None:
-        """Call a tool, get a prompt or read a resource; the agent gets exactly one `result` or `error`."""
-        task = asyncio.ensure_future(self._answer(id, what, request))
-        self._calls[id] = task
-        task.add_done_callback(lambda _: self._calls.pop(id, None))
+    def ask_server(self, id: int, request: ServerRequest, seconds: float) -> None:
+        """Send a request to the server; the agent gets exactly one `CallEnded` or `CallFailed`."""
+        self._calls.start(id, self._answer(id, request, seconds))
 
     def cancel(self, id: int) -> None:
         """Cancel a call of the agent; the server is told."""
-        call = self._calls.get(id)
-        if call is not None:
-            call.cancel()
+        self._calls.cancel(id)
 
-    async def _answer(self, id: int, what: str, request: Record) -> None:
-        session = self._session
-        told = False
+    async def _answer(self, id: int, request: ServerRequest, seconds: float) -> None:
+        answer: CallEnded | CallFailed = CallFailed(id=id, text="the call was given up")
         try:
-            if session is None or self._lost.is_set():
-                text = "the server is not connected"
-                self._tell({"event": "error", "id": id, "text": text, "unsent": True})
-                told = True
-                return
-            async with asyncio.timeout(request["seconds"]) as time:
-                if what == "call":
-                    record = call_record(await self._or_lost(self._call(session, id, request, time)))
-                elif what == "prompt":
-                    got = await self._or_lost(session.get_prompt(request["name"], request["arguments"]))
-                    record = prompt_record(got)
-                elif what == "complete":
-                    record = await self._or_lost(self._complete(session, request))
-                else:
-                    record = read_record(await self._or_lost(session.read_resource(str(AnyUrl(request["uri"])))))
-            self._tell({"event": "result", "id": id, **record})
-            told = True
-        except TimeoutError:
-            text = f"no answer within {request['seconds']:g} s"
-            self._tell({"event": "error", "id": id, "text": text})
-            told = True
+            answer = await self._answer_of(id, request, seconds)
         except asyncio.CancelledError:
-            if id in self._overflows:
-                self._tell({"event": "error", "id": id, "text": TOO_LARGE})
-                told = True
-                return
-            raise
+            if not self._calls.has_overflowed(id):
+                raise
+            answer = CallFailed(id=id, text=TOO_LARGE)
+        finally:
+            self._report(answer)
+
+    async def _answer_of(self, id: int, request: ServerRequest, seconds: float) -> CallEnded | CallFailed:
+        session = self._session
+        if session is None or self._lost.is_set():
+            return CallFailed(id=id, text="the server is not connected", is_unsent=True)
+        try:
+            async with asyncio.timeout(seconds) as time:
+                return CallEnded(id=id, result=await self._result_of(session, id, request, seconds, time))
+        except TimeoutError:
+            return CallFailed(id=id, text=f"no answer within {seconds:g} s")
         except Exception as error:
-            self._tell({"event": "error", "id": id, "text": self._text_of(error)})
-            told = True
+            failed = CallFailed(id=id, text=self._text_of(error))
             if isinstance(error, MCPError) and "session terminated" in error.error.message.lower():
                 self._lost.set()
-        finally:
-            self._overflows.discard(id)
-            if not told:
-                self._tell({"event": "error", "id": id, "text": "the call was given up"})
+            return failed
+
+    async def _result_of(
+        self, session: ClientSession, id: int, request: ServerRequest, seconds: float, time: asyncio.Timeout
+    ) -> ServerResult:
+        if isinstance(request, CallTool):
+            return result_of_call(await self._or_lost(self._call(session, id, request, seconds, time)))
+        if isinstance(request, GetPrompt):
+            return result_of_prompt(await self._or_lost(session.get_prompt(request.name, request.arguments)))
+        if isinstance(request, CompleteArgument):
+            return await self._or_lost(self._complete(session, request))
+        return result_of_reading(await self._or_lost(session.read_resource(str(AnyUrl(request.uri)))))
 
     async def _call(
-        self, session: ClientSession, id: int, request: Record, time: asyncio.Timeout
+        self, session: ClientSession, id: int, request: CallTool, seconds: float, time: asyncio.Timeout
     ) -> types.CallToolResult:
         loop = asyncio.get_running_loop()
         last = 0.0
@@ -390,18 +404,18 @@ class ServerLink:
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             nonlocal last
             if not time.expired():
-                time.reschedule(loop.time() + request["seconds"])
+                time.reschedule(loop.time() + seconds)
             if loop.time() - last >= PROGRESS_PAUSE:
                 last = loop.time()
                 of = f" of {total:g}" if total else ""
                 text = f"{progress:g}{of}" + (f": {shown_text(message[:2000])}" if message else "")
-                self._tell({"event": "progress", "id": id, "text": text})
+                self._report(CallProgress(id=id, text=text))
 
-        given: Record = {}
+        given: dict[str, Any] = {}
         for _ in range(MOST_ROUNDS):
             result = await session.call_tool(
-                request["tool"],
-                request["arguments"],
+                request.tool,
+                request.arguments,
                 progress_callback=progressed,
                 allow_input_required=True,
                 **given,
@@ -412,21 +426,21 @@ class ServerLink:
             responses = {
                 key: await self._input(session, wanted) for key, wanted in (result.input_requests or {}).items()
             }
-            time.reschedule(loop.time() + request["seconds"])
+            time.reschedule(loop.time() + seconds)
             given = {"input_responses": responses or None, "request_state": result.request_state}
             if not responses:
                 await asyncio.sleep(PROGRESS_PAUSE)
         raise LinkFailed(f"the server asked more than {MOST_ROUNDS} times in one call")
 
-    async def _complete(self, session: ClientSession, request: Record) -> Record:
-        given = request["ref"]
+    async def _complete(self, session: ClientSession, request: CompleteArgument) -> ServerResult:
         reference = (
-            types.PromptReference(name=given["name"])
-            if given["type"] == "ref/prompt"
-            else types.ResourceTemplateReference(uri=given["uri"])
+            types.PromptReference(name=request.prompt)
+            if request.prompt is not None
+            else types.ResourceTemplateReference(uri=request.template or "")
         )
-        found = await session.complete(reference, request["argument"], request["known"] or None)
-        return {"values": [value[:1000] for value in found.completion.values[:MOST_VALUES]]}
+        argument = {"name": request.argument, "value": request.value}
+        found = await session.complete(reference, argument, request.known or None)
+        return ServerResult(values=[value[:1000] for value in found.completion.values[:MOST_VALUES]])
 
     async def _input(self, session: ClientSession, wanted: Any) -> Any:
         """Ask what the server wants to know before it continues."""
@@ -436,35 +450,13 @@ class ServerLink:
             return await self._roots(None)
         raise LinkFailed("the server asked for an answer from the model (sampling), which Pigeon refuses")
 
-    def _overflowed(self) -> None:
-        """A message was too large. It is not known which call it answered, so all open calls fail."""
-        for id, call in self._calls.items():
-            self._overflows.add(id)
-            call.cancel()
-
     # What the server asks
 
     async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
-        if self._asking >= MOST_QUESTIONS:
-            return types.ElicitResult(action="cancel")
-        about: Record = {"server": self._key, "message": shown_text(params.message)[:4000]}
-        if isinstance(params, types.ElicitRequestURLParams):
-            about["url"] = shown_text(params.url)[:4000]
-        else:
-            schema = params.requested_schema
-            about["schema"] = schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, mode="json")
-        self._asking += 1
-        try:
-            async with self._one_question:
-                answer = await self._ask("elicit", about)
-        finally:
-            self._asking -= 1
-        if not isinstance(answer, dict):
-            return types.ElicitResult(action="cancel")
-        return types.ElicitResult(action=answer["action"], content=answer.get("content"))
+        return await self._elicitation.ask(params)
 
     async def _roots(self, context: Any) -> types.ListRootsResult:
-        folder = self._config["folder"]
+        folder = self._config.folder
         return types.ListRootsResult(roots=[types.Root(uri=AnyUrl(f"file://{quote(folder)}"), name=folder)])  # type: ignore[arg-type]
 
     async def _heard(self, message: Any) -> None:
@@ -476,36 +468,15 @@ class ServerLink:
         kind = kinds.get(type(getattr(message, "root", message)))
         if kind is not None:
             self._stale.add(kind)
-            self._changed.set()
-
-    async def _ask_to_sign_in(self, about: Record) -> Any:
-        self._stop_clock()
-        try:
-            return await self._ask("sign_in", {"server": self._key, **about})
-        finally:
-            if self._step != "connected":
-                self._start_clock()
 
     # How it ended
 
-    def _start_clock(self, seconds: float = inf) -> None:
-        """Give the server so long, and no longer than its configuration does."""
-        self._stop_clock()
-        self._time = min(seconds, self._config["startSeconds"])
-        self._deadline = asyncio.get_running_loop().call_later(self._time, self._time_over)
-
-    def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _time_over(self) -> None:
-        self._timed_out = True
+    def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
     def _time_text(self) -> str:
-        said = f"it has not answered within {self._time:g} s"
+        said = f"it has not answered within {self._deadline.seconds:g} s"
         if self._pipes is not None and self._pipes.first_garbage:
             said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said

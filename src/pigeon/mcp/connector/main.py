@@ -1,15 +1,7 @@
 """The program that holds an agent's connections to tool servers, so that they cannot slow the agent down.
 
-`mcp/connector_process.py` starts it with two sockets: the pipes of programs come as descriptors through stdin, and
-lines of JSON go both ways through stdout. It ends when the agent has gone.
-
-    from the agent                                       to the agent
-    --------------------------------------------------   ---------------------------------------------------------
-    open    server, config; its pipes come by stdin      ready; unusable: the package is not there; text
-    close   server                                       opened, listed, failed, kept: of a server
-    call, prompt, read   id, server, ...                 result, error, once for each id; progress before it
-    cancel  id, server                                   ask: a question, with an id; asked: it is not wanted any more
-    answer  id, value
+`mcp/connector_process.py` starts it with two sockets: the pipes of programs come as descriptors through stdin, and the
+records of `mcp/connector/records.py` go both ways through stdout. It ends when the agent has gone.
 """
 
 from __future__ import annotations
@@ -17,18 +9,37 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from pigeon.mcp.connector.records import (
+    LONGEST_RECORD,
+    Answer,
+    AnswerQuestion,
+    AskServer,
+    CallFailed,
+    CallProgress,
+    CancelCall,
+    CloseServer,
+    ConnectorReady,
+    ConnectorUnusable,
+    FromConnector,
+    OpenServer,
+    Question,
+    QuestionAsked,
+    QuestionWithdrawn,
+    ServerListed,
+    ToConnector,
+    decode_for_connector,
+    encode_line,
+)
 from pigeon.system.platforms import install_command
+from pigeon.wire.errors import BadRecord
 
 if TYPE_CHECKING:
     from pigeon.mcp.connector.link import ServerLink
 
 NOT_INSTALLED = "Tool servers need packages that are not installed"
 MOST_WAITING = 64 * 1024 * 1024
-LONGEST_RECORD = 64 * 1024 * 1024
 
 
 class ConnectionHolder:
@@ -38,7 +49,7 @@ class ConnectionHolder:
         self._control = control
         self._socket = line
         self._links: dict[str, ServerLink] = {}
-        self._questions: dict[int, asyncio.Future[Any]] = {}
+        self._questions: dict[int, asyncio.Future[Answer]] = {}
         self._count = 0
         self._writer: asyncio.StreamWriter | None = None
         self._closing: set[asyncio.Task[None]] = set()
@@ -50,66 +61,74 @@ class ConnectionHolder:
             from pigeon.mcp.connector.link import ServerLink
         except ImportError as error:
             text = f"{NOT_INSTALLED} ({error.name} is missing). Install them with: {install_command('mcp>=2.3')}"
-            self._tell({"event": "unusable", "text": text})
-            await self._writer.drain()
+            await self._give_up(text)
             return
         gc.collect()
         gc.freeze()
-        self._tell({"event": "ready"})
-        while line := await reader.readline():
-            self._do(msgspec.json.decode(line), ServerLink)
+        self._send(ConnectorReady())
+        try:
+            while line := await reader.readline():
+                self._carry_out(decode_for_connector(line), ServerLink)
+        except BadRecord as error:
+            await self._give_up(f"The agent has sent a record that cannot be read: {error}")
         for link in list(self._links.values()):
             await link.close()
 
-    def _do(self, record: dict[str, Any], link_type: type[ServerLink]) -> None:
-        what, key = record["do"], record.get("server", "")
-        if what == "open":
-            pipes = self._received() if record["config"]["transport"] == "stdio" else None
-            link = link_type(key, record["config"], pipes, self._tell, self._ask)
-            self._links[key] = link
-            link.start()
-        elif what == "close":
-            closed = self._links.pop(key, None)
-            if closed is not None:
-                task = asyncio.ensure_future(closed.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
-        elif what == "answer":
-            question = self._questions.get(record["id"])
-            if question is not None and not question.done():
-                question.set_result(record.get("value"))
-        elif what == "cancel":
-            if key in self._links:
-                self._links[key].cancel(record["id"])
-        elif key in self._links:
-            self._links[key].ask_server(record["id"], what, record)
-        else:
-            self._tell({"event": "error", "id": record["id"], "text": "the server is not connected", "unsent": True})
+    async def _give_up(self, text: str) -> None:
+        assert self._writer is not None
+        self._send(ConnectorUnusable(text=text))
+        await self._writer.drain()
 
-    def _received(self) -> tuple[int, int, int]:
+    def _carry_out(self, record: ToConnector, link_type: type[ServerLink]) -> None:
+        if isinstance(record, AnswerQuestion):
+            question = self._questions.get(record.id)
+            if question is not None and not question.done():
+                question.set_result(record.answer)
+            return
+        link = self._links.get(record.server)
+        if isinstance(record, OpenServer):
+            pipes = self._receive_pipes() if record.config.transport == "stdio" else None
+            link = link_type(record.server, record.config, pipes, self._send, self._ask)
+            self._links[record.server] = link
+            link.start()
+        elif isinstance(record, AskServer):
+            if link is None:
+                self._send(CallFailed(id=record.id, text="the server is not connected", is_unsent=True))
+            else:
+                link.ask_server(record.id, record.request, record.seconds)
+        elif isinstance(record, CancelCall) and link is not None:
+            link.cancel(record.id)
+        elif isinstance(record, CloseServer) and link is not None:
+            del self._links[record.server]
+            task = asyncio.ensure_future(link.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _receive_pipes(self) -> tuple[int, int, int]:
         """The pipes of the next program, which were sent before the line that opens it."""
         _, descriptors, _, _ = socket.recv_fds(self._control, 1, 3)
         stdin, stdout, stderr = descriptors
         return stdin, stdout, stderr
 
-    def _tell(self, record: dict[str, Any]) -> None:
+    def _send(self, record: FromConnector) -> None:
         assert self._writer is not None
         waiting = self._writer.transport.get_write_buffer_size()
-        if waiting > MOST_WAITING and record["event"] in ("progress", "listed"):
+        if waiting > MOST_WAITING and isinstance(record, CallProgress | ServerListed):
             return
-        self._writer.write(msgspec.json.encode(record) + b"\n")
+        self._writer.write(encode_line(record))
 
-    async def _ask(self, kind: str, about: dict[str, Any]) -> Any:
+    async def _ask(self, server: str, question: Question) -> Answer:
         self._count += 1
         id = self._count
-        question = self._questions[id] = asyncio.get_running_loop().create_future()
-        self._tell({"event": "ask", "id": id, "kind": kind, **about})
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._questions[id] = answer
+        self._send(QuestionAsked(id=id, server=server, question=question))
         try:
-            return await question
+            return await answer
         finally:
             del self._questions[id]
-            if not question.done() or question.cancelled():
-                self._tell({"event": "asked", "id": id})
+            if not answer.done() or answer.cancelled():
+                self._send(QuestionWithdrawn(id=id))
 
 
 def main() -> None:

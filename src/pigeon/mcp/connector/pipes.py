@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +22,7 @@ import msgspec
 from mcp.shared.message import SessionMessage
 
 from pigeon.mcp.connector.trimming import trimmed
+from pigeon.wire import codec
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
 MOST_GARBAGE = 2_000
@@ -69,13 +69,12 @@ class Thinning:
 
 def _failure(line: bytes) -> SessionMessage | None:
     """An error response in place of one that cannot be read, so that its call does not have to time out."""
-    found = re.match(
-        rb'\s*\{(?:\s*"jsonrpc"\s*:\s*"2.0"\s*,)?\s*"id"\s*:\s*(\d{1,15})\s*,\s*"(?:result|error)"', line[:200]
-    )
-    if found is None:
+    members = codec.outer_members(line[:200])
+    id = members.get("id")
+    if type(id) is not int or not members.keys() & {"result", "error"}:
         return None
     error = types.ErrorData(code=types.PARSE_ERROR, message="the answer cannot be read")
-    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
+    return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=id, error=error))
 
 
 class RequestPace:

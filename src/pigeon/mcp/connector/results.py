@@ -1,4 +1,4 @@
-"""Answers of servers as plain records for the agent, cut to the sizes that it accepts."""
+"""Answers of servers as records for the agent, cut to the sizes that it accepts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import mcp_types as types
 import msgspec
 
+from pigeon.mcp.connector.records import OfferedPrompt, OfferedResource, OfferedTool, PromptArgument, ServerResult
 from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_OFFERED, MOST_TOOLS, shown_text
+from pigeon.wire.content import ImageContent, TextContent
 
 MOST_TEXT = 4 * 1024 * 1024
 MOST_IMAGE = 12 * 1024 * 1024
@@ -17,12 +19,12 @@ LONGEST_TOOL_NAME = 200
 LONGEST_DESCRIPTION = 4 * 1024
 LARGEST_SCHEMA = 64 * 1024
 
-Record = dict[str, Any]
+Block = TextContent | ImageContent
 
 
-def tool_records(tools: Iterable[types.Tool]) -> tuple[list[Record], list[str]]:
-    """The records of tools, and notes about those that were left out."""
-    found: dict[str, Record] = {}
+def offered_tools(tools: Iterable[types.Tool]) -> tuple[list[OfferedTool], list[str]]:
+    """The tools that can be used, and notes about those that were left out."""
+    found: dict[str, OfferedTool] = {}
     notes: list[str] = []
     for tool in tools:
         if len(found) == MOST_TOOLS:
@@ -38,44 +40,46 @@ def tool_records(tools: Iterable[types.Tool]) -> tuple[list[Record], list[str]]:
         else:
             about = tool.description or tool.title or ""
             hints = tool.annotations
-            found[tool.name] = {
-                "name": tool.name,
-                "description": about[:LONGEST_DESCRIPTION],
-                "parameters": schema,
-                "reads": bool(hints and hints.read_only_hint),
-            }
+            found[tool.name] = OfferedTool(
+                name=tool.name,
+                description=about[:LONGEST_DESCRIPTION],
+                parameters=schema,
+                reads_only=bool(hints and hints.read_only_hint),
+            )
     return list(found.values()), notes[:20]
 
 
-def prompt_records(prompts: Iterable[types.Prompt]) -> list[Record]:
+def offered_prompts(prompts: Iterable[types.Prompt]) -> list[OfferedPrompt]:
     """Prompts with the names of their arguments."""
     return [
-        {
-            "name": prompt.name[:LONGEST_TOOL_NAME],
-            "description": (prompt.description or prompt.title or "")[:500],
-            "arguments": [
-                {"name": argument.name, "required": bool(argument.required)}
+        OfferedPrompt(
+            name=prompt.name[:LONGEST_TOOL_NAME],
+            description=(prompt.description or prompt.title or "")[:500],
+            arguments=[
+                PromptArgument(name=argument.name, required=bool(argument.required))
                 for argument in (prompt.arguments or [])[:50]
             ],
-        }
+        )
         for prompt in list(prompts)[:MOST_OFFERED]
         if prompt.name
     ]
 
 
-def resource_records(resources: Iterable[types.Resource], templates: Iterable[types.ResourceTemplate]) -> list[Record]:
-    """What can be read."""
+def offered_resources(
+    resources: Iterable[types.Resource], templates: Iterable[types.ResourceTemplate]
+) -> list[OfferedResource]:
+    """The resources that can be read, then the templates for the addresses of others."""
     listed: list[tuple[str, Any, bool]] = [(str(one.uri), one, False) for one in list(resources)[:MOST_OFFERED]]
     listed += [(one.uri_template, one, True) for one in list(templates)[:MOST_OFFERED]]
     return [
-        {
-            "uri": uri[:2000],
-            "name": (one.title or one.name or uri)[:200],
-            "description": (one.description or "")[:500],
-            "mime": one.mime_type or "",
-            "template": template,
-        }
-        for uri, one, template in listed
+        OfferedResource(
+            uri=uri[:2000],
+            name=(one.title or one.name or uri)[:200],
+            description=(one.description or "")[:500],
+            mime_type=one.mime_type or "",
+            is_template=is_template,
+        )
+        for uri, one, is_template in listed
     ]
 
 
@@ -84,9 +88,9 @@ class Cutter:
 
     def __init__(self) -> None:
         self._left = MOST_TEXT
-        self._blocks: list[Record] = []
+        self._blocks: list[Block] = []
 
-    def blocks(self) -> list[Record]:
+    def blocks(self) -> list[Block]:
         """The blocks so far."""
         return self._blocks
 
@@ -98,18 +102,18 @@ class Cutter:
         self._left -= len(kept)
         if len(kept) < len(text):
             kept += f"\n[{len(text) - len(kept)} more characters were left out]"
-        self._blocks.append({"type": "text", "text": kept})
+        self._blocks.append(TextContent(text=kept))
 
     def end(self, note: str) -> None:
         """Add a final note, even beyond the limits."""
-        self._blocks.append({"type": "text", "text": note})
+        self._blocks.append(TextContent(text=note))
 
     def image(self, data: str, mime: str) -> None:
         """Take an image."""
         if len(data) > MOST_IMAGE:
             self.text(f"[An image of {len(data) * 3 // 4} bytes was left out]")
         elif len(self._blocks) < MOST_BLOCKS:
-            self._blocks.append({"type": "image", "data": data, "mimeType": mime})
+            self._blocks.append(ImageContent(data=data, mime_type=mime))
 
     def content(self, block: Any) -> None:
         """Take a block of any kind."""
@@ -139,7 +143,7 @@ class Cutter:
                 self.text(f"[{resource.uri}: {len(resource.blob) * 3 // 4} bytes of {mime}, which are not shown]")
 
 
-def call_record(result: types.CallToolResult) -> Record:
+def result_of_call(result: types.CallToolResult) -> ServerResult:
     """The result of a tool; structured content is added as text if no text contains it."""
     cutter = Cutter()
     for block in result.content[:MOST_BLOCKS]:
@@ -153,22 +157,22 @@ def call_record(result: types.CallToolResult) -> Record:
         if not any(isinstance(block, types.TextContent) for block in result.content):
             cutter.text(encoded.decode())
         small = structured if len(encoded) <= MOST_STRUCTURED else None
-    return {"content": cutter.blocks(), "structured": small, "isError": bool(result.is_error)}
+    return ServerResult(content=cutter.blocks(), structured=small, is_error=bool(result.is_error))
 
 
-def prompt_record(result: types.GetPromptResult) -> Record:
+def result_of_prompt(result: types.GetPromptResult) -> ServerResult:
     """The messages of a prompt as blocks; those that are not the user's are marked."""
     cutter = Cutter()
     for message in result.messages:
         if message.role != "user":
             cutter.text(f"[{message.role}]")
         cutter.content(message.content)
-    return {"content": cutter.blocks()}
+    return ServerResult(content=cutter.blocks())
 
 
-def read_record(result: types.ReadResourceResult) -> Record:
+def result_of_reading(result: types.ReadResourceResult) -> ServerResult:
     """What was read, as blocks."""
     cutter = Cutter()
     for part in result.contents:
         cutter.resource(part)
-    return {"content": cutter.blocks()}
+    return ServerResult(content=cutter.blocks())

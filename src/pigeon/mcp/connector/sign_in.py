@@ -21,10 +21,13 @@ from mcp.shared.auth import (
     OAuthClientMetadata,
     OAuthToken,
 )
+from msgspec.structs import replace
 from pydantic import AnyUrl, ValidationError
 
 from pigeon.mcp.connector.authorization import ServerAuthorization
 from pigeon.mcp.connector.device_grant import DeviceCode, SignInNeeded
+from pigeon.mcp.connector.records import Answer, LinkSignIn, SignInAnswer, SignInQuestion, StoredSignIn
+from pigeon.wire.base import Json
 
 CALLBACK = "/callback"
 SIGN_IN_SECONDS = 600.0
@@ -33,26 +36,23 @@ PAGE = (
     b"<!doctype html><title>Pigeon</title><p>You can close this page and go back to Pigeon.</p>"
 )
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-Record = dict[str, Any]
-# Asks a person to sign in at `url`: by entering a `code` there, or in a browser that is then redirected to us. The
-# answer is true, or the address of the redirect; none or false if the person refuses.
-Ask = Callable[[Record], Awaitable[Any]]
+# Asks a person to sign in; the answer is a `SignInAnswer` unless the person refuses.
+Ask = Callable[[SignInQuestion], Awaitable[Answer]]
 
 
 class SignIn:
-    """One server's sign-in. `kept` is what was stored before, `tell` sends what is to be stored, `read` returns what is
-    stored now, perhaps by another agent."""
+    """One server's sign-in. `store` sends what is to be stored, `read` returns what is stored now, perhaps by another
+    agent."""
 
     def __init__(
         self,
         url: str,
-        config: Record,
-        kept: Record,
-        tell: Callable[[Record], None],
-        read: Callable[[], Awaitable[Record]],
+        config: LinkSignIn,
+        store: Callable[[StoredSignIn], None],
+        read: Callable[[], Awaitable[StoredSignIn]],
     ) -> None:
-        self._kept = dict(kept)
-        self._tell = tell
+        self._stored = config.stored
+        self._store = store
         self._read = read
         self._config = config
         self._ask: Ask | None = None
@@ -60,7 +60,6 @@ class SignIn:
         self._port: int | None = None
         self._led_back: asyncio.Future[str] | None = None
         self._address = ""
-        secret = config.get("client_secret")
         self.provider = ServerAuthorization(
             url,
             OAuthClientMetadata(
@@ -68,13 +67,13 @@ class SignIn:
                 redirect_uris=[AnyUrl(self._redirect())],
                 grant_types=["authorization_code", "refresh_token"],
                 response_types=["code"],
-                scope=config.get("scope"),
-                token_endpoint_auth_method="none" if not secret else "client_secret_post",
+                scope=config.scope,
+                token_endpoint_auth_method="none" if not config.client_secret else "client_secret_post",
             ),
             self,
-            flow=config.get("flow") or "either",
-            remote=bool(config.get("remote")),
-            client_metadata_url=config.get("client_metadata_url"),
+            flow=config.flow or "either",
+            remote=config.is_remote,
+            client_metadata_url=config.client_metadata_url,
         )
 
     def allow(self, ask: Ask | None) -> None:
@@ -89,29 +88,23 @@ class SignIn:
 
     # What the provider asks for
 
-    def known(self) -> tuple[Record | None, Record | None, float | None]:
+    def known(self) -> tuple[dict[str, Json] | None, dict[str, Json] | None, float | None]:
         """What is stored besides the tokens: the authorization server, the resource, and when the tokens expire."""
-        metadata, resource, expires = (self._kept.get(name) for name in ("metadata", "resource", "expires"))
-        return (
-            metadata if isinstance(metadata, dict) else None,
-            resource if isinstance(resource, dict) else None,
-            expires if isinstance(expires, int | float) else None,
-        )
+        return self._stored.metadata, self._stored.resource, self._stored.expires
 
     async def look_again(self) -> bool:
         """Whether the stored tokens differ from those seen last."""
-        kept = await self._read()
-        tokens = kept.get("tokens")
-        if not isinstance(tokens, dict) or tokens == self._kept.get("tokens"):
+        stored = await self._read()
+        if stored.tokens is None or stored.tokens == self._stored.tokens:
             return False
-        self._kept = kept
+        self._stored = stored
         return True
 
     async def get_tokens(self) -> OAuthToken | None:
         """Those that are kept."""
         try:
-            return OAuthToken.model_validate(self._kept["tokens"])
-        except (KeyError, ValidationError):
+            return OAuthToken.model_validate(self._stored.tokens)
+        except ValidationError:
             return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -127,15 +120,15 @@ class SignIn:
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The client registration from the configuration, or the stored one."""
         redirects = [AnyUrl(self._redirect())]
-        if self._config.get("client_id"):
+        if self._config.client_id:
             return OAuthClientInformationFull(
-                client_id=self._config["client_id"],
-                client_secret=self._config.get("client_secret"),
+                client_id=self._config.client_id,
+                client_secret=self._config.client_secret,
                 redirect_uris=redirects,
             )
         try:
-            return OAuthClientInformationFull.model_validate(self._kept["client"])
-        except (KeyError, ValidationError):
+            return OAuthClientInformationFull.model_validate(self._stored.client)
+        except ValidationError:
             return None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
@@ -143,24 +136,25 @@ class SignIn:
         self._keep(client=client_info.model_dump(mode="json", exclude_none=True), redirect=self._redirect())
 
     def _keep(self, **values: Any) -> None:
-        self._kept.update(values)
-        self._tell(dict(self._kept))
+        self._stored = replace(self._stored, **values)
+        self._store(self._stored)
 
     async def code_shown(self, code: DeviceCode) -> bool:
         """Show a code; false if the person refuses."""
-        answer = await self._asked({"url": code.address, "code": code.code, "complete": code.complete})
-        return answer is True
+        answer = await self._asked(SignInQuestion(url=code.address, code=code.code, complete_url=code.complete))
+        return answer is not None
 
-    async def _asked(self, about: Record) -> Any:
+    async def _asked(self, question: SignInQuestion) -> SignInAnswer | None:
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")
-        return await self._ask(about)
+        answer = await self._ask(question)
+        return answer if isinstance(answer, SignInAnswer) else None
 
     # The browser
 
     def _redirect(self) -> str:
         if self._port is None:
-            self._listener = _bound(self._config.get("port") or _port_of(self._kept.get("redirect")))
+            self._listener = _bound(self._config.port or _port_of(self._stored.redirect))
             self._port = self._listener.getsockname()[1]
         return f"http://127.0.0.1:{self._port}{CALLBACK}"
 
@@ -176,18 +170,22 @@ class SignIn:
         self._led_back = asyncio.get_running_loop().create_future()
         # If the port was taken meanwhile, this is another one, and only a pasted address can arrive.
         server = await asyncio.start_server(self._serve, sock=listener)
-        pasted: asyncio.Future[Any] = asyncio.ensure_future(self._asked({"url": self._address}))
+        pasted = asyncio.ensure_future(self._asked(SignInQuestion(url=self._address)))
         waiting: set[asyncio.Future[Any]] = {pasted, self._led_back}
         try:
             done, _ = await asyncio.wait(waiting, timeout=SIGN_IN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if not done:
                 raise SignInNeeded("the sign-in was not finished in time")
-            led_to = self._led_back.result() if self._led_back in done else pasted.result()
+            if self._led_back in done:
+                led_to: str | None = self._led_back.result()
+            else:
+                answer = pasted.result()
+                led_to = None if answer is None else answer.redirect
         finally:
             pasted.cancel()
             self._led_back.cancel()
             server.close()
-        if not isinstance(led_to, str):
+        if led_to is None:
             raise SignInNeeded("the sign-in was declined")
         query = parse_qs(urlsplit(led_to.strip()).query)
         if "code" not in query and "error" not in query:
@@ -232,8 +230,8 @@ def _bound(port: int | None) -> socket.socket:
     return listener
 
 
-def _port_of(address: Any) -> int | None:
+def _port_of(address: str | None) -> int | None:
     try:
-        return urlsplit(address).port if isinstance(address, str) else None
+        return None if address is None else urlsplit(address).port
     except ValueError:
         return None

@@ -9,7 +9,9 @@ from contextlib import aclosing
 from typing import Any
 
 from pigeon.agent.inference import Delta, Finished, ModelMessage, ModelRequest, ToolSpec
+from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
 from pigeon.providers.anthropic.stream import AnthropicStream
+from pigeon.providers.api import STRING_FORMATS
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import IMAGE_NOTE, not_blank, result_text
 from pigeon.providers.http.exchange import encoded, exchange
@@ -27,7 +29,6 @@ from pigeon.wire.base import Absent, Json
 from pigeon.wire.content import AssistantBlock, ImageContent, TextContent, ThinkingContent, UserBlock, has_images
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 
-VERSION = "2023-06-01"
 INTERLEAVED = "interleaved-thinking-2025-05-14"
 FINE_GRAINED = "fine-grained-tool-streaming-2025-05-14"
 FALLBACK_MAX_TOKENS = 8192
@@ -39,7 +40,6 @@ _BY_STRICT_REFUSED = {
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "maxItems", "uniqueItems",
     "minContains", "maxContains", "minProperties", "maxProperties",
 }  # fmt: skip
-_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
 
 
 def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
@@ -84,11 +84,7 @@ def headers_of(request: ModelRequest, connection: Connection, body: dict[str, An
     """Authentication, version, and only the betas that this request needs."""
     access = connection.access
     compat = compat_of(request.model)
-    headers = {"anthropic-version": VERSION}
-    if access.bearer:
-        headers["authorization"] = f"Bearer {access.key}"
-    elif access.key:
-        headers["x-api-key"] = access.key
+    headers = {**ANTHROPIC_MESSAGES.headers, **ANTHROPIC_MESSAGES.key_headers(access.key, access.bearer)}
     betas = []
     if body.get("thinking", {}).get("type") == "enabled":
         betas.append(INTERLEAVED)
@@ -191,7 +187,7 @@ def _strict_refuses(key: str, value: Json) -> bool:
     if key == "minItems":
         return value not in (0, 1)
     if key == "format":
-        return value not in _FORMATS
+        return value not in STRING_FORMATS | {"uri"}
     return key in _BY_STRICT_REFUSED
 
 

@@ -19,12 +19,16 @@ DATA = os.path.join(os.path.dirname(__file__), "data")
 
 
 class KnownProvider(Struct, frozen=True):
-    """One provider; the first variable that is set is its key, one of `bearer` goes out as a bearer token."""
+    """One provider; the first variable that is set is its key, one of `bearer` goes out as a bearer token.
+
+    Its `earlier` name still stands in settings, keys, models files, sessions and habits.
+    """
 
     name: str
     keys: tuple[str, ...]
     default: str
     bearer: tuple[str, ...] = ()
+    earlier: str = ""
 
 
 KNOWN: dict[str, KnownProvider] = {
@@ -35,7 +39,7 @@ KNOWN: dict[str, KnownProvider] = {
         bearer=("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_OAUTH_TOKEN"),
     ),
     "openai": KnownProvider("OpenAI", ("OPENAI_API_KEY",), "gpt-6.1-sol"),
-    "azure": KnownProvider("Azure OpenAI", ("AZURE_OPENAI_API_KEY",), "gpt-5.4"),
+    "azure": KnownProvider("Azure OpenAI", ("AZURE_OPENAI_API_KEY",), "gpt-5.4", earlier="azure-openai-responses"),
     "google": KnownProvider("Google Gemini", ("GEMINI_API_KEY",), "gemini-3.1-pro-preview"),
     "openrouter": KnownProvider("OpenRouter", ("OPENROUTER_API_KEY",), "moonshotai/kimi-k2.6"),
     "xai": KnownProvider("xAI", ("XAI_API_KEY",), "grok-4.7"),
@@ -64,13 +68,12 @@ KNOWN: dict[str, KnownProvider] = {
     "qwen-token-plan-cn": KnownProvider("Qwen Token Plan (China)", ("QWEN_TOKEN_PLAN_CN_API_KEY",), "qwen3.7-max"),
     "xiaomi": KnownProvider("Xiaomi MiMo", ("XIAOMI_API_KEY",), "mimo-v2.6-pro"),
 }
-# Earlier names of providers, which still stand in settings, keys, models files, sessions and habits.
-_EARLIER = {"azure-openai-responses": "azure"}
+_CURRENT = {known.earlier: name for name, known in KNOWN.items() if known.earlier}
 
 
 def current_name(provider: str) -> str:
     """The name that a provider has now."""
-    return _EARLIER.get(provider.lower(), provider)
+    return _CURRENT.get(provider.lower(), provider)
 
 
 def current_reference(text: str) -> str:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from pigeon.agent.inference import Delta, Finished, Metered, ModelMessage, ModelRequest, Named
+from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
 from pigeon.providers.demo.actions import action_text, call_for, entries_of, is_listing, result_text, tools_for
+from pigeon.providers.demo.api import DEMO, GUIDE
 from pigeon.providers.demo.phrases import About, Action, Greeting, Phrase, Unclear, phrases_of
-from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
-from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
+from pigeon.providers.scripted.playback import PreparedAnswer, play_answer
+from pigeon.providers.scripted.script import Block, TextBlock, ThinkingBlock
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
-from pigeon.wire.model import Cost, Model, ModelCost, Usage
+from pigeon.wire.model import Model, ModelCost
 
-PROVIDER = "demo"
 PACE_MS = 2.0
 PIECE = [3, 11]
 REMINDER = "<reminder>"  # what the agent says by itself
@@ -43,25 +43,22 @@ class DemoModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer the last message of the user, one tool call at a time."""
-        blocks = answer_to(request)
-        prompt, output = tokens_of_request(request), tokens_of_answer(blocks)
         seed = len(request.messages)
-        yield Named(f"demo_{seed}")
-        yield Metered(usage=Usage(input=prompt, total_tokens=prompt, cost=Cost()))
-        async for delta in streamed_blocks(blocks, PieceCutter(PIECE, seed), self._pace_ms, f"demo_{seed}"):
+        name, blocks = f"{DEMO.name}_{seed}", answer_to(request)
+        answer = PreparedAnswer(
+            name=name, call_prefix=name, blocks=blocks, chunk=PIECE, seed=seed, pace_ms=self._pace_ms
+        )
+        async for delta in play_answer(answer, request):
             yield delta
-        yield Metered(usage=Usage(input=prompt, output=output, total_tokens=prompt + output, cost=Cost()))
-        calls = any(isinstance(block, CallBlock) for block in blocks)
-        yield Finished(stop="toolUse" if calls else "stop")
 
 
 def demo_model() -> Model:
     """The model record of the guide."""
     return Model(
-        id="guide",
+        id=GUIDE,
         name="Demo guide (no key, no network)",
-        api=PROVIDER,
-        provider=PROVIDER,
+        api=DEMO.name,
+        provider=DEMO.name,
         base_url="",
         reasoning=True,
         input=["text"],

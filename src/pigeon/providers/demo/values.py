@@ -266,11 +266,10 @@ def _number(schema: dict[str, Any], wanted: int, kind: str) -> Json:
 
 
 def _fits(value: Json, schema: dict[str, Any]) -> bool:
-    """Whether a value fits, patterns aside: they may take long to search."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
+    """Whether a value fits; true for a schema that cannot be checked: then the run's own check decides."""
+    from pigeon.agent.schema_check import BrokenSchema, CheckTooLong, SchemaCheck
 
     try:
-        return bool(extend(Draft202012Validator, {"pattern": None, "$ref": None})(schema).is_valid(value))
-    except Exception:  # of the library, for a schema that it cannot follow: then the run's own check decides
+        return not SchemaCheck(schema, value, exact=True).errors(value)
+    except (BrokenSchema, CheckTooLong):
         return True

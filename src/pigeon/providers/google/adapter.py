@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
+from pigeon.providers.google.api import GOOGLE_GENERATIVE_AI
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.history.cache import HistoryCache, conversation
 from pigeon.providers.history.normalize import (
@@ -45,11 +46,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
     """One answer of the Gemini API."""
     access = connection.access
     path = f"models/{quote(request.model.id, safe='/')}:streamGenerateContent?alt=sse"
-    headers: dict[str, str] = {}
-    if access.bearer:
-        headers["authorization"] = f"Bearer {access.key}"
-    elif access.key:
-        headers["x-goog-api-key"] = access.key
+    headers = GOOGLE_GENERATIVE_AI.key_headers(access.key, access.bearer)
     outgoing = HttpRequest(
         url=endpoint(request.model.base_url, path),
         headers=request_headers(headers, access.headers),

@@ -20,6 +20,7 @@ from pigeon.providers.history.normalize import (
 )
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.http.recorders import HttpRequest
+from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_chat.thinking import thinking_fields
@@ -52,9 +53,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
 
 def headers_of(request: ModelRequest, connection: Connection, compat: ChatCompat) -> dict[str, str]:
     """Authentication, and the session where the server keeps a cache by it."""
-    headers: dict[str, str] = {}
-    if connection.access.key:
-        headers["authorization"] = f"Bearer {connection.access.key}"
+    headers = OPENAI_COMPLETIONS.key_headers(connection.access.key, connection.access.bearer)
     if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
         headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
     return request_headers(headers, connection.access.headers)

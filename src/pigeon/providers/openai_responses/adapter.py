@@ -16,6 +16,7 @@ from pigeon.providers.history.normalize import is_same_model, not_blank, result_
 from pigeon.providers.http.exchange import encoded, exchange
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.openai_chat.compat import is_openai_host
+from pigeon.providers.openai_responses.api import AZURE_OPENAI_RESPONSES, OPENAI_RESPONSES
 from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.request import (
     Access,
@@ -39,7 +40,6 @@ Items = list[dict[str, Any]]
 CACHE_KEY_CHARS = 64
 CALL_ID_CHARS = 64
 MIN_OUTPUT_TOKENS = 16
-AZURE_API = "azure-openai-responses"
 AZURE_VERSION = "v1"
 OUTPUT_NAME = "final_answer"
 
@@ -48,7 +48,7 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
     """One answer of the Responses API."""
     body = body_of(request, connection.history)
     url = endpoint(request.model.base_url, "responses")
-    if request.model.api == AZURE_API:
+    if _is_azure(request.model):
         url = azure_url(request.model, connection.access.env)
         body["model"] = _deployment(request.model.id, connection.access.env)
     outgoing = HttpRequest(url=url, headers=headers_of(request, connection.access), body=encoded(body))
@@ -57,12 +57,8 @@ def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta
 
 def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
     """Authentication, and the session for the cache."""
-    headers: dict[str, str] = {}
-    if access.key:
-        if request.model.api == AZURE_API and not access.bearer:
-            headers["api-key"] = access.key
-        else:
-            headers["authorization"] = f"Bearer {access.key}"
+    api = AZURE_OPENAI_RESPONSES if _is_azure(request.model) else OPENAI_RESPONSES
+    headers = api.key_headers(access.key, access.bearer)
     if request.session_id and request.cache != "none":
         style = compat_of(request.model).get("sessionAffinityFormat")
         if style == "openrouter" or "openrouter.ai" in request.model.base_url:
@@ -148,6 +144,10 @@ def _reasoning(request: ModelRequest) -> dict[str, Any]:
         return {"reasoning": {"effort": effort}, **include} if effort else include
     effort = mapped_level(model, request.thinking, request.thinking)
     return {"reasoning": {"effort": effort or request.thinking, "summary": "auto"}, **include}
+
+
+def _is_azure(model: Model) -> bool:
+    return model.api == AZURE_OPENAI_RESPONSES.name
 
 
 def azure_url(model: Model, env: Mapping[str, str]) -> str:

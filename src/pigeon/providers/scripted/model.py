@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from pigeon.agent.inference import Delta, Failure, Finished, Metered, ModelRequest, Named
-from pigeon.providers.scripted.playback import PieceCutter, streamed_blocks, tokens_of_answer, tokens_of_request
+from pigeon.agent.inference import Delta, Failure, Finished, ModelRequest
+from pigeon.providers.scripted.api import SCRIPTED
+from pigeon.providers.scripted.playback import PreparedAnswer, play_answer
 from pigeon.providers.scripted.script import (
     Block,
-    CallBlock,
     Locate,
     RuleCondition,
     Script,
-    ScriptedError,
     ScriptedReply,
     ScriptedUsage,
     ScriptError,
@@ -26,12 +25,9 @@ from pigeon.providers.scripted.script import (
     as_reply,
     read_script,
 )
-from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
-from pigeon.wire.messages import StopReason, ToolResultMessage, UserMessage
-from pigeon.wire.model import Cost, Model, Usage
-
-PROVIDER = "scripted"
+from pigeon.wire.messages import ToolResultMessage, UserMessage
+from pigeon.wire.model import Model
 
 
 class ScriptedModel:
@@ -54,7 +50,27 @@ class ScriptedModel:
         if reply is None:
             yield Finished(stop="error", failure=_exhausted(path, progress.served))
             return
-        async for delta in _answer(reply, progress, request):
+        async for delta in self._play(reply, progress, request):
+            yield delta
+
+    async def _play(
+        self, reply: ScriptedReply, progress: _ScriptProgress, request: ModelRequest
+    ) -> AsyncIterator[Delta]:
+        await asyncio.sleep(reply.delay_ms / 1000)
+        script, served = progress.script, progress.served
+        answer = PreparedAnswer(
+            name=f"scripted_{served}",
+            call_prefix=f"call_{served}",
+            blocks=[_fill_block(block, request) for block in reply.parts()],
+            chunk=script.chunk if reply.chunk is None else reply.chunk,
+            seed=script.seed + served,
+            pace_ms=script.chunk_delay_ms if reply.chunk_delay_ms is None else reply.chunk_delay_ms,
+            usage=reply.usage or ScriptedUsage(),
+            stop=reply.stop,
+            error=reply.error,
+            hang=reply.hang,
+        )
+        async for delta in play_answer(answer, request):
             yield delta
 
 
@@ -67,8 +83,8 @@ def scripted_model(path: str, absolute: Locate) -> Model:
     return Model(
         id=path,
         name=script.name or f"Script {path}",
-        api=PROVIDER,
-        provider=PROVIDER,
+        api=SCRIPTED.name,
+        provider=SCRIPTED.name,
         base_url="",
         reasoning=script.reasoning,
         input=list(script.input),
@@ -106,32 +122,7 @@ class _ScriptProgress:
         return None if self.script.default is None else as_reply(self.script.default)
 
 
-async def _answer(reply: ScriptedReply, progress: _ScriptProgress, request: ModelRequest) -> AsyncIterator[Delta]:
-    script = progress.script
-    await asyncio.sleep(reply.delay_ms / 1000)
-    blocks = [_filled(block, request) for block in reply.parts()]
-    sizes = script.chunk if reply.chunk is None else reply.chunk
-    pace = script.chunk_delay_ms if reply.chunk_delay_ms is None else reply.chunk_delay_ms
-    usage = _usage(reply.usage or ScriptedUsage(), blocks, request)
-    if blocks or reply.error is None:
-        yield Named(f"scripted_{progress.served}")
-        yield Metered(usage=_before_output(usage))
-    async for delta in streamed_blocks(
-        blocks, PieceCutter(sizes, script.seed + progress.served), pace, f"call_{progress.served}"
-    ):
-        yield delta
-    if reply.hang:
-        await asyncio.Event().wait()
-    if reply.error is not None:
-        yield Finished(stop="error", failure=_failure(reply.error))
-        return
-    yield Metered(usage=usage)
-    calls = any(isinstance(block, CallBlock) for block in blocks)
-    stop: StopReason = reply.stop or ("toolUse" if calls else "stop")
-    yield Finished(stop=stop)
-
-
-def _filled(block: Block, request: ModelRequest) -> Block:
+def _fill_block(block: Block, request: ModelRequest) -> Block:
     """The block with `${user}` and `${toolResult}` replaced in what is said."""
     if isinstance(block, TextBlock):
         return TextBlock(text=_fill(block.text, request), repeat=block.repeat)
@@ -175,41 +166,6 @@ def _last_result(request: ModelRequest) -> str:
     """The text of the newest tool result, unless the user has spoken since."""
     last = request.messages[-1] if request.messages else None
     return text_of(last.content) if isinstance(last, ToolResultMessage) else ""
-
-
-def _usage(given: ScriptedUsage, blocks: list[Block], request: ModelRequest) -> Usage:
-    prompt = tokens_of_request(request) if given.input is None else given.input
-    output = tokens_of_answer(blocks) if given.output is None else given.output
-    return Usage(
-        input=prompt,
-        output=output,
-        cache_read=given.cache_read,
-        cache_write=given.cache_write,
-        total_tokens=prompt + output + given.cache_read + given.cache_write,
-        cost=Cost(),
-        reasoning=ABSENT if given.reasoning is None else given.reasoning,
-    )
-
-
-def _before_output(usage: Usage) -> Usage:
-    return Usage(
-        input=usage.input,
-        cache_read=usage.cache_read,
-        cache_write=usage.cache_write,
-        total_tokens=usage.total_tokens - usage.output,
-        cost=Cost(),
-    )
-
-
-def _failure(error: ScriptedError) -> Failure:
-    return Failure(
-        message=error.message,
-        status=error.status,
-        code=error.code,
-        retryable=error.retryable,
-        overflow=error.overflow,
-        retry_after_ms=error.retry_after_ms,
-    )
 
 
 def _exhausted(path: str, served: int) -> Failure:

@@ -1,15 +1,76 @@
-"""Blocks to deltas: what makes a prepared answer stream like a real one, always in the same pieces."""
+"""Plays an answer that is known beforehand, of a script or of the demo: streamed like a real one, always in the same
+pieces.
+
+Recordings are played elsewhere (`recording/playback`): they are bytes of a server, which its adapter has to read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
-from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, ModelRequest
-from pigeon.providers.scripted.script import Block, CallBlock, ChunkSize, DelayBlock, ThinkingBlock
+from msgspec import Struct, field
+
+from pigeon.agent.inference import (
+    BlockClosed,
+    BlockGrew,
+    BlockKind,
+    BlockOpened,
+    Delta,
+    Failure,
+    Finished,
+    Metered,
+    ModelRequest,
+    Named,
+)
+from pigeon.providers.scripted.script import (
+    Block,
+    CallBlock,
+    ChunkSize,
+    DelayBlock,
+    ScriptedError,
+    ScriptedStop,
+    ScriptedUsage,
+    ThinkingBlock,
+)
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
+from pigeon.wire.model import Cost, Usage
 from pigeon.wire.tokens import characters_of, estimated_tokens
+
+
+class PreparedAnswer(Struct, frozen=True, kw_only=True):
+    """One answer, the sizes of its pieces, and how it ends."""
+
+    name: str
+    call_prefix: str
+    blocks: list[Block]
+    chunk: ChunkSize
+    seed: int
+    pace_ms: float = 0
+    usage: ScriptedUsage = field(default_factory=ScriptedUsage)
+    stop: ScriptedStop | None = None
+    error: ScriptedError | None = None
+    hang: bool = False
+
+
+async def play_answer(answer: PreparedAnswer, request: ModelRequest) -> AsyncIterator[Delta]:
+    """The deltas of an answer; the same answer and the same request give the same deltas."""
+    usage = _usage(answer, request)
+    if answer.blocks or answer.error is None:
+        yield Named(answer.name)
+        yield Metered(usage=_before_output(usage))
+    pieces = PieceCutter(answer.chunk, answer.seed)
+    async for delta in streamed_blocks(answer.blocks, pieces, answer.pace_ms, answer.call_prefix):
+        yield delta
+    if answer.hang:
+        await asyncio.Event().wait()
+    if answer.error is not None:
+        yield Finished(stop="error", failure=_failure(answer.error))
+        return
+    yield Metered(usage=usage)
+    calls = any(isinstance(block, CallBlock) for block in answer.blocks)
+    yield Finished(stop=answer.stop or ("toolUse" if calls else "stop"))
 
 
 class PieceCutter:
@@ -74,3 +135,39 @@ def tokens_of_request(request: ModelRequest) -> int:
 def tokens_of_answer(blocks: list[Block]) -> int:
     """The estimate of what the model said."""
     return estimated_tokens(sum(len(_streamed(block)[1]) for block in blocks if not isinstance(block, DelayBlock)))
+
+
+def _usage(answer: PreparedAnswer, request: ModelRequest) -> Usage:
+    given = answer.usage
+    prompt = tokens_of_request(request) if given.input is None else given.input
+    output = tokens_of_answer(answer.blocks) if given.output is None else given.output
+    return Usage(
+        input=prompt,
+        output=output,
+        cache_read=given.cache_read,
+        cache_write=given.cache_write,
+        total_tokens=prompt + output + given.cache_read + given.cache_write,
+        cost=Cost(),
+        reasoning=ABSENT if given.reasoning is None else given.reasoning,
+    )
+
+
+def _before_output(usage: Usage) -> Usage:
+    return Usage(
+        input=usage.input,
+        cache_read=usage.cache_read,
+        cache_write=usage.cache_write,
+        total_tokens=usage.total_tokens - usage.output,
+        cost=Cost(),
+    )
+
+
+def _failure(error: ScriptedError) -> Failure:
+    return Failure(
+        message=error.message,
+        status=error.status,
+        code=error.code,
+        retryable=error.retryable,
+        overflow=error.overflow,
+        retry_after_ms=error.retry_after_ms,
+    )

@@ -150,6 +150,40 @@ class _Open:
             self.answer.exception()
 
 
+class _OpenCommands:
+    """The commands that have no answer yet, by the ids under which they were sent."""
+
+    def __init__(self) -> None:
+        self._commands: dict[str, _Open] = {}
+        self._count = 0
+
+    def add(self, command: Command, answered: Callable[[Any], None] | None = None) -> tuple[bytes, str, _Open]:
+        """Give a command an id; returns the line to send, the id, and what waits for the answer."""
+        self._count += 1
+        id = f"sdk-{self._count}"
+        line = codec.encode(replace(command, id=id)) + b"\n"
+        waiting = self._commands[id] = _Open(command, answered)
+        return line, id, waiting
+
+    def forget(self, id: str) -> None:
+        """The answer is not waited for any more."""
+        self._commands.pop(id, None)
+
+    def pop_answered(self, response: dict[str, Json]) -> _Open | None:
+        """The command that a response is to; some agents leave the id out where they do not know the command."""
+        id, name = response.get("id"), response.get("command")
+        if isinstance(id, str):
+            return self._commands.pop(id, None)
+        found = next((one for one, open in self._commands.items() if NAMES[type(open.command)] == name), None)
+        return None if found is None or id is not None else self._commands.pop(found)
+
+    def fail_all(self, error: Exception) -> None:
+        """No answer comes any more."""
+        commands, self._commands = self._commands, {}
+        for one in commands.values():
+            one.fail(error)
+
+
 class Client(Conversation):
     """An agent behind a transport: Pigeon, pi or oh-my-pi in a process of its own, Pigeon behind a socket, or a
     conversation of `pigeon serve`.
@@ -185,6 +219,20 @@ class Client(Conversation):
             told whether to continue a session, so that what chose the first one is not repeated
         token: lets the client in to `pigeon serve` over the network
         reconnect: for how many seconds it tries to reconnect to `pigeon serve`; `None` for ever
+
+    Example:
+        import asyncio
+
+        import pigeon
+
+
+        async def main() -> None:
+            async with pigeon.Client(command=["pigeon", "--mode", "rpc"], model="demo") as client:
+                result = await client.run("list the files")
+                print(result.text)
+
+
+        asyncio.run(main())
     """
 
     def __init__(  # noqa: PLR0913 - the names are those of the options
@@ -238,8 +286,7 @@ class Client(Conversation):
         self._make_transport = connect or make
         self._timeout = timeout
         self._transport: Transport | None = None
-        self._waiting: dict[str, _Open] = {}
-        self._count = 0
+        self._commands = _OpenCommands()
         self._peer: OriginalPeer | None = None
         self._welcome: Welcome | None = None
         self._death: ProcessDied | None = None
@@ -359,17 +406,15 @@ class Client(Conversation):
             raise ConversationClosed
         if self._death is not None:
             raise self._death
-        self._count += 1
-        id = f"sdk-{self._count}"
-        waiting = self._waiting[id] = _Open(command, answered)
+        line, id, waiting = self._commands.add(command, answered)
         try:
-            transport.write(codec.encode(replace(command, id=id)) + b"\n")
+            transport.write(line)
             async with asyncio.timeout(seconds):
                 return await waiting.answer
         except TimeoutError:
             raise AnswerTimeout(NAMES[type(command)], seconds or 0) from None
         finally:
-            self._waiting.pop(id, None)
+            self._commands.forget(id)
 
     def _tell(self, command: Command) -> None:
         if self._transport is not None:
@@ -411,7 +456,7 @@ class Client(Conversation):
             self._peer.heard(event)
 
     def _response(self, value: dict[str, Json]) -> None:
-        waiting = self._asked(value)
+        waiting = self._commands.pop_answered(value)
         if waiting is None:
             late = value.get("command") == "prompt" and value.get("success") is False
             if late and self._peer is not None:
@@ -436,19 +481,8 @@ class Client(Conversation):
     def _ask_for_session(self) -> None:
         """Ask which file is written to from now on, so that `restart` knows it; the process may die at any time."""
         if self._transport is not None:
-            self._count += 1
-            id = f"sdk-{self._count}"
-            self._waiting[id] = _Open(GetState(), None)
-            self._transport.write(codec.encode(GetState(id=id)) + b"\n")
-
-    def _asked(self, value: dict[str, Json]) -> _Open | None:
-        """The command that a response is to; some agents leave the id out where they do not know the command."""
-        id = value.get("id")
-        if isinstance(id, str):
-            return self._waiting.pop(id, None)
-        name = value.get("command")
-        found = next((one for one, open in self._waiting.items() if NAMES[type(open.command)] == name), None)
-        return None if found is None or id is not None else self._waiting.pop(found)
+            line, _, _ = self._commands.add(GetState())
+            self._transport.write(line)
 
     # The end
 
@@ -467,9 +501,7 @@ class Client(Conversation):
     def _let_go(self, error: Exception) -> None:
         if self._peer is not None:
             self._peer.close()
-        waiting, self._waiting = self._waiting, {}
-        for one in waiting.values():
-            one.fail(error)
+        self._commands.fail_all(error)
 
 
 def _must_be_known(command: Command) -> None:

@@ -32,9 +32,6 @@ NO_WEBSOCKETS = "Conversations over the network need a package that is not insta
 _FINAL_STATUS = (400, 401, 403, 404)
 _FINAL_CLOSE = range(4000, 4008)
 _TOO_LONG_CLOSE = 1009
-# A later answer to `attach` says that the conversation is gone.
-_ATTACH = b'"type":"response","command":"attach"'
-_HEAD = 100
 _MOST_BODY = 1024 * 1024
 
 
@@ -233,8 +230,6 @@ class SocketLines:
         """The lines that come."""
         try:
             while (line := await self._next()) is not None:
-                if _ATTACH in line[:_HEAD]:
-                    raise NotReached(str(codec.decode(line).get("error")), True)
                 yield line
         except OSError:
             return

@@ -61,6 +61,8 @@ class _Line(Struct, rename="camel"):
 
     type: str = ""
     id: Json = None
+    command: Json = None
+    error: Json = None
     seq: int = 0
     run_id: str = ""
     client_message_id: Json = None
@@ -258,12 +260,16 @@ class ServedTransport:
     # What comes in
 
     def _came(self, line: bytes) -> None:
+        """Pass on a line that is new; raises `NotReached` where it says that the conversation is gone."""
         line = _OUR_ID_MEMBERS.sub(b"", line)
         try:
             head = _line_of(line)
         except msgspec.DecodeError:
             self._hand_on(line)
             return
+        if head.type == "response" and head.command == "attach":
+            # It comes a second time when the conversation is gone.
+            raise NotReached(str(head.error), True)
         if head.type == "response":
             self._answered(line, head)
         elif head.type == "gap":

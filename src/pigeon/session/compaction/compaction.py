@@ -15,7 +15,6 @@ from pigeon.session.compaction.summarizer import (
     Summarizer,
     SummaryFailed,
     SummaryRequest,
-    TouchedFiles,
 )
 from pigeon.session.context.transcript import Transcript, branch_tokens, context_of
 from pigeon.session.history.journal import Journal
@@ -204,7 +203,9 @@ class Compaction:
     async def _summarized(
         self, cut: ConversationCut, model: Model, reason: CompactionReason, scope: Scope, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json]:
-        files = TouchedFiles(cut.previous.details if cut.previous and cut.previous.from_hook is not True else None)
+        files = self._summarizer.touched_files(
+            cut.previous.details if cut.previous and cut.previous.from_hook is not True else None
+        )
         files.note([*cut.history, *cut.prefix])
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, about=reason)
         focus = "" if isinstance(instructions, Absent) else f"\n\nAdditional focus: {instructions}"

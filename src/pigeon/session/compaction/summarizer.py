@@ -6,7 +6,7 @@ failure is repeated as the retry policy says. `TouchedFiles` lists the files tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from pigeon.agent.inference import (
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
+from pigeon.agent.tool_facts import ToolFacts
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -111,7 +112,8 @@ def _shortened(text: str) -> str:
 class TouchedFiles:
     """Files that were read and files that were changed."""
 
-    def __init__(self, earlier: Json = None) -> None:
+    def __init__(self, facts_of: Callable[[str], ToolFacts], earlier: Json = None) -> None:
+        self._facts_of = facts_of
         known = earlier if isinstance(earlier, dict) else {}
         self._read = {path for path in known.get("readFiles", []) if isinstance(path, str)}
         self._modified = {path for path in known.get("modifiedFiles", []) if isinstance(path, str)}
@@ -128,11 +130,12 @@ class TouchedFiles:
                     self._note(call)
 
     def _note(self, call: ToolCall | NestedCall) -> None:
-        path = call.arguments.get("path") if isinstance(call.arguments, dict) else None
-        if isinstance(path, str):
-            if call.name == "read":
+        facts = self._facts_of(call.name)
+        path = facts.path_in(call.arguments) if isinstance(call.arguments, dict) else None
+        if path is not None:
+            if facts.kind == "read":
                 self._read.add(path)
-            elif call.name in ("write", "edit"):
+            elif facts.kind == "edit":
                 self._modified.add(path)
 
     def details(self) -> dict[str, list[str]]:
@@ -163,10 +166,21 @@ class SummaryRequest(Struct):
 class Summarizer:
     """Makes summaries with the session's model."""
 
-    def __init__(self, provider: ModelProvider, publish: Publish, retries: RetryPolicy | None) -> None:
+    def __init__(
+        self,
+        provider: ModelProvider,
+        publish: Publish,
+        retries: RetryPolicy | None,
+        facts_of: Callable[[str], ToolFacts],
+    ) -> None:
+        self._facts_of = facts_of
         self._provider = provider
         self._publish = publish
         self._retries = retries
+
+    def touched_files(self, earlier: Json = None) -> TouchedFiles:
+        """A list of files that adds to the details of an `earlier` summary."""
+        return TouchedFiles(self._facts_of, earlier)
 
     async def summary(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,9 @@ from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.session.history.reading import LoadedSession, header_in, load_session, stamp_of
-from pigeon.session.history.session_file import SessionFile
+from pigeon.session.history.session_file import Namesake, SessionFile
 from pigeon.system import clock
-from pigeon.system.append_file import locked_folder
+from pigeon.system.append_file import agree_on_path, end_agreement
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import Refusal
@@ -76,7 +76,8 @@ class SessionRepository:
         now = self._now()
         name = session_id or self._ids.session_id(now)
         path = os.path.join(self.folder, file_name(name, now))
-        namesake = partial(listing.file_with_id, name, self.folder) if session_id else None
+        find = partial(listing.file_with_id, name, self.folder)
+        namesake = Namesake(self._link_of(name), find) if session_id else None
         store = self._store(path, namesake) if self.persistent else None
         return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
 
@@ -175,18 +176,28 @@ class SessionRepository:
         """
         kept = list(lines)
         saved = self.persistent and any(line.type == "message" for line in kept)
-        with locked_folder(self.folder) if saved and session_id else nullcontext():
+        now = self._now()
+        name = session_id or self._ids.session_id(now)
+        path = os.path.join(self.folder, file_name(name, now))
+        agreed = saved and session_id is not None
+        taken = Refusal(f"Session already exists with id '{session_id}'")
+        if agreed and agree_on_path(self._link_of(name), path) != path:
+            raise taken
+        try:
             if session_id and listing.file_with_id(session_id, self.folder) is not None:
-                raise Refusal(f"Session already exists with id '{session_id}'")
-            now = self._now()
-            name = session_id or self._ids.session_id(now)
-            path = os.path.join(self.folder, file_name(name, now))
+                raise taken
             store = SessionFile(path, report or self.report) if self.persistent else None
             journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
             journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
             if saved:
                 journal.save_all()
+        finally:
+            if agreed:
+                end_agreement(self._link_of(name))
         return journal
+
+    def _link_of(self, session_id: str) -> str:
+        return os.path.join(self.folder, f".{session_id}.lock")
 
     def _filled(self, header: dict[str, Any], cwd: str, store: SessionFile, ahead: LoadedSession | None) -> Journal:
         """The journal of an adopted file; read only now, because until the lock was taken another process may have
@@ -219,5 +230,5 @@ class SessionRepository:
         self.persistent = True
         self.folder = os.path.dirname(path)
 
-    def _store(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
+    def _store(self, path: str, namesake: Namesake | None = None) -> SessionFile:
         return SessionFile(path, self.report, namesake=namesake)

@@ -23,11 +23,11 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pigeon.session.history.entry_line import line_from_bytes
 from pigeon.session.history.reading import header_in, is_known, is_of_session, is_unfinished
-from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, locked_folder
+from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, agree_on_path, end_agreement
 from pigeon.system.files import swap_file
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -61,19 +61,23 @@ class UnknownVersion(Refusal):
         )
 
 
-class SessionFile:
-    """One session file.
+class Namesake(NamedTuple):
+    """How a session that was given an id finds a file that already has it: two processes may have been given the same
+    id, and each would choose another name for its file. By the `link` they agree on one."""
 
-    `namesake` looks for a file that already has the id of a session that is about to get one: two processes may have
-    been given the same id, and each would choose another name for its file.
-    """
+    link: str
+    find: Callable[[], str | None]
+
+
+class SessionFile:
+    """One session file. `namesake` is for a session that was given its id and has no file yet."""
 
     def __init__(
         self,
         path: str,
         report: Callable[[str], None],
         opener: Opener = AppendFile,
-        namesake: Callable[[], str | None] | None = None,
+        namesake: Namesake | None = None,
     ) -> None:
         self._path = path
         self._report = report
@@ -160,9 +164,12 @@ class SessionFile:
         if self._namesake is None or self._begun:
             file = self._locked()
         else:
-            with locked_folder(os.path.dirname(self._real)):
-                self._path = self._namesake() or self._path
+            path = agree_on_path(self._namesake.link, self._path)
+            try:
+                self._path = self._namesake.find() or path
                 file = self._locked()
+            finally:
+                end_agreement(self._namesake.link)
         try:
             header = None if file.empty else header_in(self._real)
             self._begun = header is not None

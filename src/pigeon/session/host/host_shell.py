@@ -85,8 +85,7 @@ class HostShell:
         async def show(delta: str) -> None:
             await self._bus.publish(BashExecutionUpdate(id=id, delta=delta))
 
-        policy = self._workplace.sandbox()
-        outside = policy is not None and policy.host_shell_outside
+        outside = self._workplace.host_is_outside()
         try:
             return answer_of(await run_shell(command, self._workplace, scope=scope, on_output=show, outside=outside))
         except ShellMissing as error:

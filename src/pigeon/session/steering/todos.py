@@ -28,7 +28,6 @@ from pigeon.wire.steering import TodoPhase, TodoPhaseGiven, TodoTask, TodoTaskGi
 
 _Key = tuple[str | Absent, str | Absent]
 Later = Callable[[float, Callable[[], None]], Callable[[], None]]
-TOOLS = ("todo", "todo_write")
 FINISHED = ("completed", "abandoned")
 CLEAR_DELAY = 60.0
 MOST_REMINDERS = 3
@@ -40,7 +39,6 @@ VERIFY = (
     "final answer again, whole: it is the one that counts. What could not be done or checked, say so in it.\n"
     "</reminder>"
 )
-_MARK = b"todo"
 
 
 def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
@@ -49,17 +47,19 @@ def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
 
 
 class Todos:
-    """The plan of one conversation. A negative `clear_delay` keeps finished tasks; `host_planned` is called when the
-    host has set a plan, so that the model can be given the tool for it."""
+    """The plan of one conversation, which results of `tools` record. A negative `clear_delay` keeps finished tasks;
+    `host_planned` is called when the host has set a plan, so that the model can be given the tool for it."""
 
     def __init__(
         self,
         post: Callable[[Outbound], None],
+        tools: Sequence[str],
         clear_delay: float = CLEAR_DELAY,
         host_planned: Callable[[], None] = lambda: None,
         later: Later = call_later,
     ) -> None:
         self._post = post
+        self._tools = tools
         self._clear_delay = clear_delay
         self._host_planned = host_planned
         self._later = later
@@ -94,7 +94,7 @@ class Todos:
     def enter(self, branch: Iterable[EntryLine]) -> None:
         """The plan of another conversation: what its last result of the tool says is still to do."""
         self.close()
-        self._phases = without_finished(plan_on(branch))
+        self._phases = without_finished(plan_on(branch, self._tools))
 
     def close(self) -> None:
         """No plan, and nothing that would still happen to it."""
@@ -147,11 +147,13 @@ def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
     return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
 
 
-def plan_on(branch: Iterable[EntryLine]) -> list[TodoPhase]:
-    """The plan in the last good result of the todo tool; empty if there is none."""
-    for line in reversed([line for line in branch if line.role == "toolResult" and _MARK in line.raw]):
+def plan_on(branch: Iterable[EntryLine], tools: Sequence[str]) -> list[TodoPhase]:
+    """The plan in the last good result of one of these tools; empty if there is none."""
+    names = [name.encode() for name in tools]
+    results = [line for line in branch if line.role == "toolResult" and any(name in line.raw for name in names)]
+    for line in reversed(results):
         message = line.message
-        if isinstance(message, ToolResultMessage) and message.tool_name in TOOLS and not message.is_error:
+        if isinstance(message, ToolResultMessage) and message.tool_name in tools and not message.is_error:
             details = message.details
             try:
                 return filled_in(codec.convert(_phases_in(details), list[TodoPhaseGiven]))

@@ -1,24 +1,14 @@
-"""Processes that are forked from a parent which has imported everything already: the loop of that parent, and the
-other end of its socket.
+"""Pigeon's end of a fork server (`fork_server`), and the processes that are forked by one.
 
-The parent has one thread, no event loop and no file but the socket. A request is a packet with descriptors, of which
-the last is a file with its bytes (packets are short); answers are packets of JSON:
-
-    `{"ready":P}`           once, when requests are accepted
-    `{"forked":P}`          for each request, in their order
-    `{"failed":E}`          instead of it, with the errno, if no process can be created
-    `{"ended":P,"code":C}`  when a process has ended; the negative signal number if it was killed
-
-When the socket closes, the parent ends but its processes stay: a later supervisor finds them by other means.
+`ForkServer` is one running server: that of `pigeon serve` or `pigeon batch`, or the helper for commands (`pool`).
+`ForkFamily` is a server that is started when it is needed and again if it has ended, with the exit codes of its
+processes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import gc
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -26,243 +16,220 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
-import msgspec
+from pigeon.system.process.messages import Ended, Fork, Forked, KillChild, NotForked, Ready, Record, receive, send
 
-MOST_DESCRIPTORS = 8
 READY_SECONDS = 30.0
 SEND_PAUSE = 0.005
-_PACKET = 4096
 _LAST_BYTES = 4_000
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its `parent` ends, which may have happened already."""
+    import ctypes
+
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def serve_forks(descriptor: int, work: Callable[[bytes, list[int]], int]) -> NoReturn:
-    """Fork a process for each request until the other end closes; it calls `work`, which returns its exit code.
+class ForkServer:
+    """A running fork server; the descriptor of its control link is added to the arguments of its program.
 
-    `work` gets the bytes and the descriptors of the request; all others but 0 to 2 are closed.
+    `on_ended` is called for each of its processes with the exit code, `on_lost` once if the server ends before `close`.
+    Raises `OSError` if the program cannot be started.
     """
-    control = socket.socket(fileno=descriptor)
-    control.set_inheritable(False)
-    # A Ctrl-C at the terminal is meant for the supervisor.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.collect()
-    gc.freeze()
-    _tell(control, {"ready": os.getpid()})
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
-    processes: dict[int, int] = {}
-    while True:
-        for ready, _ in poll.poll():
-            if ready == control.fileno():
-                request = _received(control)
-                if request is None:
-                    os._exit(0)
-                try:
-                    pid = _fork(request, work)
-                    ended = os.pidfd_open(pid)
-                except OSError as error:
-                    _tell(control, {"failed": error.errno or 0})
-                    continue
-                _tell(control, {"forked": pid})
-                processes[ended] = pid
-                poll.register(ended, select.POLLIN)
-            else:
-                poll.unregister(ready)
-                os.close(ready)
-                pid = processes.pop(ready)
-                _tell(control, {"ended": pid, "code": os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])})
 
-
-def _received(control: socket.socket) -> list[int] | None:
-    try:
-        _, descriptors, _, _ = socket.recv_fds(control, 1, MOST_DESCRIPTORS)
-    except ConnectionError:
-        return None
-    return descriptors or None
-
-
-def _tell(control: socket.socket, record: dict[str, int]) -> None:
-    with suppress(OSError):
-        control.send(msgspec.json.encode(record))
-
-
-def _fork(request: list[int], work: Callable[[bytes, list[int]], int]) -> int:
-    *given, file = request
-    with open(file, "rb") as described:
-        described.seek(0)
-        data = described.read()
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _work(data, given, work)
-    finally:
-        for descriptor in given:
-            os.close(descriptor)
-    return pid
-
-
-def _work(data: bytes, given: list[int], work: Callable[[bytes, list[int]], int]) -> NoReturn:
-    code = 1
-    try:
-        os.setsid()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        before = 3
-        for descriptor in [*sorted(given), os.sysconf("SC_OPEN_MAX")]:
-            os.closerange(before, descriptor)
-            before = descriptor + 1
-        gc.disable()
-        code = work(data, given)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        with suppress(OSError, ValueError):
-            sys.stderr.flush()
-        os._exit(code)
-
-
-class ForkParent:
-    """The other end of such a parent. `ended` is called for each of its processes, with the exit code."""
-
-    def __init__(self, argv: Sequence[str], ended: Callable[[int, int], None], lost: Callable[[], None]) -> None:
-        """`lost` is called if the parent ends on its own."""
-        self._argv = list(argv)
-        self._ended = ended
-        self._lost = lost
-        self._program: subprocess.Popen[bytes] | None = None
-        self._control: socket.socket | None = None
-        self._ready: asyncio.Future[None] | None = None
-        self._forked: deque[asyncio.Future[int]] = deque()
+    def __init__(
+        self,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        on_lost: Callable[[ForkServer], None],
+        on_ended: Callable[[int, int], None] | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        self._on_lost = on_lost
+        self._on_ended = on_ended
+        self._loop = asyncio.get_running_loop()
+        self._forked: deque[asyncio.Future[int] | None] = deque()
         self._sending = asyncio.Lock()
-
-    async def start(self, variables: dict[str, str]) -> None:
-        """Start the program with these variables; raises `OSError`, also if it does not become ready."""
-        loop = asyncio.get_running_loop()
+        self._ready = asyncio.Event()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._program = subprocess.Popen(  # noqa: ASYNC220 - it is spawned, which takes a millisecond
-                [*self._argv, str(theirs.fileno())],
+        ours.setblocking(False)
+        try:
+            self._program = subprocess.Popen(
+                [*argv, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=stderr,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
-                env=variables,
+                env=dict(variables),
                 start_new_session=True,
             )
-        ours.setblocking(False)
-        self._control = ours
-        self._ready = loop.create_future()
-        loop.add_reader(ours.fileno(), self._read)
-        try:
-            async with asyncio.timeout(READY_SECONDS):
-                await asyncio.shield(self._ready)
-        except TimeoutError:
-            self.close()
+        except OSError:
+            ours.close()
             raise
+        finally:
+            theirs.close()
+        self._control = ours
+        self._loop.add_reader(ours.fileno(), self._read)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._program.pid
+
+    @property
+    def has_been_ready(self) -> bool:
+        """True once it has accepted requests."""
+        return self._ready.is_set()
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; minus the number of a signal."""
+        return self._program.returncode
+
+    def is_running(self) -> bool:
+        """False once it has ended, noticed now if not before."""
+        if self._control.fileno() >= 0 and self._program.poll() is not None:
+            self._lose()
+        return self._control.fileno() >= 0
+
+    async def until_ready(self) -> None:
+        """Wait until it accepts requests; raises `OSError` if it ends, or takes too long."""
+        ready: asyncio.Future[Any] = asyncio.ensure_future(self._ready.wait())
+        either: set[asyncio.Future[Any]] = {ready, self.ended}
+        try:
+            await asyncio.wait(either, timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self.ended.done():
+            raise _has_ended()
+        if not self._ready.is_set():
+            self.close()
+            raise TimeoutError("the fork server does not become ready")
+
+    def request_fork(
+        self, request: bytes, descriptors: Sequence[int], answer: asyncio.Future[int] | None = None
+    ) -> None:
+        """Request a process, whose id is the result of `answer`; raises `OSError` if that is not possible now."""
+        if self._control.fileno() < 0:
+            raise _has_ended()
+        send(self._control, Fork(request), descriptors)
+        self._forked.append(answer)
 
     async def fork(self, request: bytes, descriptors: Sequence[int]) -> int:
         """The id of a new process; raises `OSError` if none can be created.
 
         A process that appears after its caller has given up is killed.
         """
-        if self._control is None:
-            raise ProcessLookupError("the parent of the workers has ended")
-        forked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        file = os.memfd_create("request", os.MFD_CLOEXEC)
+        answer: asyncio.Future[int] = self._loop.create_future()
+        async with self._sending:
+            while True:
+                try:
+                    self.request_fork(request, descriptors, answer)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(SEND_PAUSE)
         try:
-            os.write(file, request)
-            async with self._sending:
-                await self._send([*descriptors, file])
-                self._forked.append(forked)
-        finally:
-            os.close(file)
-        try:
-            return await forked
+            return await answer
         except asyncio.CancelledError:
             # The process may exist by now, although its caller has gone.
-            if not forked.cancelled() and forked.exception() is None:
-                _kill(forked.result())
+            if not answer.cancelled() and answer.exception() is None:
+                self.kill_child(answer.result())
             raise
 
-    async def _send(self, descriptors: list[int]) -> None:
-        while True:
-            if self._control is None:
-                raise ProcessLookupError("the parent of the workers has ended")
-            try:
-                socket.send_fds(self._control, [b"+"], descriptors)
-                return
-            except BlockingIOError:
-                await asyncio.sleep(SEND_PAUSE)
+    def kill_child(self, pid: int) -> None:
+        """Have one of its processes killed, unless that has ended."""
+        self.wake()
+        self._tell(KillChild(pid))
 
-    @property
-    def pid(self) -> int:
-        """Its process; 0 if there is none."""
-        return 0 if self._program is None else self._program.pid
+    def wake(self) -> None:
+        """Continue it, in case it was stopped. It is our child, so its pid is its own until we have waited for it."""
+        if self._program.returncode is None:
+            os.kill(self._program.pid, signal.SIGCONT)
+
+    def hang_up(self) -> None:
+        """Tell it to end; `ended` is done when it has."""
+        with suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+        self.wake()
 
     def close(self) -> None:
-        """End the parent; its processes stay. It holds no data that could be lost."""
-        self._hang_up()
-        program, self._program = self._program, None
-        if program is not None:
-            program.kill()
-            program.wait()
+        """Kill it; its processes stay, unless they die with it. It holds no data that could be lost."""
+        self._disconnect()
+        self._program.kill()
+        self._program.wait()
+
+    def wait(self, timeout: float) -> None:
+        """Wait for its end without an event loop."""
+        with suppress(subprocess.TimeoutExpired):
+            self._program.wait(max(0.01, timeout))
+        if self._program.returncode is not None:
+            self._lose()
+
+    def _tell(self, record: Record) -> None:
+        with suppress(OSError):
+            send(self._control, record)
 
     def _read(self) -> None:
-        assert self._control is not None
         try:
-            packet = self._control.recv(_PACKET)
+            record, _ = receive(self._control)
         except BlockingIOError:
             return
-        except OSError:
-            packet = b""
-        if not packet:
-            self._hang_up()
-            if self._program is not None:
-                self._program.wait()
-            self._lost()
+        if record is None:
+            self._lose()
+        elif isinstance(record, Ready):
+            self._ready.set()
+        elif isinstance(record, Ended):
+            if self._on_ended is not None:
+                self._on_ended(record.pid, record.code)
+        elif isinstance(record, Forked | NotForked):
+            self._answer_fork(record)
+
+    def _answer_fork(self, record: Forked | NotForked) -> None:
+        answer = self._forked.popleft()
+        if answer is None:
             return
-        record: dict[str, Any] = msgspec.json.decode(packet)
-        if "ready" in record and self._ready is not None:
-            self._ready.set_result(None)
-        elif "forked" in record:
-            waiting = self._forked.popleft()
-            if waiting.done():
-                _kill(record["forked"])
-            else:
-                waiting.set_result(record["forked"])
-        elif "failed" in record:
-            waiting = self._forked.popleft()
-            if not waiting.done():
-                waiting.set_exception(OSError(record["failed"], os.strerror(record["failed"])))
-        elif "ended" in record:
-            self._ended(record["ended"], record["code"])
+        if isinstance(record, NotForked):
+            if not answer.done():
+                answer.set_exception(OSError(record.errno, os.strerror(record.errno)))
+        elif answer.done():
+            self.kill_child(record.pid)
+        else:
+            answer.set_result(record.pid)
 
-    def _hang_up(self) -> None:
-        control, self._control = self._control, None
-        if control is None:
+    def _lose(self) -> None:
+        if not self._disconnect():
             return
-        asyncio.get_running_loop().remove_reader(control.fileno())
-        control.close()
-        gone = ProcessLookupError("the parent of the workers has ended")
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(gone)
-        while self._forked:
-            waiting = self._forked.popleft()
-            if not waiting.done():
-                waiting.set_exception(gone)
+        # Its end of the link closed with it, so it is a zombie or about to be one.
+        with suppress(subprocess.TimeoutExpired):
+            self._program.wait(1)
+        self._on_lost(self)
+
+    def _disconnect(self) -> bool:
+        """False if that has happened before."""
+        if self._control.fileno() < 0:
+            return False
+        closed = self._loop.is_closed()
+        if not closed:
+            self._loop.remove_reader(self._control.fileno())
+        self._control.close()
+        waiting = [] if closed else [answer for answer in self._forked if answer is not None and not answer.done()]
+        self._forked.clear()
+        for answer in waiting:
+            answer.set_exception(_has_ended())
+        if not closed and not self.ended.done():
+            self.ended.set_result(None)
+        return True
 
 
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def _has_ended() -> ProcessLookupError:
+    return ProcessLookupError("the fork server has ended")
 
 
 class ForkedProcess:
@@ -308,58 +275,62 @@ class ForkedProcess:
 
 
 class ForkFamily:
-    """A fork parent, which is started with the first process and again if it has ended, and how its processes end.
+    """A fork server, which is started with the first process and again if it has ended, and how its processes end.
 
-    `module` is the program of the parent; `variables` are those of the parent itself.
+    `module` is the program of the server; `variables` are those of the server itself.
     """
 
     def __init__(self, module: str, variables: Mapping[str, str]) -> None:
         # Without the folder on the path: it may have a package of our name.
         self._argv = [sys.executable, "-P", "-m", module]
         self._variables = dict(variables)
-        self._parent: ForkParent | None = None
+        self._server: ForkServer | None = None
         self._starting = asyncio.Lock()
         self._codes: dict[int, asyncio.Future[int | None]] = {}
 
     @property
     def pid(self) -> int:
-        """The process of the parent; 0 if there is none."""
-        return 0 if self._parent is None else self._parent.pid
+        """The process of the server; 0 if there is none."""
+        return 0 if self._server is None else self._server.pid
 
-    async def open(self) -> ForkParent:
-        """The parent, started unless it runs; raises `OSError`."""
+    async def open(self) -> ForkServer:
+        """The server, started unless it runs; raises `OSError`."""
         async with self._starting:
-            if self._parent is None:
-                parent = ForkParent(self._argv, self._ended, self._lost)
-                await parent.start(self._variables)
-                self._parent = parent
-            return self._parent
+            if self._server is None:
+                server = ForkServer(self._argv, self._variables, self._on_lost, self._on_ended)
+                try:
+                    await server.until_ready()
+                except BaseException:
+                    server.close()
+                    raise
+                self._server = server
+            return self._server
 
     async def fork(self, request: bytes, descriptors: Sequence[int], seconds: float | None = None) -> int:
-        """The id of a new process, from a new parent if the old one has ended or does not answer for so long.
+        """The id of a new process, from a new server if the old one has ended or does not answer for so long.
 
         Raises `OSError` if none can be created. `forget` it when it has ended.
         """
         try:
-            return await self._forked(request, descriptors, seconds)
+            return await self._fork(request, descriptors, seconds)
         except ProcessLookupError:
-            return await self._forked(request, descriptors, seconds)
+            return await self._fork(request, descriptors, seconds)
 
-    async def _forked(self, request: bytes, descriptors: Sequence[int], seconds: float | None) -> int:
-        parent = await self.open()
+    async def _fork(self, request: bytes, descriptors: Sequence[int], seconds: float | None) -> int:
+        server = await self.open()
         try:
             async with asyncio.timeout(seconds):
-                pid = await parent.fork(request, descriptors)
+                pid = await server.fork(request, descriptors)
         except (TimeoutError, ConnectionError):
-            parent.close()
-            if self._parent is parent:
-                self._lost()
-            raise ProcessLookupError("the parent of the workers does not answer") from None
+            server.close()
+            if self._server is server:
+                self._on_lost(server)
+            raise ProcessLookupError("the fork server does not answer") from None
         self._codes[pid] = asyncio.get_running_loop().create_future()
         return pid
 
     async def code_of(self, pid: int, seconds: float) -> int | None:
-        """The exit code of a process, as soon as it has ended; none after so long, or if its parent has ended, too."""
+        """The exit code of a process, as soon as it has ended; none after so long, or if its server has ended, too."""
         ended = self._codes.get(pid)
         if ended is None:
             return None
@@ -373,20 +344,20 @@ class ForkFamily:
         self._codes.pop(pid, None)
 
     def close(self) -> None:
-        """End the parent; its processes stay, unless they die with it."""
-        parent, self._parent = self._parent, None
-        if parent is not None:
-            parent.close()
+        """End the server; its processes stay, unless they die with it."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
 
-    def _ended(self, pid: int, code: int) -> None:
-        # `_forked` has noted the process: the answer to it came first. One that was forgotten meanwhile is not kept.
+    def _on_ended(self, pid: int, code: int) -> None:
+        # `_fork` has noted the process: the answer to it came first. One that was forgotten meanwhile is not kept.
         ended = self._codes.get(pid)
         if ended is not None and not ended.done():
             ended.set_result(code)
 
-    def _lost(self) -> None:
-        """The parent has ended, so the exit codes of its processes will never come."""
-        self._parent = None
+    def _on_lost(self, server: ForkServer) -> None:
+        """The server has ended, so the exit codes of its processes will never come."""
+        self._server = None
         for ended in self._codes.values():
             if not ended.done():
                 ended.set_result(None)

@@ -1,6 +1,6 @@
 """A command in a sandbox that the reaper builds itself: namespaces, mounts, Landlock rules, a system call filter.
 
-`helper_main` imports this with the first command that needs it; like it, this imports nothing of Pigeon. What is
+`helper_main` imports this with the first command that needs it. What is
 mounted where is decided by `sandbox/plan`, which describes the kinds. Everything is mounted by descriptors that
 no link was followed to, because commands that still run could put one in the way.
 
@@ -20,6 +20,8 @@ import os
 import signal
 import socket
 import struct
+
+from pigeon.system.process.messages import LandlockWall, Run
 
 # From the kernel's headers.
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
@@ -47,13 +49,9 @@ HIDDEN = ("hide folder", "view")
 SETUP_FAILED = 125
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# Mounts (kind, path, and where it is elsewhere than there, the source), the empty file, whether the network stays, the
-# folder to start in, the filter. A view is a hidden folder in which something is shown.
-Orders = tuple[list[tuple[str, bytes, bytes]], bytes, bool, bytes, bytes]
-Command = tuple[bytes, list[bytes], dict[bytes, bytes]]
 
 
-def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: Orders) -> int:
+def start_enclosed(command: Run, descriptors: tuple[int, int, int], wall: LandlockWall) -> int:
     """Start a command in the sandbox with these as input, output and errors; returns the pid of its monitor."""
     pid = os.fork()
     if pid:
@@ -61,14 +59,14 @@ def start_enclosed(command: Command, descriptors: tuple[int, int, int], orders: 
     try:
         _become_command(descriptors)
         os.closerange(3, 65536)
-        _monitor(command, orders)
+        _monitor(command, wall)
     except BaseException as error:
         _complain(error)
     finally:
         os._exit(SETUP_FAILED)
 
 
-def start_apart(command: Command, descriptors: tuple[int, int, int], files: list[int]) -> int:
+def start_apart(command: Run, descriptors: tuple[int, int, int], files: list[int]) -> int:
     """Start a program that builds a sandbox by itself (`bwrap`), in a namespace where later mounts do not appear.
 
     It gets these files as descriptors from 3 on, in their order, and starts in the current folder.
@@ -82,8 +80,7 @@ def start_apart(command: Command, descriptors: tuple[int, int, int], files: list
             os.dup2(file, 3 + index)
         _unshare(CLONE_NEWUSER | CLONE_NEWNS)
         _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
-        program, argv, environment = command
-        os.execve(program, argv, environment)
+        os.execve(command.program, command.argv, command.environment)
     except BaseException as error:
         _complain(error)
     finally:
@@ -105,15 +102,14 @@ def _out_of_the_way(descriptors: tuple[int, int, int]) -> list[int]:
     return [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in descriptors]
 
 
-def _monitor(command: Command, orders: Orders) -> None:
-    _, _, network, _, _ = orders
+def _monitor(command: Run, wall: LandlockWall) -> None:
     wanted = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
-    _unshare(wanted if network else wanted | CLONE_NEWNET)
+    _unshare(wanted if wall.network else wanted | CLONE_NEWNET)
     told, tells = os.pipe()
     first = os.fork()
     if first == 0:
         os.close(told)
-        _first_process(command, orders, tells)
+        _first_process(command, wall, tells)
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     os.close(tells)
     for descriptor in (0, 1, 2):
@@ -136,18 +132,17 @@ def _unshare(wanted: int) -> None:
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def _first_process(command: Command, orders: Orders, tells: int) -> None:
+def _first_process(command: Run, wall: LandlockWall, tells: int) -> None:
     """The init process of the namespace: it mounts, starts the command, and stays until nothing is left."""
     try:
         os.setsid()
-        mounts, empty, network, folder, calls = orders
-        _mount_all(mounts, empty)
-        if not network:
+        _mount_all(wall.mounts, wall.empty_file)
+        if not wall.network:
             _raise_loopback()
         pid = os.fork()
         if pid == 0:
             os.close(tells)
-            _run(command, [path for kind, path, _ in mounts if kind == "write"], folder, calls)
+            _run(command, [path for kind, path, _ in wall.mounts if kind == "write"], wall.folder, wall.calls)
         _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         _drop_capabilities()
         for descriptor in (0, 1, 2):
@@ -165,7 +160,7 @@ def _first_process(command: Command, orders: Orders, tells: int) -> None:
         os._exit(SETUP_FAILED)
 
 
-def _run(command: Command, written: list[bytes], folder: bytes, calls: bytes) -> None:
+def _run(command: Run, written: list[bytes], folder: bytes, calls: bytes) -> None:
     try:
         os.chdir(folder)
         _drop_capabilities()
@@ -173,8 +168,7 @@ def _run(command: Command, written: list[bytes], folder: bytes, calls: bytes) ->
         _restrict_changes(written)
         _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
         _filter_calls(calls)
-        program, argv, environment = command
-        os.execve(program, argv, environment)
+        os.execve(command.program, command.argv, command.environment)
     except BaseException as error:
         _complain(error)
     finally:
@@ -185,6 +179,7 @@ def _run(command: Command, written: list[bytes], folder: bytes, calls: bytes) ->
 
 
 def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
+    """Mount what the wall says; a view is a hidden folder in which something is shown."""
     _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     # Everything that will be mounted is cloned first, before the whole tree becomes read-only.
     copies = [(kind, path, None if kind in HIDDEN else _copy(empty if kind == "hide file" else source or path))

@@ -1,152 +1,149 @@
-"""The agent's end of one reaper's socket; the other end is `ReaperLoop` in `helper_main`, which describes the packets.
+"""The agent's end of one reaper's link; the other end is `ReaperLoop` in `helper_main`, and the records are in `messages`.
 
     state      what happens                                          next state
     --------   ---------------------------------------------------   -----------------
-    starting   packet `k`: the helper has forked it                  free
-    free       `run` sends a request                                 busy
-    busy       packet `x`: exit code, descendants are left           busy
-    busy       packet `y`: the same, but only the wall is left       busy
-    busy       packet `X`, `g` or `e`: nothing is left               free
-    busy       `kill` sends `!`                                      stopping
-    stopping   packet `X`, `g` or `e`: nothing is left               free
-    stopping   no answer within `KILL_WITHIN`: the helper kills it   lost
+    free       `run` sends `Run`                                     busy
+    busy       `Exited`, something is left                           busy
+    busy       `Exited`, `NothingLeft`, `NotStarted`                 free
+    busy       `kill` sends `Kill`; no answer within `KILL_WITHIN`:  lost
+               the helper kills the reaper
     any        end of file, a failed send, or `hang_up`              lost
 
-`pool` hears of every step to `free` and to `lost`. A process whose reaper is lost has ended with code `LOST`; what is
-left of it is killed by the reaper (at the end of file) or by the helper (after the reaper's death).
+`pool` hears of every step to `free` and to `lost`. A reaper is used before it was forked: what is sent to it waits in
+the link. If that ends before `Waiting` has come, its command has not begun. Otherwise a process whose reaper is lost has
+ended with code `LOST`; what is left of it is killed by the reaper (at the end of file) or by the helper (after the
+reaper's death).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import marshal
 import os
 import socket
-import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from pigeon.system.process.messages import (
+    Exited,
+    Kill,
+    NothingLeft,
+    NotStarted,
+    Record,
+    Terminate,
+    Waiting,
+    receive,
+    send,
+)
 
 if TYPE_CHECKING:
-    from pigeon.system.process.pool import Helper, HelperPool
+    from pigeon.system.process.forking import ForkServer
+    from pigeon.system.process.pool import HelperPool
     from pigeon.system.process.supervised import SupervisedProcess
 
 SIGNALLED = 128
 LOST = 137
 KILL_WITHIN = 1.0
-SEND_WITHIN = 2.0
-PART = 16 * 1024
 
 
 class ReaperConnection:
     """One reaper: takes a command, reports what becomes of it, kills it with all it started when asked to."""
 
-    def __init__(self, pool: HelperPool, helper: Helper, line: socket.socket) -> None:
-        self.state: Literal["starting", "free", "busy", "stopping", "lost"] = "starting"
+    def __init__(self, pool: HelperPool, helper: ForkServer, link: socket.socket) -> None:
         self.helper = helper
         self._pool = pool
-        self._line = line
+        self._link = link
         self._pid = 0
-        self._environment: dict[bytes, bytes] | None = None
         self._process: SupervisedProcess | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(line.fileno(), self._receive)
+        self._loop.add_reader(link.fileno(), self._receive)
 
-    def run(self, process: SupervisedProcess) -> bool:
-        """Have it start a command; false, and the reaper is lost, if it is no longer there."""
-        program, argv, cwd, environment, orders = process.command
-        known = environment is self._environment
-        request = (program, argv, cwd, None if known else environment, len(process.descriptors), orders)
+    def run(self, process: SupervisedProcess) -> None:
+        """Have it start a command; raises `OSError` if it is no longer there, or the record cannot be sent."""
         self.helper.wake()
-        try:
-            self._send_request(marshal.dumps(request), process.descriptors)
-        except OSError:
-            self.hang_up()
-            return False
-        self.state = "busy"
-        self._environment = environment
+        send(self._link, process.command, process.descriptors)
         self._process = process
         process.begun(self)
-        return True
+        if self._pid:
+            process.release_streams()
 
     def terminate(self) -> None:
         """Have it send SIGTERM to the process group of its command."""
-        self._order(b"~")
+        self._order(Terminate())
 
     def kill(self) -> None:
         """Have it kill everything that is left of its command."""
-        self.state = "stopping"
-        self._order(b"!")
+        self._order(Kill())
         if self._giving_up is None:
             self._giving_up = self._loop.call_later(KILL_WITHIN, self._give_up)
 
     def hang_up(self) -> None:
-        """Close the socket: the reaper kills what is below it and exits."""
-        if self.state == "lost":
-            return
-        self.state = "lost"
-        if not self._loop.is_closed():
-            self._loop.remove_reader(self._line.fileno())
-        self._line.close()
-        self._let_go(LOST, known=False)
-        self._pool.reaper_lost(self)
+        """Close the link: the reaper kills what is below it and exits."""
+        if self._close():
+            self._release_process(known=False)
+            self._pool.reaper_lost(self)
 
-    def _order(self, packet: bytes) -> None:
+    def _close(self) -> bool:
+        if self._link.fileno() < 0:
+            return False
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._link.fileno())
+        self._link.close()
+        return True
+
+    def _order(self, record: Record) -> None:
         self.helper.wake()
         with contextlib.suppress(OSError):
-            self._line.send(packet)
+            send(self._link, record)
 
     def _give_up(self) -> None:
-        self.helper.kill_reaper(self._pid)
+        if self._pid:
+            self.helper.kill_child(self._pid)
         self.hang_up()
-
-    def _send_request(self, body: bytes, descriptors: Sequence[int]) -> None:
-        last = (len(body) - 1) // PART * PART
-        for at in range(0, last, PART):
-            self._send(b"+" + body[at : at + PART])
-        rights = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in descriptors)
-        self._send(b"=" + body[last:], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-
-    def _send(self, packet: bytes, ancillary: Sequence[tuple[int, int, bytes]] = ()) -> None:
-        try:
-            self._line.sendmsg((packet,), ancillary)
-        except BlockingIOError:
-            # More than the socket holds; the reaper is reading, so there will soon be room.
-            self._line.settimeout(SEND_WITHIN)
-            self._line.sendmsg((packet,), ancillary)
-            self._line.setblocking(False)
 
     def _receive(self) -> None:
         try:
-            packet = self._line.recv(64)
+            record, _ = receive(self._link)
         except BlockingIOError:
             return
-        except OSError:
-            packet = b""
-        if not packet:
+        if record is None:
+            self._lose()
+        elif isinstance(record, Waiting):
+            self._pid = record.pid
+            self._pool.reaper_began(self)
+            if self._process is not None:
+                self._process.release_streams()
+        elif self._process is not None:
+            self._report(self._process, record)
+
+    def _lose(self) -> None:
+        """The reaper has ended, or was never forked: then its command can still be run, unless it was to be killed."""
+        process = self._process
+        if self._pid or process is None or self._giving_up is not None:
             self.hang_up()
             return
-        kind, number = packet[:1], int(packet[1:] or b"0")
-        if kind == b"k":
-            self._pid = number
-        elif kind in (b"x", b"y", b"X") and self._process is not None:
-            if kind == b"y":
-                self._process.left_its_wall()
-            self._process.ended(number if number >= 0 else SIGNALLED - number)
-        elif kind == b"e" and self._process is not None:
-            self._process.ended(LOST, OSError(number, os.strerror(number)))
-        if kind not in (b"x", b"y"):
-            self.state = "free"
-            self._let_go(LOST, known=True)
+        self._process = None
+        self._close()
+        process.returned()
+        self._pool.reaper_lost(self, process)
+
+    def _report(self, process: SupervisedProcess, record: Record) -> None:
+        if isinstance(record, Exited):
+            if record.left == "wall":
+                process.left_its_wall()
+            process.ended(record.code if record.code >= 0 else SIGNALLED - record.code)
+        elif isinstance(record, NotStarted):
+            process.ended(LOST, OSError(record.errno, os.strerror(record.errno)))
+        if isinstance(record, NotStarted | NothingLeft) or (isinstance(record, Exited) and record.left == "nothing"):
+            self._release_process(known=True)
             self._pool.reaper_free(self)
 
-    def _let_go(self, code: int, known: bool) -> None:
-        """Nothing is left of the process, or it is not known how much; the code counts if none was reported."""
+    def _release_process(self, known: bool) -> None:
+        """Nothing is left of the process, or it is not known how much; it was lost if no code was reported."""
         if self._giving_up is not None:
             self._giving_up.cancel()
             self._giving_up = None
         process, self._process = self._process, None
         if process is not None:
-            process.ended(code)
+            process.ended(LOST)
             process.left_nothing(known)

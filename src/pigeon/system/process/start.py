@@ -18,10 +18,34 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from pigeon.sandbox.wall import Orders, Wall
+from pigeon.system.process.messages import BubblewrapWall, LandlockWall
+
+WallRecord = BubblewrapWall | LandlockWall
+
+
+class EnclosedProgram(NamedTuple):
+    """What is run instead of a program; the `wall` is what the reaper builds around it."""
+
+    program: str
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    wall: WallRecord
+
+
+class Wall(Protocol):
+    """What encloses programs; `sandbox/wall` implements it. `begin` and `end` are called around each of them."""
+
+    async def begin(
+        self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
+    ) -> EnclosedProgram:
+        """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
+        ...
+
+    def end(self) -> None:
+        """A program has ended with all that it started."""
+        ...
 
 
 class Streams(NamedTuple):
@@ -65,13 +89,13 @@ class Process(Protocol):
 
 
 class ProgramLine(NamedTuple):
-    """A program, its arguments, its folder and its variables, and what the reaper is told about a wall."""
+    """A program, its arguments, its folder and its variables, and what the reaper builds around it."""
 
     program: str
     argv: Sequence[str]
     cwd: str
     environment: Mapping[str, str]
-    orders: Orders | None
+    wall: WallRecord | None
 
 
 class Channels(NamedTuple):
@@ -129,12 +153,12 @@ class ProcessOwner:
         if wall is None:
             return await self._started(line, channels, None)
         try:
-            enclosed = wall.begin(*line[:4])
+            enclosed = await wall.begin(*line[:4])
         except BaseException:
             for descriptor in streams or ():
                 os.close(descriptor)
             raise
-        line = ProgramLine(enclosed.program, enclosed.argv, cwd, enclosed.environment, enclosed.orders)
+        line = ProgramLine(enclosed.program, enclosed.argv, cwd, enclosed.environment, enclosed.wall)
         try:
             return await self._started(line, channels, wall)
         except BaseException:
@@ -146,10 +170,10 @@ class ProcessOwner:
             process = self._start_supervised(line, channels, wall)
             if process is not None:
                 return process
-            if wall is not None:
-                for descriptor in channels.streams or ():
-                    os.close(descriptor)
-                raise OSError(errno.ENOSYS, "no sandbox here: the program that supervises commands cannot run")
+        if wall is not None:
+            for descriptor in channels.streams or ():
+                os.close(descriptor)
+            raise OSError(errno.ENOSYS, "no sandbox here: the program that supervises commands cannot run")
         from pigeon.system.process.unsupervised import start_unsupervised
 
         alone = await start_unsupervised(
@@ -167,11 +191,12 @@ class ProcessOwner:
 
     def _start_supervised(self, line: ProgramLine, channels: Channels, wall: Wall | None) -> Process | None:
         from pigeon.system.process.pool import current_pool
-        from pigeon.system.process.supervised import SupervisedProcess, program_request
+        from pigeon.system.process.supervised import SupervisedProcess, run_record
 
         pool = current_pool()
         cwd = line.cwd if channels.folder is None else None
-        command = program_request(line.program, line.argv, cwd, pool.encoded(line.environment), line.orders)
+        has_input = channels.stdin is not None or channels.streams is not None
+        command = run_record(line.program, line.argv, cwd, line.environment, has_input, line.wall)
         pool.join(self)
         if not pool.open():
             return None

@@ -7,14 +7,16 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pigeon.system.process.messages import Run
+from pigeon.system.process.messages import encode as encode_record
 
 if TYPE_CHECKING:
-    from pigeon.sandbox.wall import Orders
     from pigeon.system.process.pool import HelperPool
     from pigeon.system.process.reaper import ReaperConnection
-    from pigeon.system.process.start import Streams
+    from pigeon.system.process.start import Streams, WallRecord
 
 PIPE_GRACE = 0.1
 LONGEST_ARGUMENT = 128 * 1024
@@ -25,31 +27,24 @@ _ENCODING = sys.getfilesystemencoding()
 _ERRORS = sys.getfilesystemencodeerrors()
 
 
-class ProgramRequest(NamedTuple):
-    """What to run, as the system will see it."""
-
-    program: bytes
-    argv: list[bytes]
-    cwd: bytes | None
-    environment: dict[bytes, bytes]
-    orders: Orders | None = None
-
-
-def program_request(
+def run_record(
     program: str,
     argv: Sequence[str],
     cwd: str | None,
-    environment: dict[bytes, bytes],
-    orders: Orders | None = None,
-) -> ProgramRequest:
-    """The request in bytes; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
-    arguments = [encode(argument) for argument in argv]
-    request = ProgramRequest(encode(program), arguments, None if cwd is None else encode(cwd), environment, orders)
-    if b"\0" in b"".join([*arguments, request.program, request.cwd or b""]):
+    environment: Mapping[str, str],
+    has_input: bool,
+    wall: WallRecord | None,
+) -> Run:
+    """The record for the reaper; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
+    words = [encode(argument) for argument in argv]
+    path, folder = encode(program), None if cwd is None else encode(cwd)
+    if b"\0" in b"".join([*words, path, folder or b""]):
         raise ValueError("a command cannot contain a NUL character")
-    if any(len(argument) >= LONGEST_ARGUMENT for argument in arguments):
+    if any(len(word) >= LONGEST_ARGUMENT for word in words):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
-    return request
+    # Names that cannot be set may still be inherited; programs are not started with them.
+    variables = {encode(name): encode(value) for name, value in environment.items() if name and "=" not in name}
+    return Run(path, words, folder, variables, has_input, b"" if wall is None else encode_record(wall))
 
 
 def encode(text: str) -> bytes:
@@ -155,7 +150,7 @@ class SupervisedProcess:
     def __init__(
         self,
         pool: HelperPool,
-        command: ProgramRequest,
+        command: Run,
         on_gone: Callable[[SupervisedProcess, bool], None],
         on_wall_empty: Callable[[SupervisedProcess], None],
         *,
@@ -180,12 +175,12 @@ class SupervisedProcess:
 
     @property
     def descriptors(self) -> list[int]:
-        """What the command gets as output, errors (if separate) and input (if given); last the folder it starts in."""
+        """What the command gets, in the order of `Run`."""
         if self._streams is not None:
             given = [self._streams.stdout, self._streams.stderr, self._streams.stdin]
         else:
             ends = [pipe.write_end for pipe in self._pipes]
-            given = ends if self._input is None else [ends[0], ends[-1], self._input]
+            given = [ends[0], ends[-1], *([] if self._input is None else [self._input])]
         return given if self._folder is None else [*given, self._folder]
 
     async def read(self, timeout: float | None = None) -> bytes | None:
@@ -229,7 +224,10 @@ class SupervisedProcess:
     def begun(self, reaper: ReaperConnection) -> None:
         """A reaper has taken it."""
         self._reaper = reaper
-        self._let_go_of_streams()
+
+    def returned(self) -> None:
+        """The reaper was lost before the command had begun."""
+        self._reaper = None
 
     def ended(self, code: int, error: OSError | None = None) -> None:
         """How it ended, or why it could not be started; only the first report counts."""
@@ -238,15 +236,15 @@ class SupervisedProcess:
         self._error = error
         # A loop that was closed in the middle of a command takes no results any more.
         self._exit.cancel() if self._loop.is_closed() else self._exit.set_result(code)
-        self._let_go_of_streams()
+        self.release_streams()
         for pipe in self._pipes:
             pipe.command_ended()
         if self._input is not None:
             os.close(self._input)
             self._input = None
 
-    def _let_go_of_streams(self) -> None:
-        """The program has them, or never will: its end must be seen at the other ends."""
+    def release_streams(self) -> None:
+        """The reaper has them, or never will: the program's end must be seen at the other ends."""
         given, self._streams = self._streams, None
         for descriptor in given or ():
             os.close(descriptor)

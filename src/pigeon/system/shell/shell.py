@@ -17,7 +17,6 @@ from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.truncation import LIMITS, OutputLimits, Shown
 
 if TYPE_CHECKING:
-    from pigeon.sandbox.policy import SandboxPolicy
     from pigeon.system.shell.output import Capture, OutputMask
 
 UPDATE_EVERY = 0.1
@@ -80,8 +79,8 @@ class Workplace(Struct, frozen=True):
     """Where the commands of an agent run and with what; the environment is asked for anew each time.
 
     `mask` takes keys out of what they print. With `at_once` what they print is shown as a whole when they end.
-    `sandbox` says what they are held to by the wall of `processes`: nothing where there is none. Commands that run
-    outside of it see `outside_environment`, if there is another one for them.
+    With `host_is_outside`, commands that the host runs itself pass by the wall of `processes`. Commands outside of it
+    see `outside_environment`, if there is another one for them.
     """
 
     cwd: str
@@ -91,7 +90,7 @@ class Workplace(Struct, frozen=True):
     processes: ProcessOwner
     mask: OutputMask | None = None
     at_once: bool = False
-    sandbox: Callable[[], SandboxPolicy | None] = lambda: None
+    host_is_outside: Callable[[], bool] = lambda: False
     outside_environment: Callable[[], Mapping[str, str]] | None = None
 
 

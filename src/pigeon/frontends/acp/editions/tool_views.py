@@ -6,7 +6,7 @@ A view is the same for both versions of the protocol; `Edition` says how each wr
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -15,21 +15,13 @@ from pigeon.wire.base import Absent, Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock, text_of
 from pigeon.wire.events import ToolOutcome
 
+if TYPE_CHECKING:
+    from pigeon.agent.tool_facts import ToolFacts
+
 CallStatus = Literal["pending", "in_progress", "completed", "failed", "cancelled"]
 _EXITED = re.compile(r"(?:\n\n)?^Command exited with code (\d+)\Z", re.MULTILINE)
 LONGEST_TITLE = 300
 CONTEXT = 3
-KINDS = {
-    "read": "read",
-    "ls": "search",
-    "grep": "search",
-    "find": "search",
-    "tool_search": "search",
-    "write": "edit",
-    "edit": "edit",
-    "bash": "execute",
-    "todo": "think",
-}
 
 
 class Location(Struct, frozen=True):
@@ -78,9 +70,19 @@ class ToolView(Struct, frozen=True, kw_only=True):
     raw_output: Json = None
 
 
+def facts_of(name: str) -> ToolFacts:
+    """The facts of a tool; the catalogue is imported for the first call, after `initialize` was answered."""
+    from pigeon.tools import catalog
+
+    return catalog.facts_of(name)
+
+
 def kind_of_tool(name: str) -> str:
     """The kind that editors choose an icon by."""
-    return KINDS.get(name, "fetch" if "fetch" in name or "web" in name else "other")
+    kind = facts_of(name).kind
+    if kind == "other":
+        return "fetch" if "fetch" in name or "web" in name else "other"
+    return "think" if kind == "plan" else kind
 
 
 def called_view(call_id: str, name: str, arguments: Json, cwd: str, home: str) -> ToolView:
@@ -98,25 +100,31 @@ def called_view(call_id: str, name: str, arguments: Json, cwd: str, home: str) -
 
 def proposed_pieces(name: str, args: dict[str, Json], diff: str | None, cwd: str, home: str) -> list[ToolPiece]:
     """What a call would do, for a person who is asked about it."""
-    path = args.get("path")
-    if name == "edit" and isinstance(path, str) and isinstance(args.get("edits"), list):
-        place = absolute(path, cwd, home)
-        edits = [edit for edit in args["edits"] if isinstance(edit, dict)]
-        return [DiffPiece(place, str(edit.get("oldText", "")), str(edit.get("newText", ""))) for edit in edits]
+    path = facts_of(name).changed_file(args)
+    if path is not None and isinstance(args.get("edits"), list):
+        return replacements(absolute(path, cwd, home), args)
     if diff is not None:
         return [BlockPiece(text_block(fenced(diff, "diff")))]
     return []
 
 
+def replacements(place: str, args: dict[str, Json]) -> list[ToolPiece]:
+    """The replacements that a call makes in a file, each as a difference of its own."""
+    edits = args.get("edits")
+    listed = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
+    return [DiffPiece(place, str(edit.get("oldText", "")), str(edit.get("newText", ""))) for edit in listed]
+
+
 def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[ToolPiece]:
     """The outcome of a call. A successful change of a file is shown only as its diff, which callers add."""
-    if name in ("write", "edit", "todo") and not is_error:
+    kind = facts_of(name).kind
+    if kind in ("edit", "plan") and not is_error:
         return []
     pieces: list[ToolPiece] = []
     for block in outcome.content:
         if isinstance(block, TextContent) and not block.text:
             continue
-        plain = isinstance(block, TextContent) and name in KINDS
+        plain = isinstance(block, TextContent) and kind != "other"
         pieces.append(BlockPiece(text_block(fenced(text_in(block))) if plain else content_block(block)))
     return pieces
 
@@ -132,7 +140,7 @@ def command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
 
 def raw_output_of(name: str, outcome: ToolOutcome) -> Json:
     """The outcome as data, for tools that Pigeon does not know; none for its own, whose content is shown."""
-    if name in KINDS or isinstance(outcome.details, Absent):
+    if facts_of(name).kind != "other" or isinstance(outcome.details, Absent):
         return None
     return outcome.details
 
@@ -200,38 +208,13 @@ def _range(first: int, count: int) -> str:
 
 
 def _title(name: str, args: dict[str, Json]) -> str:
-    path, pattern = args.get("path"), args.get("pattern")
-    if name == "bash":
-        title = str(args.get("command", "bash"))
-    elif name in ("read", "write", "edit"):
-        title = f"{name.capitalize()} {path}{_lines(args) if name == 'read' else ''}"
-    elif name == "ls":
-        title = f"List {path or '.'}"
-    elif name in ("grep", "find"):
-        title = f"{'Search for' if name == 'grep' else 'Find'} {pattern}{f' in {path}' if path else ''}"
-    elif name == "todo":
-        title = "Update the plan"
-    elif name == "tool_search":
-        title = f"Search for tools: {args.get('query')}"
-    else:
-        # The names of tools of servers say whose they are: mcp__SERVER__TOOL.
-        server, _, tool = name.removeprefix("mcp__").partition("__")
-        title = f"{tool} ({server})" if name.startswith("mcp__") and tool else name
+    title = facts_of(name).title(args)
     return title if len(title) <= LONGEST_TITLE else f"{title[: LONGEST_TITLE - 1]}…"
 
 
-def _lines(args: dict[str, Json]) -> str:
-    offset, limit = args.get("offset"), args.get("limit")
-    if not isinstance(offset, int | float) and not isinstance(limit, int | float):
-        return ""
-    first = int(offset) if isinstance(offset, int | float) else 1
-    return f" ({first}-{first + int(limit) - 1})" if isinstance(limit, int | float) else f" (from {first})"
-
-
 def _locations(name: str, args: dict[str, Json], cwd: str, home: str) -> list[Location] | None:
-    path = args.get("path")
-    if name not in ("read", "write", "edit", "ls", "grep", "find") or not isinstance(path, str) or "\0" in path:
+    facts = facts_of(name)
+    path = facts.path_in(args)
+    if path is None or "\0" in path:
         return None
-    offset = args.get("offset")
-    line = int(offset) if name == "read" and isinstance(offset, int | float) and offset >= 1 else None
-    return [Location(absolute(path.removeprefix("@"), cwd, home), line)]
+    return [Location(absolute(path.removeprefix("@"), cwd, home), facts.line_in(args))]

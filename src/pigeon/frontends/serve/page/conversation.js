@@ -16,7 +16,6 @@ const NEAR = 60;
 const LONG_PIECE = 20000;
 // After so many milliseconds it is said how long something takes.
 const LONG = 3000;
-const CHANGING = ["edit", "write", "multiedit", "str_replace"];
 const MOST_CHANGES = 50;
 const DOING = { text: "Writing", thinking: "Thinking", toolcall: "Writing a tool call" };
 const ENDS = { aborted: "Stopped.", error: "Ended with an error.", limit: "Ended: a limit was reached.", denied: "Ended: permission was denied." };
@@ -242,10 +241,10 @@ export class Conversation {
     const files = new Map();
     const pieces = this.running || !this.atEnd ? [] : [...this.entries.children];
     for (const piece of pieces.slice(pieces.findLastIndex((one) => one.querySelector(":scope > article.user")) + 1)) {
-      for (const card of piece.querySelectorAll(".card[data-call]")) {
+      for (const card of piece.querySelectorAll(".card.changing[data-call]")) {
         const head = card.firstElementChild;
         const path = head.querySelector("code")?.textContent;
-        if (!path || !CHANGING.includes(head.querySelector("b").textContent) || head.querySelector(".bad, .none")) continue;
+        if (!path || head.querySelector(".bad, .none")) continue;
         const file = files.get(path) ?? files.set(path, { card, added: 0, removed: 0, written: false }).get(path);
         const count = (kind) => Number(head.querySelector(`.${kind}`)?.textContent.replace(/\D/g, "") ?? 0);
         file.added += count("added");

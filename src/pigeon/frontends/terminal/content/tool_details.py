@@ -66,17 +66,20 @@ def first_line(text: str, cut: str) -> str:
 
 def details_of(card: ToolCard, cut: str) -> ToolDetails:
     """The details of a call that has ended; `cut` is the sign for something left out."""
+    from pigeon.tools.catalog import facts_of
+
+    kind = facts_of(card.name).kind
     about = first_line(command, cut) if isinstance(command := card.args.get("command"), str) else ""
     details = ToolDetails(about or main_argument(card.args), failed=card.failed)
-    if card.name == "bash":
+    if kind == "execute":
         _command(details, card)
     elif card.failed:
         _head(details, card.output)
     elif card.diff:
         _change(details, card.diff, cut)
-    elif card.name == "read":
+    elif kind == "read":
         _reading(details, card)
-    elif card.name == "write" and isinstance(content := card.args.get("content"), str):
+    elif kind == "edit" and isinstance(content := card.args.get("content"), str):
         details.first_number = 1
         details.note = counted(_line_count(content), "line")
         _head(details, content)

@@ -1,0 +1,537 @@
+"""Whether a value fits a JSON Schema, and what is wrong with it: `jsonschema-rs` decides, the reasons are worded here.
+
+The library is imported with the first check. Nothing is ever fetched to resolve a reference, and no schema or value
+holds up the process: the library finds a verdict in polynomial time, searches for patterns share one limit, and a
+value is only explained if the number of errors, which can be exponential in a recursive schema, is bounded.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pigeon.wire import codec
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator, ValidatorMap
+
+Schema = dict[str, Any]
+Reason = tuple[str, str]  # the place, and what is wrong there
+LONGEST_REASON = 200
+LONGEST_CHAIN = 32
+MOST_VALUES = 20
+MOST_REPAIRS = 100
+FREE_STEPS = 30_000
+STEPS_PER_VALUE = 20
+MOST_BACKTRACKS = 1_000_000  # of all searches for patterns together: about 20 ms
+LEAST_BACKTRACKS = 1_000
+LARGEST_PATTERN = 1 << 20  # bytes of one compiled pattern
+NO_ALTERNATIVE = "matches no alternative"
+NEWEST_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+DRAFTS = {
+    "http://json-schema.org/draft-04/schema", "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2019-09/schema", NEWEST_DRAFT,
+}  # fmt: skip
+_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+_VALUES = ("enum", "const", "default", "examples")
+_NO_SIBLINGS = ("draft-04", "draft-06", "draft-07")  # where the standard ignores what stands beside a reference
+_REMARKS = {"$defs", "definitions", "$schema", "$id", "$comment", "title", "description", "default", "examples"}
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "integer": lambda value: not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value)),
+    "number": lambda value: not isinstance(value, bool) and isinstance(value, (int, float)),
+}
+# Formats that are checked, all of them generously; others are remarks for the reader.
+_FORMATS = {
+    "date": r"\d{4}-\d\d-\d\d",
+    "time": r"\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?",
+    "date-time": r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:?\d\d)?",
+    "email": r"[^@\s]+@[^@\s]+",
+    "uri": r"[A-Za-z][A-Za-z0-9+.-]*:\S+",
+    "url": r"[A-Za-z][A-Za-z0-9+.-]*:\S+",
+    "ipv4": r"(?:\d{1,3}\.){3}\d{1,3}",
+    "ipv6": r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%\S+)?",
+    "uuid": r"(?i:(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})",
+}
+# What is wrong with a value, by the keyword that says so. Keywords that are missing here use the library's words.
+_REASONS: dict[str, Callable[[Any, Any], str]] = {
+    "type": lambda kind, value: expected_type(kind.types, value),
+    "enum": lambda kind, _: one_of(kind.options),
+    "const": lambda kind, _: f"expected {codec.encode(kind.expected_value).decode()}",
+    "minimum": lambda kind, _: f"expected >= {kind.limit}",
+    "maximum": lambda kind, _: f"expected <= {kind.limit}",
+    "exclusiveMinimum": lambda kind, _: f"expected > {kind.limit}",
+    "exclusiveMaximum": lambda kind, _: f"expected < {kind.limit}",
+    "multipleOf": lambda kind, _: f"expected a multiple of {kind.multiple_of}",
+    "minLength": lambda kind, _: f"expected at least {kind.limit} characters",
+    "maxLength": lambda kind, _: f"expected at most {kind.limit} characters",
+    "pattern": lambda kind, _: f"expected to match {kind.pattern}",
+    "minItems": lambda kind, _: f"expected at least {kind.limit} items",
+    "maxItems": lambda kind, _: f"expected at most {kind.limit} items",
+    "minProperties": lambda kind, _: f"expected at least {kind.limit} properties",
+    "maxProperties": lambda kind, _: f"expected at most {kind.limit} properties",
+    "uniqueItems": lambda *_: "expected unique items",
+    "not": lambda *_: "must not match the schema in not",
+    "contains": lambda *_: "expected an item that matches the schema in contains",
+    "falseSchema": lambda *_: "unknown field",
+    "Custom": lambda kind, _: str(kind.message),
+    "OneOfMultipleValid": lambda *_: "matches more than one alternative",
+}
+
+
+class CheckTooLong(Exception):
+    """The value cannot be checked in the time that a check may take; the text says why."""
+
+
+class BrokenSchema(Exception):
+    """The schema is none; `path` is the place in it."""
+
+    def __init__(self, path: list[str], reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+class SchemaCheck:
+    """One schema, compiled to check one value.
+
+    A generous check takes schemas as tools have them: keywords that are not JSON Schema are left out, `oneOf` may be
+    satisfied by more than one branch, and what stands beside a `$ref` counts in every draft. With `exact` the schema
+    means what the standard says, and dates, times and UUIDs have to exist. Raises `BrokenSchema`.
+    """
+
+    def __init__(self, schema: Schema, value: Any = None, *, exact: bool = False) -> None:
+        from jsonschema_rs import FancyRegexOptions
+
+        self.schema: Schema = copy.deepcopy(schema)
+        self.steps = _Steps(value)
+        self._exact = exact
+        self._parts: ValidatorMap | None = None
+        backtracks = max(MOST_BACKTRACKS // self.steps.count_values(), LEAST_BACKTRACKS)
+        self._patterns = FancyRegexOptions(backtracks, LARGEST_PATTERN, LARGEST_PATTERN)
+        self.schema["$schema"] = draft_of(schema)
+        if not exact:
+            _make_generous(self.schema)
+        self._whole = self._compile()
+        self._pointers = {id(part): pointer for pointer, part in _pointers(self.schema) if isinstance(part, dict)}
+
+    def fits(self, value: Any, part: Schema | bool) -> bool:
+        """Whether a value fits a part of `self.schema`."""
+        if isinstance(part, bool):
+            return part
+        return self._parts_by_pointer()[self._pointers[id(part)]].is_valid(value)
+
+    def errors(self, value: Any) -> list[Reason]:
+        """Where the value does not fit and why; raises `CheckTooLong`."""
+        if self._whole.is_valid(value):
+            return []
+        if self._count_applications(self.schema, value, {}) > self.steps.limit:
+            raise CheckTooLong("the schema has too many ways to read them")
+        return list(dict.fromkeys(self._reasons(self._whole.iter_errors(value), value)))
+
+    def follow(self, schema: Schema | bool) -> Schema | bool:
+        """The schema that a local reference names, merged with what stands beside the reference."""
+        for _ in range(LONGEST_CHAIN):
+            if isinstance(schema, bool) or not is_local(schema.get("$ref")):
+                return schema
+            beside = {key: value for key, value in schema.items() if key != "$ref"}
+            target = resolve_reference(self.schema, schema["$ref"])
+            if isinstance(target, bool):
+                return {**beside, "allOf": [*beside.get("allOf", []), target]}
+            both = beside.keys() & target.keys() - {"title", "description", "default", "examples"}
+            schema = {**beside, "allOf": [*beside.get("allOf", []), target]} if both else {**target, **beside}
+        raise RecursionError("references in a circle")
+
+    def _compile(self) -> Validator:
+        from jsonschema_rs import ValidationError, validator_for
+
+        for _ in range(MOST_REPAIRS):
+            try:
+                return validator_for(self.schema, **self._options(propertyNames=_names_keyword(self._parts_by_pointer)))
+            except ValidationError as error:
+                if self._exact or not error.instance_path:
+                    raise BrokenSchema([str(step) for step in error.instance_path], error.message) from None
+                _remove(self.schema, error.instance_path)
+            except ValueError as error:  # of the library: a schema that cannot be read at all
+                raise BrokenSchema([], str(error)) from None
+        raise BrokenSchema([], "too many keywords that are no JSON Schema")
+
+    def _options(self, **keywords: type) -> dict[str, Any]:
+        formats = {"format": _format_keyword(self._exact)}
+        return {"offline": True, "pattern_options": self._patterns, "keywords": {**formats, **keywords}}
+
+    def _parts_by_pointer(self) -> ValidatorMap:
+        from jsonschema_rs import validator_map_for
+
+        if self._parts is None:
+            self._parts = validator_map_for(self.schema, **self._options())
+        return self._parts
+
+    def _refuse_slow_pattern(self, error: ValidationError, *place: str | int) -> None:
+        if type(error.kind).__name__ in ("BacktrackLimitExceeded", "RegexEngineFailure"):
+            pattern = str(_lookup(self.schema, [*place, *error.schema_path]))
+            raise CheckTooLong(f"the pattern {pattern[:LONGEST_REASON]} takes too long")
+
+    def _reasons(self, errors: Iterable[ValidationError], root: Any) -> Iterator[Reason]:
+        for error in errors:
+            self._refuse_slow_pattern(error)
+            path = [str(step) for step in error.instance_path]
+            kind: Any = error.kind
+            if type(kind).__name__ in ("AnyOf", "OneOfNotValid"):
+                yield from self._union_reasons(error, path, root)
+            else:
+                yield from ((".".join([*path, *inner]), reason) for inner, reason in self._own_reasons(error, root))
+
+    def _own_reasons(self, error: ValidationError, root: Any) -> Iterator[tuple[list[str], str]]:
+        """What one error says, and where below its place."""
+        kind: Any = error.kind
+        value: Any = error.instance
+        name, keyword = kind.name, str(error.schema_path[-1]) if error.schema_path else ""
+        if name == "propertyNames":
+            check = self._parts_by_pointer()[pointer_of(error.schema_path)]
+            self._refuse_slow_pattern(next(check.iter_errors(kind.message)), *error.schema_path)
+            yield [kind.message], "invalid property name"
+        elif name == "required":
+            wanted = _lookup(self.schema, error.schema_path)
+            others = wanted.items() if isinstance(wanted, dict) else ()
+            keys = [key for key, names in others if key in value and kind.property in names]
+            yield [kind.property], f"required when {keys[0]} is present" if keys else "missing"
+        elif name == "additionalProperties":
+            yield from (([key], "unknown field") for key in kind.unexpected)
+        elif name == "falseSchema" and keyword == "additionalProperties":
+            # Nothing is allowed at all; the error does not say which key it has met.
+            yield from (([key], "unknown field") for key in _lookup(root, error.instance_path))
+        elif name == "falseSchema" and keyword == "items":
+            yield [], "unexpected item"
+        elif name == "additionalItems":
+            yield from (([str(index)], "unexpected item") for index in range(kind.limit, len(value)))
+        else:
+            word = _REASONS.get(type(kind).__name__) or _REASONS.get(name)
+            yield [], word(kind, value) if word else error.message[:LONGEST_REASON]
+
+    def _union_reasons(self, error: ValidationError, path: list[str], root: Any) -> Iterator[Reason]:
+        """By the property that distinguishes the branches, else by the branch that the value is nearest to."""
+        kind: Any = error.kind
+        value: Any = error.instance
+        place = ".".join(path)
+        followed = [self.follow(branch) for branch in _lookup(self.schema, error.schema_path)]
+        found = [(form, errors) for form, errors in zip(followed, kind.context, strict=True) if isinstance(form, dict)]
+        found = [(form, errors) for form, errors in found if _is_of_type(value, form)]
+        if not found:
+            types = [types_of(form) if isinstance(form, dict) else [] for form in followed]
+            names = dict.fromkeys(name for listed in types for name in listed)
+            yield place, expected_type(list(names), value) if all(types) else NO_ALTERNATIVE
+            return
+        tag = _tag_of([form for form, _ in found]) if isinstance(value, dict) else None
+        if tag is not None:
+            key, values = tag
+            if key not in value or not any(is_same(value[key], listed) for listed in values):
+                yield ".".join([*path, key]), one_of(values)
+                return
+            found = [one for one in found if value[key] in fixed_values(one[0]["properties"][key])]
+        found.sort(key=lambda one: -_count_known_keys(value, one[0]))
+        reasons = [list(self._reasons(errors, root)) for _, errors in found]
+        yield from min(filter(None, reasons), key=len, default=[(place, NO_ALTERNATIVE)])
+
+    def _count_applications(self, part: Any, value: Any, known: dict[tuple[int, int], int]) -> int:
+        """How often a schema is applied to a value to find all of its errors."""
+        if not isinstance(part, dict):
+            return 1
+        pair = (id(part), id(value))
+        if pair not in known:
+            known[pair] = 0  # ends circles
+            applied = [*self._applied_to_itself(part, value), *_applied_to_children(part, value)]
+            known[pair] = 1 + sum(self._count_applications(inner, item, known) for inner, item in applied)
+        return known[pair]
+
+    def _applied_to_itself(self, part: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+        yield from ((inner, value) for inner in part.get("allOf", []))
+        for branches in (part[key] for key in ("anyOf", "oneOf") if key in part):
+            if not any(self.fits(value, branch) for branch in branches):
+                yield from ((branch, value) for branch in branches)
+        yield from ((part[key], value) for key in ("then", "else") if key in part)
+        for key in ("dependentSchemas", "dependencies"):
+            yield from ((inner, value) for inner in part.get(key, {}).values())
+        if is_local(part.get("$ref")):
+            yield resolve_reference(self.schema, part["$ref"]), value
+
+
+def _applied_to_children(part: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each child of a value with the schemas that a part of a schema may apply to it."""
+    if isinstance(value, dict):
+        named, rest = part.get("properties", {}), [*part.get("patternProperties", {}).values()]
+        rest += [part[key] for key in ("additionalProperties", "unevaluatedProperties") if key in part]
+        for key, item in value.items():
+            yield from ((inner, item) for inner in ([named[key], *rest] if key in named else rest))
+    elif isinstance(value, list):
+        first, rest = part.get("prefixItems", []), [part[key] for key in ("items", "unevaluatedItems") if key in part]
+        if isinstance(part.get("items"), list):
+            first, rest = part["items"], [part.get("additionalItems", True)]
+        for index, item in enumerate(value):
+            yield from ((inner, item) for inner in (first[index : index + 1] or rest))
+
+
+def check_keywords(schema: Schema) -> None:
+    """Raises `BrokenSchema` if a keyword does not have the form that its draft says, references and patterns aside."""
+    from jsonschema_rs import ReferencingError, ValidationError, meta
+
+    try:
+        meta.validate({**schema, "$schema": draft_of(schema)})
+    except ValidationError as error:
+        raise BrokenSchema([str(step) for step in error.instance_path], error.message) from None
+    except (ReferencingError, ValueError) as error:
+        raise BrokenSchema([], str(error)) from None
+
+
+class _Steps:
+    """Counts the steps of a walk through a value, which may be as many as its size allows."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._values = 0
+        self._done = 0
+
+    def count_values(self) -> int:
+        """How many values there are in the value, itself included."""
+        if not self._values:
+            self._values = sum(1 for _ in _values_in(self._value))
+        return self._values
+
+    @property
+    def limit(self) -> int:
+        return FREE_STEPS + STEPS_PER_VALUE * self.count_values()
+
+    def count_step(self) -> None:
+        """Raises `CheckTooLong` if there were too many."""
+        self._done += 1
+        if self._done > self.limit:
+            raise CheckTooLong("the schema has too many ways to read them")
+
+
+def _names_keyword(parts: Callable[[], ValidatorMap]) -> type:
+    """`propertyNames` with an error per name; the library would copy the whole object for each."""
+
+    class PropertyNames:
+        def __init__(self, _: Schema, __: Any, path: list[str | int]) -> None:
+            self._pointer = pointer_of(path)
+
+        def validate(self, value: Any) -> None:
+            for error in self.iter_errors(value):
+                raise error
+
+        def iter_errors(self, value: Any) -> Iterator[ValueError]:
+            for name in value if isinstance(value, dict) else ():
+                if not parts()[self._pointer].is_valid(name):
+                    yield ValueError(name)
+
+    return PropertyNames
+
+
+def _format_keyword(exact: bool) -> type:
+    class Format:
+        def __init__(self, _: Schema, name: Any, __: list[str | int]) -> None:
+            self._name = name
+
+        def validate(self, value: Any) -> None:
+            if isinstance(value, str) and not has_format(value, self._name, exact):
+                raise ValueError(f"expected format {self._name}")
+
+    return Format
+
+
+def has_format(text: str, name: Any, exact: bool = False) -> bool:
+    """Whether a text has the form that a schema names, and with `exact` exists; true for names that are not known."""
+    form = _FORMATS.get(name) if isinstance(name, str) else None
+    if form is None or re.fullmatch(form, text) is None:
+        return form is None
+    if not exact:
+        return True
+    import datetime
+    import uuid
+
+    readers: dict[str, Callable[[str], Any]] = {
+        "date": datetime.date.fromisoformat,
+        "time": datetime.time.fromisoformat,
+        "date-time": datetime.datetime.fromisoformat,
+        "uuid": uuid.UUID,
+    }
+    try:
+        return name not in readers or readers[name](text) is not None
+    except ValueError:
+        return False
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are one JSON: true is not 1, also inside a list or an object."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+
+
+def is_of_kind(value: Any, name: str) -> bool:
+    """Whether a value has a type that JSON Schema names; false for a type that it does not."""
+    return name in _KINDS and _KINDS[name](value)
+
+
+def kind_of(value: Any) -> str:
+    """What JSON Schema calls the type of a value."""
+    return next((name for name, is_kind in _KINDS.items() if is_kind(value)), "unknown")
+
+
+def types_of(schema: Schema) -> list[str]:
+    """The types that a schema allows; empty if it allows all."""
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return [declared]
+    return list(declared) if isinstance(declared, list) else []
+
+
+def fixed_values(schema: Any) -> list[Any]:
+    """The values that a schema allows, if it lists them."""
+    if not isinstance(schema, dict):
+        return []
+    return [schema["const"]] if "const" in schema else list(schema.get("enum", []))
+
+
+def expected_type(types: Iterable[str], value: Any) -> str:
+    """The reason for a value of another type."""
+    return f"expected {' or '.join(types)}, got {kind_of(value)}"
+
+
+def one_of(values: list[Any]) -> str:
+    """The reason for a value that is not listed: the listed ones, the first of them if there are many."""
+    listed = ",".join(codec.encode(value).decode() for value in values[:MOST_VALUES])
+    more = len(values) - MOST_VALUES
+    return f"expected one of [{listed}{f', ... and {more} more' if more > 0 else ''}]"
+
+
+def is_local(reference: Any) -> bool:
+    """Whether a reference names a place in the same schema."""
+    return reference == "#" or (isinstance(reference, str) and reference.startswith("#/"))
+
+
+def resolve_reference(root: Schema, reference: str) -> Any:
+    """What a local reference names; raises `LookupError`, `ValueError` or `TypeError` if that is nothing."""
+    return _lookup(root, [unescape_step(step) for step in reference.split("/")[1:]])
+
+
+def unescape_step(step: str) -> str:
+    """A step of a reference as the key that it names."""
+    from urllib.parse import unquote
+
+    return unquote(step).replace("~1", "/").replace("~0", "~")
+
+
+def pointer_of(path: Iterable[str | int]) -> str:
+    """A place in a schema as the library names it."""
+    return "#" + "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+
+
+def schemas_in(schema: Any) -> Iterator[Any]:
+    """The schema and every schema in it."""
+    return (part for _, part in _pointers(schema))
+
+
+def draft_of(schema: Schema) -> str:
+    """The version of the standard: the one it names, else the newest in which its keywords have the form they have."""
+    named = schema.get("$schema")
+    if isinstance(named, str) and named.removesuffix("#") in DRAFTS:
+        return named.removesuffix("#")
+    draft = NEWEST_DRAFT
+    for part in schemas_in(schema):
+        if isinstance(part, dict):
+            if isinstance(part.get("exclusiveMinimum"), bool) or isinstance(part.get("exclusiveMaximum"), bool):
+                return "http://json-schema.org/draft-04/schema"
+            if "dependencies" in part or isinstance(part.get("items"), list):
+                draft = "http://json-schema.org/draft-07/schema"
+    return draft
+
+
+def _make_generous(schema: Schema) -> None:
+    """Replace `oneOf` by `anyOf`, and take references apart from what stands beside them, which old drafts ignore."""
+    parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
+    is_old = any(draft in schema["$schema"] for draft in _NO_SIBLINGS)
+    for part in parts:
+        if is_old and isinstance(part.get("$ref"), str) and part.keys() - _REMARKS > {"$ref"}:
+            others = part.get("allOf", [])
+            part["allOf"] = [*(others if isinstance(others, list) else []), {"$ref": part.pop("$ref")}]
+    if any("/oneOf/" in str(part.get("$ref")) for part in parts):
+        return
+    for part in parts:
+        if isinstance(part.get("oneOf"), list):
+            branches = part.pop("oneOf")
+            if "anyOf" not in part:
+                part["anyOf"] = branches
+            else:
+                others = part.get("allOf", [])
+                part["allOf"] = [*(others if isinstance(others, list) else []), {"anyOf": branches}]
+
+
+def _pointers(schema: Any) -> Iterator[tuple[str, Any]]:
+    """The schema and every schema in it, by their places as the library names them."""
+    waiting: list[tuple[str, Any]] = [("#", schema)]
+    while waiting:
+        pointer, part = waiting.pop()
+        yield pointer, part
+        if isinstance(part, list):
+            waiting.extend((f"{pointer}/{number}", inner) for number, inner in enumerate(part))
+        elif isinstance(part, dict):
+            for key, inner in part.items():
+                place = pointer + pointer_of([key])[1:]
+                if key in _MAPS and isinstance(inner, dict):
+                    waiting.extend((place + pointer_of([name])[1:], one) for name, one in inner.items())
+                elif key not in _VALUES:
+                    waiting.append((place, inner))
+
+
+def _lookup(value: Any, path: Iterable[str | int]) -> Any:
+    for step in path:
+        value = value[int(step) if isinstance(value, list) else step]
+    return value
+
+
+def _remove(schema: Any, path: list[str | int]) -> None:
+    del _lookup(schema, path[:-1])[path[-1]]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _is_of_type(value: Any, schema: Schema) -> bool:
+    types = types_of(schema)
+    return not types or any(is_of_kind(value, name) for name in types)
+
+
+def _count_known_keys(value: Any, schema: Schema) -> int:
+    return len(value.keys() & schema.get("properties", {}).keys()) if isinstance(value, dict) else 0
+
+
+def _tag_of(forms: list[Schema]) -> tuple[str, list[Any]] | None:
+    """The required property that distinguishes several forms, with its values in all of them."""
+    if len(forms) < 2:
+        return None
+    for key in forms[0].get("required", []):
+        values = [fixed_values(form.get("properties", {}).get(key)) for form in forms]
+        if all(values) and all(key in form.get("required", []) for form in forms):
+            return key, [value for listed in values for value in listed]
+    return None
+
+
+def _values_in(value: Any) -> Iterator[Any]:
+    """The value and every value in it."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        yield value
+        if isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)

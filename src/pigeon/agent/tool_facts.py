@@ -1,0 +1,57 @@
+"""What a tool declares about its calls beside what the model is told: kind, title, and what they are about.
+
+Code that shows, permits, exports or summarises tool calls asks for these facts instead of knowing tools by name. Where
+there is only a name, as in a session file or a stream, they are found in `tools/catalog.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from pigeon.wire.base import Json
+from pigeon.wire.events import ToolKind
+
+Arguments = dict[str, Json]
+MOST_LINES = 1 << 53
+
+
+class ToolFacts(Struct, frozen=True):
+    """The facts of one tool; the defaults are those of a tool that Pigeon does not know.
+
+    `title` makes a line for a person from the arguments of a call. `command` and `path` name the argument that the call
+    is about, which permission rules match; without either, rules match all arguments. `line` names the argument that is
+    a line of the file. `other_names` are those that session files of other agents have for the same tool.
+    """
+
+    title: Callable[[Arguments], str]
+    kind: ToolKind = "other"
+    command: str = ""
+    path: str = ""
+    line: str = ""
+    other_names: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """The argument that permission rules match; empty if they match all of them."""
+        return self.command or self.path
+
+    def path_in(self, arguments: Arguments) -> str | None:
+        """The file or folder that a call is about, as the model wrote it."""
+        path = arguments.get(self.path) if self.path else None
+        return path if isinstance(path, str) else None
+
+    def line_in(self, arguments: Arguments) -> int | None:
+        """The line that a call starts at."""
+        line = arguments.get(self.line) if self.line else None
+        return int(line) if isinstance(line, int | float) and 1 <= line < MOST_LINES else None
+
+    def changed_file(self, arguments: Arguments) -> str | None:
+        """The file that a call changes, as the model wrote it; None for a call that changes no file that it names."""
+        return self.path_in(arguments) if self.kind == "edit" else None
+
+
+def facts_named(name: str) -> ToolFacts:
+    """The facts of a tool about which nothing is known but its name, which is then the title of its calls."""
+    return ToolFacts(lambda arguments: name)

@@ -1,0 +1,32 @@
+"""The declaration of `openai-completions`, and what OpenAI's other API shares with it."""
+
+from __future__ import annotations
+
+import re
+
+from pigeon.providers.api import STRING_FORMATS, Api, OutputField, is_served_by
+from pigeon.wire.base import Json
+from pigeon.wire.model import Model
+
+# Before the first models that had structured output; everything OpenAI has made since has it, too.
+_OLD_MODELS = r"gpt-3|gpt-4(?:$|-)|gpt-4o-2024-05|o1-(?:mini|preview)|chatgpt-"
+_LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"}
+
+
+def is_new_enough(model: Model) -> bool:
+    """Whether a model of OpenAI has structured output."""
+    return re.match(_OLD_MODELS, model.id) is None
+
+
+def _is_known_for(model: Model, _: bool) -> bool:
+    return (is_served_by(model, "openai.com") or is_served_by(model, "azure.com")) and is_new_enough(model)
+
+
+def _takes(key: str, value: Json) -> bool:
+    return key in _LIMITS or (key == "format" and value in STRING_FORMATS)
+
+
+OPENAI_OUTPUT = OutputField(is_known_for=_is_known_for, takes=_takes)
+OPENAI_COMPLETIONS = Api(
+    name="openai-completions", adapter="pigeon.providers.openai_chat.adapter", output=OPENAI_OUTPUT
+)

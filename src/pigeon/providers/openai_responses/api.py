@@ -1,0 +1,15 @@
+"""The declarations of `openai-responses`, and of the same API as Azure serves it."""
+
+from __future__ import annotations
+
+from pigeon.providers.api import Api, OutputField
+from pigeon.providers.openai_chat.api import OPENAI_OUTPUT, is_new_enough
+
+ADAPTER = "pigeon.providers.openai_responses.adapter"
+OPENAI_RESPONSES = Api(name="openai-responses", adapter=ADAPTER, output=OPENAI_OUTPUT)
+AZURE_OPENAI_RESPONSES = Api(
+    name="azure-openai-responses",
+    adapter=ADAPTER,
+    key_header="api-key",
+    output=OutputField(is_known_for=lambda model, _: is_new_enough(model), takes=lambda *_: False),
+)

@@ -1,0 +1,299 @@
+"""The one fork server: a process that forks another for each request, tells how each ends, and is told to end.
+
+It is the warm parent of `pigeon serve` and of `pigeon batch`, which have imported everything that an agent needs, and
+the helper that all commands descend from (`helper_main`). It has one thread, no event loop, and no file but its control
+link, whose records are in `messages`. Pigeon's end is `forking`.
+
+    event                                what it does
+    ----------------------------------   ------------------------------------------------------------------------
+    `Fork`                               fork a process that does the work; answer `Forked` or `NotForked`
+    `KillChild`                          kill that process
+    a process has ended                  tell it: `Ended`
+    Pigeon hung up or died               end; the processes stay, unless this server `owns_descendants`
+
+A server that owns what its processes start is the subreaper of all of it:
+
+    a process was stopped                continue it
+    a process was killed                 kill what it left behind, which the kernel has made ours
+    Pigeon hung up or died               kill everything below, then end
+"""
+
+from __future__ import annotations
+
+# Half of the helper's start, which every agent pays, would be the modules `signal`, `socket` and `contextlib`: they put
+# enumerations and classes around what these two have, and import others for it.
+import _signal as signal  # type: ignore[import-not-found]
+import _socket as socket
+import ctypes
+import gc
+import os
+import select
+import sys
+import time
+
+from pigeon.system.process.messages import (
+    Ended,
+    Fork,
+    Forked,
+    KillChild,
+    NotForked,
+    Ready,
+    Record,
+    close_all,
+    receive,
+    send,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn
+
+    Work = Callable[[bytes, list[int]], int]
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+GIVE_UP_AFTER = 30.0
+FIRST_PAUSE_MS = 5
+LONGEST_PAUSE_MS = 100
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Suppressed:
+    """`contextlib.suppress`."""
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        """Whether the error is one of them."""
+        return kind is not None and issubclass(kind, self._kinds)
+
+
+def serve_forks(descriptor: int, work: Work, owns_descendants: bool = False) -> NoReturn:
+    """Fork a process for each request until Pigeon hangs up or dies; it calls `work`, which returns its exit code.
+
+    `work` gets the bytes and the descriptors of the request; all others but 0 to 2 are closed.
+    """
+    if owns_descendants:
+        become_subreaper()
+    ForkLoop(socket.socket(fileno=descriptor), work, owns_descendants).serve()
+    os._exit(0)
+
+
+def become_subreaper() -> None:
+    """Inherit what loses its parent below us; and be continued when our own parent dies while we are stopped."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
+
+
+class ForkLoop:
+    """Forks processes on request and waits for their ends."""
+
+    def __init__(self, control: socket.socket, work: Work, owns_descendants: bool) -> None:
+        os.set_inheritable(control.fileno(), False)
+        self._control = control
+        self._work = work
+        self._owns_descendants = owns_descendants
+        self._signals = child_signals()
+        self._children: set[int] = set()
+        self._strays = False
+        # A Ctrl-C at the terminal is meant for Pigeon.
+        self._interrupt = signal.SIG_IGN if signal.getsignal(signal.SIGINT) == signal.SIG_IGN else signal.SIG_DFL
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def serve(self) -> None:
+        """Take requests until Pigeon is gone; returns when nothing is left that must end with it."""
+        gc.collect()
+        gc.freeze()
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._signals, select.POLLIN)
+        self._answer(Ready(os.getpid()))
+        pause = FIRST_PAUSE_MS
+        while True:
+            ready = dict(poll.poll(pause if self._strays else None))
+            if self._control.fileno() in ready and not self._serve_request():
+                if self._owns_descendants:
+                    kill_below(self._signals)
+                return
+            if self._signals in ready:
+                self._reap()
+                pause = FIRST_PAUSE_MS
+            if self._strays:
+                self._strays = kill_pass(os.getpid(), self._children)
+                pause = min(pause * 2, LONGEST_PAUSE_MS)
+
+    def _serve_request(self) -> bool:
+        """False once Pigeon has hung up."""
+        try:
+            record, descriptors = receive(self._control)
+        except OSError as error:
+            self._answer(NotForked(error.errno or 0))
+            return True
+        if isinstance(record, Fork):
+            self._fork(record.request, descriptors)
+        elif isinstance(record, KillChild) and record.pid in self._children:
+            os.kill(record.pid, signal.SIGKILL)
+        return record is not None
+
+    def _fork(self, request: bytes, descriptors: list[int]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            self._answer(NotForked(error.errno or 0))
+        else:
+            if pid == 0:
+                self._be_child(request, descriptors)
+            self._children.add(pid)
+            self._answer(Forked(pid))
+        finally:
+            close_all(descriptors)
+
+    def _be_child(self, request: bytes, descriptors: list[int]) -> NoReturn:
+        code = 1
+        try:
+            os.setsid()
+            signal.signal(signal.SIGINT, self._interrupt)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+            before = 3
+            for descriptor in [*sorted(descriptors), os.sysconf("SC_OPEN_MAX")]:
+                os.closerange(before, descriptor)
+                before = descriptor + 1
+            gc.disable()
+            code = self._work(request, descriptors)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            with Suppressed(OSError, ValueError):
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        forget_signals(self._signals)
+        for pid, status in ended_children(os.WUNTRACED if self._owns_descendants else 0)[0]:
+            if pid not in self._children:
+                continue
+            if os.WIFSTOPPED(status):
+                os.kill(pid, signal.SIGCONT)
+                continue
+            self._children.remove(pid)
+            self._strays = self._strays or (self._owns_descendants and status != 0)
+            self._answer(Ended(pid, os.waitstatus_to_exitcode(status)))
+
+    def _answer(self, record: Record) -> None:
+        # If Pigeon is gone, the next look at the link says so.
+        with Suppressed(OSError):
+            send(self._control, record)
+
+
+# Children and descendants
+
+
+def child_signals() -> int:
+    """A descriptor that is readable when a child of this process has ended or stopped."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    mask = (ctypes.c_ulong * 16)(1 << (signal.SIGCHLD - 1))
+    descriptor: int = _libc.signalfd(-1, ctypes.byref(mask), os.O_NONBLOCK | os.O_CLOEXEC)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "signalfd")
+    return descriptor
+
+
+def forget_signals(signals: int) -> None:
+    """Make that descriptor wait for the next signal."""
+    with Suppressed(BlockingIOError):
+        os.read(signals, 512)
+
+
+def ended_children(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
+    """The children that have ended, taken off the process table, and whether others are left."""
+    found: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG | also)
+        except ChildProcessError:
+            return found, False
+        if pid == 0:
+            return found, True
+        found.append((pid, status))
+
+
+def kill_below(signals: int, on_end: Callable[[int, int], None] = lambda pid, status: None) -> None:
+    """Kill every descendant until none is left. One pass is not enough: they fork while we look."""
+    give_up_at = time.monotonic() + GIVE_UP_AFTER
+    pause = FIRST_PAUSE_MS
+    poll = select.poll()
+    poll.register(signals, select.POLLIN)
+    while True:
+        ended, left = ended_children()
+        for pid, status in ended:
+            on_end(pid, status)
+        if not left or time.monotonic() > give_up_at:
+            return
+        kill_pass(os.getpid(), set())
+        poll.poll(pause)
+        forget_signals(signals)
+        pause = min(pause * 2, LONGEST_PAUSE_MS)
+
+
+def kill_pass(root: int, spared: set[int]) -> bool:
+    """Kill what is below `root` right now, but not the spared children and what is below them; false if nothing is."""
+    any_found = False
+    for pid in descendants(root, spared):
+        any_found = True
+        with Suppressed(OSError):
+            os.kill(pid, signal.SIGKILL)
+    return any_found
+
+
+def descendants(root: int, spared: set[int]) -> Iterator[int]:
+    """Everything below `root`, without the spared children and what is below them; what is above comes first.
+
+    If each is killed as it comes, the first process of a namespace is killed before its thousand children have been
+    looked at one by one, and with it the kernel ends them all. A level is known before the one above it is killed:
+    afterwards its processes would be children of another.
+    """
+    children = child_finder()
+    found: set[int] = set()
+    level = children(root)
+    while True:
+        level = [pid for pid in dict.fromkeys(level) if pid not in spared and pid not in found]
+        if not level:
+            return
+        found.update(level)
+        below = [child for pid in level for child in children(pid)]
+        yield from level
+        level = below
+
+
+def child_finder(ignored: tuple[type[OSError], ...] = (OSError,)) -> Callable[[int], list[int]]:
+    """What answers for the children of a process, as this kernel tells them; raises errors that are not `ignored`."""
+    if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
+        return lambda pid: children_of(pid, ignored)
+    return scanned_children()
+
+
+def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> list[int]:
+    """The children of one process, as the kernel lists them."""
+    found: list[int] = []
+    with Suppressed(*ignored):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with Suppressed(*ignored), open(f"/proc/{pid}/task/{task}/children", "rb") as listing:
+                found.extend(int(child) for child in listing.read().split())
+    return found
+
+
+def scanned_children() -> Callable[[int], list[int]]:
+    """The same answer for kernels without that list: one scan of the process table."""
+    table: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with Suppressed(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb") as stat:
+                parent = int(stat.read().rpartition(b")")[2].split()[1])
+                table.setdefault(parent, []).append(int(name))
+    return lambda pid: table.get(pid, [])

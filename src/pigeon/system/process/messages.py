@@ -1,0 +1,232 @@
+"""What Pigeon and the processes that fork for it say to each other: the records of two links, and how they travel.
+
+    control link     between Pigeon and a fork server (`fork_server`)
+    reaper's link    between Pigeon and one reaper, which runs commands (`helper_main`)
+
+A packet is a record. A record with descriptors is in a file that is the last of these, because packets are short. Both
+ends are the same interpreter. The helper starts as a bare interpreter that every agent waits for, so this imports next
+to nothing; `marshal` is built in.
+"""
+
+from __future__ import annotations
+
+import _socket as socket
+import errno
+import marshal
+import os
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Literal, dataclass_transform
+
+    Left = Literal["nothing", "wall", "processes"]
+else:
+
+    def dataclass_transform():
+        return lambda kind: kind
+
+
+MSG_CMSG_CLOEXEC = 0x40000000
+MOST_DESCRIPTORS = 8
+LONGEST_PACKET = 4096
+_FD_SIZE = 4
+_kinds: dict[str, type[Record]] = {}
+
+
+@dataclass_transform()
+class Record:
+    """The base of all of them: the annotations of a class are its fields, in their order."""
+
+    def __init__(self, *values: Any) -> None:
+        for name, value in zip(type(self).__annotations__, values, strict=True):
+            setattr(self, name, value)
+
+    def __init_subclass__(cls) -> None:
+        _kinds[cls.__name__] = cls
+
+
+# Control link, from Pigeon
+
+
+class Fork(Record):
+    """Fork a process for this request; descriptors of the packet are for it."""
+
+    request: bytes
+
+
+class KillChild(Record):
+    """Kill a process that was forked, if it has not ended."""
+
+    pid: int
+
+
+# Control link, from the server
+
+
+class Ready(Record):
+    """Requests are accepted; sent once."""
+
+    pid: int
+
+
+class Forked(Record):
+    """The answer to `Fork`; answers come in the order of the requests."""
+
+    pid: int
+
+
+class NotForked(Record):
+    """The other answer: no process can be created."""
+
+    errno: int
+
+
+class Ended(Record):
+    """A process has ended; the code is the negative signal number if it was killed."""
+
+    pid: int
+    code: int
+
+
+# A reaper's link, from Pigeon
+
+
+class Run(Record):
+    """Run a command. Descriptors: output, errors, the input if it `has_input`, and the folder if `cwd` is none.
+
+    `wall` is an encoded `BubblewrapWall` or `LandlockWall`, or empty.
+    """
+
+    program: bytes
+    argv: list[bytes]
+    cwd: bytes | None
+    environment: dict[bytes, bytes]
+    has_input: bool
+    wall: bytes
+
+
+class Terminate(Record):
+    """Send SIGTERM to the process group of the command."""
+
+
+class Kill(Record):
+    """Kill everything that is left of the command; it is not run at all if it has not begun."""
+
+
+# A reaper's link, from the reaper
+
+
+class Waiting(Record):
+    """The reaper was forked and waits for its first command."""
+
+    pid: int
+
+
+class NotStarted(Record):
+    """The command could not be started; the reaper waits for the next one."""
+
+    errno: int
+
+
+class Exited(Record):
+    """The command has ended, and what is left of it; with nothing left, the reaper waits for the next one."""
+
+    code: int
+    left: Left
+
+
+class NothingLeft(Record):
+    """What was left of the command has ended, too; the reaper waits for the next one."""
+
+
+# Walls, which a reaper builds around a command (`sandbox/wall`)
+
+
+class BubblewrapWall(Record):
+    """Files with these contents and what stands at these paths are descriptors from 3 on, for `bwrap`.
+
+    With `apart` it runs in a namespace where later mounts do not appear.
+    """
+
+    contents: list[bytes]
+    paths: list[bytes]
+    apart: bool
+
+
+class LandlockWall(Record):
+    """What `namespaces` needs to build a wall.
+
+    A mount is its kind, its path and, where that is elsewhere, its source; `calls` is the filter of system calls.
+    """
+
+    mounts: list[tuple[str, bytes, bytes]]
+    empty_file: bytes
+    network: bool
+    folder: bytes
+    calls: bytes
+
+
+class Attached(Record):
+    """The record is in the last of so many descriptors."""
+
+    count: int
+
+
+def encode(record: Record) -> bytes:
+    """A record as bytes."""
+    return marshal.dumps((type(record).__name__, *vars(record).values()))
+
+
+def decode(data: bytes) -> Record:
+    """The record of these bytes."""
+    name, *values = marshal.loads(data)
+    return _kinds[name](*values)
+
+
+def send(link: socket.socket, record: Record, descriptors: Sequence[int] = ()) -> None:
+    """Send a record with descriptors; raises `OSError`."""
+    if not descriptors:
+        link.send(encode(record))
+        return
+    file = os.memfd_create("record", os.MFD_CLOEXEC)
+    try:
+        os.write(file, encode(record))
+        given = [*descriptors, file]
+        rights = struct.pack(f"{len(given)}i", *given)
+        link.sendmsg([encode(Attached(len(given)))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    finally:
+        os.close(file)
+
+
+def receive(link: socket.socket) -> tuple[Record | None, list[int]]:
+    """The next record and its descriptors; none when the other end is closed.
+
+    Raises `BlockingIOError`, and another `OSError` if there was no room for the descriptors: the record is lost then.
+    """
+    try:
+        data, ancillary, _, _ = link.recvmsg(
+            LONGEST_PACKET, socket.CMSG_SPACE(_FD_SIZE * MOST_DESCRIPTORS), MSG_CMSG_CLOEXEC
+        )
+    except ConnectionError:
+        return None, []
+    if not data:
+        return None, []
+    record = decode(data)
+    if not isinstance(record, Attached):
+        return record, []
+    descriptors = [descriptor for _, _, raw in ancillary for (descriptor,) in struct.iter_unpack("i", raw)]
+    if len(descriptors) < record.count:
+        close_all(descriptors)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    *given, file = descriptors
+    content = os.pread(file, os.fstat(file).st_size, 0)
+    os.close(file)
+    return decode(content), given
+
+
+def close_all(descriptors: Sequence[int]) -> None:
+    """Close them."""
+    for descriptor in descriptors:
+        os.close(descriptor)

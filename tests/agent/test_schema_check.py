@@ -1,0 +1,170 @@
+"""Verdicts on generated schemas and values are those of the reference implementation of JSON Schema."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from pigeon.agent.schema_check import BrokenSchema, SchemaCheck
+
+KEYS = st.sampled_from(["a", "b", "ab", "a/b", "a~b"])
+NUMBERS = (
+    st.integers(-4, 4)
+    | st.sampled_from([0.5, -1.5, 2.0, 10**30, 10**30 + 1, -(2**64), 2**63, 1e300, 1e-300])
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+TEXTS = st.sampled_from(["", "a", "b", "ab", "ba", "12", "😀", "é"]) | st.text(
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"), max_size=4
+)
+SCALARS = st.none() | st.booleans() | NUMBERS | TEXTS
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=8
+)
+TYPES = st.sampled_from(["null", "boolean", "string", "array", "object", "integer", "number"])
+PATTERNS = st.sampled_from(["^a", "b$", "a|b", "^[a-z]+$", "[0-9]{2}", "^(a|b)*$", "(?=a)a", "^$", r"\S"])
+COUNTS = st.integers(0, 3)
+PLAIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=3, unique=True),
+        "enum": st.lists(SCALARS | st.lists(SCALARS, max_size=2), min_size=1, max_size=3),
+        "const": VALUES,
+        "minimum": NUMBERS,
+        "maximum": NUMBERS,
+        "exclusiveMinimum": NUMBERS,
+        "exclusiveMaximum": NUMBERS,
+        "multipleOf": st.integers(1, 5),
+        "minLength": COUNTS,
+        "maxLength": COUNTS,
+        "pattern": PATTERNS,
+        "format": st.sampled_from(["made-up", "hostname", "regex", "json-pointer"]),
+        "minItems": COUNTS,
+        "maxItems": COUNTS,
+        "uniqueItems": st.booleans(),
+        "minProperties": COUNTS,
+        "maxProperties": COUNTS,
+        "required": st.lists(KEYS, max_size=2, unique=True),
+        "dependentRequired": st.dictionaries(KEYS, st.lists(KEYS, max_size=2, unique=True), max_size=2),
+    },
+)
+
+
+def _structured(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    some = st.lists(inner, min_size=1, max_size=3)
+    nested = st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(KEYS, inner, max_size=3),
+            "patternProperties": st.dictionaries(PATTERNS, inner, max_size=2),
+            "additionalProperties": inner,
+            "propertyNames": inner,
+            "unevaluatedProperties": inner,
+            "dependentSchemas": st.dictionaries(KEYS, inner, max_size=2),
+            "items": inner,
+            "prefixItems": some,
+            "contains": inner,
+            "unevaluatedItems": inner,
+            "allOf": some,
+            "anyOf": some,
+            "oneOf": some,
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "else": inner,
+            "$ref": st.sampled_from(["#/$defs/one", "#/$defs/two"]),
+        },
+    )
+    return st.builds(lambda one, two: {**one, **two}, nested, PLAIN)
+
+
+PARTS = st.recursive(PLAIN | st.booleans(), _structured, max_leaves=6)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> dict[str, Any]:
+    """References lead to parts without references, so that no schema leads to itself."""
+    whole = draw(_structured(PARTS))
+    return {**whole, "$defs": {"one": draw(PLAIN), "two": draw(st.recursive(PLAIN, _without_references, max_leaves=3))}}
+
+
+def _without_references(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return _structured(inner).map(lambda schema: {key: value for key, value in schema.items() if key != "$ref"})
+
+
+def _with_any_of(schema: Any) -> Any:
+    """The schema as generous checks understand it: `oneOf` may be satisfied by more than one branch."""
+    if isinstance(schema, list):
+        return [_with_any_of(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = {key: value if key in ("enum", "const") else _with_any_of(value) for key, value in schema.items()}
+    if isinstance(out.get("oneOf"), list):
+        out["allOf"] = [*out.get("allOf", []), {"anyOf": out.pop("oneOf")}]
+    return out
+
+
+@settings(max_examples=60)
+@given(schemas(), VALUES)
+@example({"oneOf": [{"type": "integer"}, {"minimum": 0}], "$defs": {}}, 1)
+@example({"anyOf": [{"properties": {"a": True}}], "unevaluatedProperties": False, "$defs": {}}, {"a": 1})
+@example({"const": 1, "$defs": {}}, True)
+@example({"enum": [10**30], "$defs": {}}, 10**30 + 1)
+def test_an_exact_check_gives_the_verdict_of_the_reference(schema: dict[str, Any], value: Any) -> None:
+    errors = SchemaCheck(schema, value, exact=True).errors(value)
+    assert bool(errors) is not Draft202012Validator(schema).is_valid(value), errors
+    assert all(reason for _, reason in errors)
+
+
+@settings(max_examples=60)
+@given(schemas(), VALUES)
+@example({"anyOf": [{"oneOf": [True, True]}], "not": {"oneOf": [False, False]}, "$defs": {}}, 1)
+@example({"oneOf": [True, True], "anyOf": [{"type": "string"}], "$defs": {}}, 1)
+def test_a_generous_check_differs_only_in_one_of(schema: dict[str, Any], value: Any) -> None:
+    before = copy.deepcopy(schema)
+    errors = SchemaCheck(schema, value).errors(value)
+    assert bool(errors) is not Draft202012Validator(_with_any_of(schema)).is_valid(value), errors
+    assert schema == before
+
+
+@pytest.mark.parametrize(
+    ("schema", "reference"),
+    [
+        ({"minimum": 0, "exclusiveMinimum": True}, Draft4Validator),
+        ({"items": [{"type": "integer"}], "additionalItems": False}, Draft7Validator),
+        ({"dependencies": {"a": ["b"], "b": {"required": ["ab"]}}}, Draft7Validator),
+    ],
+)
+@given(value=VALUES)
+def test_schemas_in_the_words_of_older_drafts_mean_what_those_say(schema: Any, reference: Any, value: Any) -> None:
+    assert bool(SchemaCheck(schema, value).errors(value)) is not reference(schema).is_valid(value)
+
+
+@given(st.dictionaries(st.sampled_from(["type", "required", "properties", "items", "enum", "minLength"]), VALUES))
+def test_a_schema_is_broken_where_the_reference_says_so(schema: dict[str, Any]) -> None:
+    if isinstance(schema.get("items"), list):
+        return
+    try:
+        Draft202012Validator.check_schema(schema)
+        is_sound = True
+    except SchemaError:
+        is_sound = False
+    try:
+        SchemaCheck(schema, exact=True)
+        assert is_sound
+    except BrokenSchema:
+        assert not is_sound
+
+
+@given(VALUES, VALUES)
+def test_a_generous_check_never_fails_by_the_schema(schema: Any, value: Any) -> None:
+    whole = {"properties": {"x": schema}, "anyOf": [schema, {}]}
+    with contextlib.suppress(BrokenSchema):
+        SchemaCheck(whole, value).errors(value)
