@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.app.environment import Environment, no_terminal, process_environment
+from pigeon.app.environment import process_environment
+from pigeon.system.environment import Environment, no_terminal
 from pigeon.wire.errors import StartupError
 
 

@@ -6,14 +6,16 @@ import pytest
 
 from fakes.http_server import HttpServer, plain
 from fakes.model_requests import a_model, a_request
-from pigeon.app.environment import Environment
 from pigeon.app.models import gateway_of, model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
+from pigeon.providers.gateway import Gateway
+from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.hooks import NoHooks
+from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
@@ -47,6 +49,11 @@ def a_registry(environ: dict[str, str], *problems: str) -> ModelRegistry:
 
 def around(variables: dict[str, str]) -> Environment:
     return Environment(variables=variables, home="/home/pigeon", cwd="/work")
+
+
+def a_gateway(settings: Settings, environment: Environment) -> Gateway:
+    recordings = AgentRecordings("", None, environment, Redactor(), None, print)
+    return gateway_of(a_registry(BOTH), settings, environment, NoHooks(), Redactor(), recordings, {})
 
 
 class Chosen:
@@ -144,7 +151,7 @@ def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> N
 async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: dict[str, str], retention: str) -> None:
     async with HttpServer([plain(400, {})]) as server:
         model = a_model(provider="anthropic", base_url=server.url)
-        gateway = gateway_of(a_registry(BOTH), Settings(), around(environ), NoHooks(), Redactor())
+        gateway = a_gateway(Settings(), around(environ))
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     marks = {"short": {"type": "ephemeral"}, "long": {"type": "ephemeral", "ttl": "1h"}, "none": None}
@@ -154,7 +161,7 @@ async def test_the_environment_says_how_long_providers_keep_a_prompt(environ: di
 async def test_the_settings_may_name_a_proxy() -> None:
     async with HttpServer([plain(400, {})]) as proxy:
         model = a_model(provider="anthropic", base_url="http://models.invalid")
-        gateway = gateway_of(a_registry(BOTH), Settings(http_proxy=proxy.url), around({}), NoHooks(), Redactor())
+        gateway = a_gateway(Settings(http_proxy=proxy.url), around({}))
         assert [delta async for delta in gateway.stream(a_request(model))]
         await gateway.aclose()
     assert proxy.requests[0].path == "http://models.invalid/v1/messages"

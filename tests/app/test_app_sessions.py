@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.app.sessions import journal_of, repository_of
 from pigeon.config.settings import Settings
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository, default_folder
+from pigeon.system.environment import Environment
 from pigeon.wire.errors import StartupError
 
 

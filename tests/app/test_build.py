@@ -13,9 +13,9 @@ import pytest
 
 from fakes.in_process_agents import InProcessAgent, bash
 from pigeon.app.build import build
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.rpc.handlers.state import get_state
+from pigeon.system.environment import Environment
 from pigeon.wire.commands import GetState
 from pigeon.wire.content import ImageContent
 from pigeon.wire.errors import StartupError

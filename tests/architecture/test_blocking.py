@@ -24,7 +24,7 @@ THREAD_STARTERS = {"to_thread", "run_in_executor", "submit", "Thread"}
 
 # "module.function": why it may wait.
 EXCEPTIONS = {
-    "pigeon.cli.commands.config.change_file": "a command of its own, which has no event loop",
+    "pigeon.config.file_editing.change_file": "for commands of their own, which have no event loop",
     "pigeon.config.credentials.put": "another process holds this lock while it replaces one small file",
     "pigeon.system.process.foreground.run_in_foreground": "a person's editor; the command that opens it has no loop",
     "pigeon.system.process.forking.serve_forks": "a program without an event loop; the child has ended",

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.app.options import AgentOptions
-from pigeon.cli.args import MODES, OUTPUTS, CommandLine, option_rows, parse
+from pigeon.cli.args import MODES, OUTPUTS, option_rows, parse
+from pigeon.frontends.call import CommandLine
 from pigeon.wire.errors import StartupError, UsageError
 from pigeon.wire.steering import Limits
 

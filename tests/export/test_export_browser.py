@@ -10,8 +10,8 @@ import pytest
 from fakes.browser import NEEDS_BROWSER, Browser, BrowserPage
 from fakes.page_attacks import ATTACKS
 from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, SessionLines, rich_session
-from pigeon.app.environment import Environment
-from pigeon.export.page_writer import export_file
+from pigeon.app.pages import export_file
+from pigeon.system.environment import Environment
 
 pytestmark = NEEDS_BROWSER
 DESK, PHONE = (1280, 900), (390, 844)

@@ -11,9 +11,10 @@ import pytest
 
 from fakes.page_reader import PageReader
 from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, SECRET, SessionLines, rich_session
-from pigeon.app.environment import Environment
-from pigeon.export.page_writer import PageWriter, export_file
+from pigeon.app.pages import export_file
+from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import KEY, Redactor
+from pigeon.system.environment import Environment
 
 OWN_KEY = "ck-mine+/Zq70Xw=&9_tR"
 

@@ -14,7 +14,7 @@ from fakes.agent_folders import AgentFolders
 from fakes.command_line import call
 from fakes.rich_session import SECRET, rich_session
 from fakes.trajectory_sessions import SESSIONS, environment_in, session
-from pigeon.export.page_writer import export_trajectory
+from pigeon.app.pages import export_trajectory
 from pigeon.wire.errors import StartupError
 
 OF_AGENTS = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")

@@ -52,7 +52,7 @@ def said(stage: Stage) -> list[object]:
 
 async def test_each_has_its_own_module_flags_and_trust(two: tuple[Stage, Stage]) -> None:
     first, second = two
-    first.runner.trust(True)
+    first.runner.use_folder("/", trusted=True, harmless=False)
     await first.runner.hooks.command("/count a")
     await second.runner.hooks.command("/count b")
     await first.runner.hooks.command("/count c")

@@ -176,13 +176,13 @@ def test_looking_for_extensions_imports_nothing_else_of_them() -> None:
     import sys
 
     code = (
-        "import pigeon.extensions.setup, sys\n"
+        "import pigeon.extensions.agent_extensions, sys\n"
         "print(*sorted(name for name in sys.modules if name.startswith('pigeon.extensions')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
         "pigeon.extensions",
+        "pigeon.extensions.agent_extensions",
         "pigeon.extensions.runtime",
         "pigeon.extensions.runtime.discovery",
-        "pigeon.extensions.setup",
     ]

@@ -367,7 +367,7 @@ async def act(args, ctx):
 """,
     )
     stage.bind()
-    stage.runner.trust(True)
+    stage.runner.use_folder("/", trusted=True, harmless=False)
     assert await stage.runner.hooks.command("/act") is True
     assert stage.errors() == []
     (note, now, how), (later, _, when) = stage.conversation.sent

@@ -61,10 +61,11 @@ def _warm_up() -> None:
 
     An import that fails must fail in the agent, where it is tested.
     """
+    from pigeon.frontends.agent_imports import import_all
     from pigeon.frontends.serve import warming
 
     with contextlib.suppress(Exception):
-        warming.import_all()
+        import_all()
     package = importlib.import_module("pigeon")
     for module in pkgutil.walk_packages(package.__path__, "pigeon.", onerror=lambda name: None):
         if module.name not in PROGRAMS:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from pigeon.app.build import BuiltAgent, build
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.session.prompting import HostMessage
+from pigeon.system.environment import Environment
 from pigeon.wire import codec
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from msgspec import structs
 
@@ -15,9 +16,8 @@ from fakes.model_requests import a_model
 from fakes.repositories import NOW, DiskRepository
 from pigeon.agent.inference import OutputFormat
 from pigeon.agent.interfaces import PreparedImage
-from pigeon.app.environment import Environment
 from pigeon.export.page_writer import PageWriter
-from pigeon.mcp.setup import ToolServerSetup
+from pigeon.mcp.configured_servers import AgentParts, ConfiguredServers
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
@@ -32,6 +32,7 @@ from pigeon.session.session import Session
 from pigeon.session.settings import SessionSettings
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import Toolset
+from pigeon.system.environment import Environment
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.project_files import ProjectFiles
@@ -43,12 +44,6 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.content import ImageContent, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.model import Model
-
-
-def no_servers() -> Any:
-    """What tool servers need; there are none."""
-    raise NotImplementedError
-
 
 MODEL = a_model()
 BASH = Shell()
@@ -72,6 +67,9 @@ class Untrusted:
     """Trusts no project, and tells nobody."""
 
     async def enter(self, cwd: str) -> None:
+        pass
+
+    def use(self, cwd: str) -> None:
         pass
 
     def state(self) -> TrustState:
@@ -197,7 +195,9 @@ class SessionSetup:
                 permissions=NoPermissions(),
                 gate=lambda: None,
                 run_started=lambda: None,
-                tool_servers=ToolServerSetup("/nowhere", toolset, no_servers),
+                tool_servers=ConfiguredServers(
+                    cast("AgentParts", SimpleNamespace(agent_dir="/nowhere", toolset=toolset))
+                ),
                 pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
                 files=ProjectFiles(lambda: transcript.journal.cwd, {}, "/"),
                 sandbox=lambda: ABSENT,

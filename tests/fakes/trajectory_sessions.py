@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pigeon.app.environment import Environment
+from pigeon.system.environment import Environment
 
 AT = "2026-11-01T10:00:00.000Z"
 COST = {"input": 0.001, "output": 0.002, "cacheRead": 0, "cacheWrite": 0, "total": 0.003}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.app.environment import Environment
 from pigeon.cli.args import parse
 from pigeon.frontends import starting
+from pigeon.system.environment import Environment
 from pigeon.wire.errors import StartupError
 
 AROUND = Environment(variables={}, home="/", cwd="/")

@@ -16,7 +16,8 @@ import pytest
 from fakes.harbor_model import harbor_validator
 from fakes.rich_session import rich_session
 from fakes.trajectory_sessions import SESSIONS, environment_in
-from pigeon.export.page_writer import NothingSaid, export_trajectory
+from pigeon.app.pages import export_trajectory
+from pigeon.export.page_writer import NothingSaid
 
 pytestmark = [
     pytest.mark.interop,

@@ -189,4 +189,4 @@ async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: Serv
         sys.executable, "-c", program, cwd=agents.work, stdout=asyncio.subprocess.PIPE
     )
     printed, _ = await process.communicate()
-    assert printed.decode().split("\n")[:2] == ["['pigeon.mcp.setup']", "1"]
+    assert printed.decode().split("\n")[:2] == ["['pigeon.mcp.configured_servers']", "1"]

@@ -88,7 +88,7 @@ def test_shared_skills_are_looked_for_up_to_the_repository_and_no_further(folder
     folders.skill(folders.project / ".agents" / "skills" / "outside")
     folders.skill(folders.project / "a" / ".agents" / "skills" / "inside")
     resources = folders.resources()
-    resources.move_to(str(deep), trusted=True)
+    resources.use_folder(str(deep), trusted=True)
     assert names(resources) == ["skill:inside"]
 
 
@@ -103,7 +103,7 @@ def test_the_users_own_shared_skills_are_not_a_projects(folders) -> None:
     (folders.home / ".git").mkdir()
     for trusted in (True, False):
         resources = folders.resources()
-        resources.move_to(str(folders.home), trusted)
+        resources.use_folder(str(folders.home), trusted)
         [command] = resources.commands()
         assert command.location == "user"
 

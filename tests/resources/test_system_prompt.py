@@ -147,7 +147,7 @@ def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(f
     assert [c.name for c in resources.commands()] == ["skill:ours"]
     assert 'approved="no">\nover there' in resources.system_prompt(str(other), TOOLS)
     assert resources.commands() == []
-    resources.move_to(str(other), trusted=True)
+    resources.use_folder(str(other), trusted=True)
     assert [c.name for c in resources.commands()] == ["skill:theirs"]
     assert "theirs" in resources.system_prompt(str(other), TOOLS)
 

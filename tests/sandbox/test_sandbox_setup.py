@@ -14,10 +14,11 @@ import pytest
 
 import pigeon
 from fakes.in_process_agents import InProcessAgent, bash
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.app.sandbox import sandbox_of
 from pigeon.config.layers import Layers
-from pigeon.sandbox.control import SandboxSetup, _own_places
+from pigeon.sandbox.control import _own_places
+from pigeon.system.environment import Environment
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import ABSENT
@@ -383,7 +384,7 @@ async def test_pigeon_imports_nothing_from_folders_that_commands_can_write(agent
     environment = Environment(variables=agent.variables, home=str(agent.home), cwd=str(agent.work), module_path=found)
     options = AgentOptions(sandbox="workspace", extensions=(str(kept),))
     layers = Layers(str(agent.agent_dir), lambda problem: None)
-    setup = SandboxSetup(options, environment, str(agent.agent_dir), layers, ProcessOwner())
+    setup = sandbox_of(options, environment, str(agent.agent_dir), layers, ProcessOwner())
     setup.enclose(str(agent.work))
     setup.close()
     assert found == [str(kept), str(agent.home), "/usr/lib/python3"]
@@ -393,7 +394,7 @@ async def test_a_command_that_prints_keys_leaves_nothing_for_other_commands(agen
     environment = Environment(variables=agent.variables, home=str(agent.home), cwd=str(agent.work))
     layers = Layers(str(agent.agent_dir), lambda problem: None)
     owner = ProcessOwner()
-    setup = SandboxSetup(AgentOptions(sandbox="workspace"), environment, str(agent.agent_dir), layers, owner)
+    setup = sandbox_of(AgentOptions(sandbox="workspace"), environment, str(agent.agent_dir), layers, owner)
     setup.enclose(str(agent.work))
     folder = str(agent.work)
 

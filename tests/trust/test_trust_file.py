@@ -7,16 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.trust.trust_file import (
-    DOUBTED,
-    WRITTEN,
-    doubt_trusted,
-    programs_path,
-    remember,
-    remember_written,
-    saved_decision,
-    written_folders,
-)
+from pigeon.sandbox.written_folders import WRITTEN, programs_path, remember_written, written_folders
+from pigeon.trust.trust_file import DOUBTED, doubt_trusted, remember, saved_decision
 
 
 @pytest.fixture

@@ -1,40 +1,42 @@
 """The composition root: `build` makes an agent from its options, its environment and the files that they name.
 
-The only module that knows all rooms. Objects are made in the order in which they need each other, so that each gets
+The only module that knows all packages. Objects are made in the order in which they need each other, so that each gets
 finished ones by its constructor: folders and settings, the user's extensions, the conversation, trust in its folder,
 the project's settings and extensions, models, tools and resources, the session, and last the lifecycle that starts and
-ends all of it.
+ends all of it. Once `build` has returned, nothing here is called any more: what runs belongs to the package of its
+subject.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from pigeon import __version__
+from pigeon.agent.inference import Pacing
 from pigeon.agent.interfaces import Gate
-from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.lifecycle import Lifecycle
 from pigeon.app.models import gateway_of, model_options, registry_of
 from pigeon.app.options import AgentOptions
-from pigeon.app.reports import Reports
+from pigeon.app.sandbox import sandbox_of
 from pigeon.app.sessions import journal_of, repository_of
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, listed_skills
 from pigeon.export.page_writer import PageWriter
-from pigeon.extensions.setup import ExtensionProviders, ExtensionSetup
-from pigeon.mcp.setup import ToolServerSetup
-from pigeon.permissions.control import PermissionSetup
+from pigeon.extensions.agent_extensions import AgentExtensions, ExtensionOptions, ExtensionProviders
+from pigeon.mcp.configured_servers import AgentParts, ConfiguredServers
+from pigeon.permissions.control import AgentPermissions, HostPermissions, SessionParts
 from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.recorders import ExchangeRecorder
-from pigeon.providers.recording.setup import RecordingSetup
-from pigeon.resources.resources import ResourceOptions, Resources
-from pigeon.sandbox.control import SandboxSetup
-from pigeon.secrets.redactor import Redactor, is_secret
+from pigeon.providers.recording.agent_recordings import AgentRecordings
+from pigeon.resources.resources import ResourceOptions, Resources, prompt_of_tools
+from pigeon.secrets.redactor import Redactor
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.dependencies import Dependencies
@@ -44,25 +46,23 @@ from pigeon.session.history.trash import SessionTrash
 from pigeon.session.history.views import clean_name
 from pigeon.session.hooks import Hooks, NoHooks
 from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.host.reports import Reports
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
-from pigeon.system.paths import absolute, shows_process_memory
+from pigeon.system.environment import DOCS_FOLDER, Environment
+from pigeon.system.paths import absolute
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.project_files import ProjectFiles
-from pigeon.system.shell.shell import Workplace
-from pigeon.tools.setup import ToolSetup, outputs_folder
-from pigeon.trust.control import ProjectDecisions, TrustControl
+from pigeon.tools.agent_tools import AgentTools, ToolOptions, outputs_folder
+from pigeon.trust.control import FolderUser, ProjectDecisions, TrustControl
 from pigeon.wire.base import or_else
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
-from pigeon.wire.steering import LIMIT_FIELDS, Limits, Rule, limits_of
-
-if TYPE_CHECKING:
-    from pigeon.mcp.control import AgentParts
+from pigeon.wire.steering import LIMIT_FIELDS, Limits, limits_of
 
 # For hosts that asked for no limits: they see what they would of the rest of the family, unless nothing else ends it.
 PATIENT_GUARD = LoopGuardPolicy(warn=250, stop=300)
+DEBUG_EXTENSIONS = "PIGEON_DEBUG_EXTENSIONS"
 
 
 class BuiltAgent(Struct, frozen=True, kw_only=True):
@@ -87,13 +87,15 @@ async def build(
     environment: Environment,
     redactor: Redactor | None = None,
     recorder: ExchangeRecorder | None = None,
+    pacing: Pacing | None = None,
 ) -> BuiltAgent:
     """The agent that the options describe; raises `StartupError` where they cannot be followed.
 
     A caller that masks its own output passes the redactor, which then learns the keys of the agent. The recorder sees
-    what model servers are sent and answer, keys included.
+    what model servers are sent and answer, keys included. `pacing` says when requests may be sent, where others share
+    what providers allow.
     """
-    return await _Builder(options, environment, redactor or Redactor(), recorder).build()
+    return await _Builder(options, environment, redactor or Redactor(), recorder, pacing).build()
 
 
 class _Builder:
@@ -105,21 +107,35 @@ class _Builder:
         environment: Environment,
         redactor: Redactor,
         recorder: ExchangeRecorder | None,
+        pacing: Pacing | None,
     ) -> None:
         self._redactor = redactor
-        self._environment = environment
-        self._reports = Reports(self._dialog_id)
-        self._recordings = RecordingSetup(options, environment, redactor, recorder, self._reports.notify)
-        options, environment = self._recordings.options, self._recordings.environment
+        self._pacing = pacing
+        self._reports = Reports()
+        self._recordings = AgentRecordings(
+            options.model_reference, options.record, environment, redactor, recorder, self._reports.notify
+        )
+        environment = self._recordings.environment
+        self._reports.use_ids(environment.ids)
+        options = _replayed(options, self._recordings)
         self._options = options
         self._environment = environment
         self._agent_dir = environment.agent_dir(options.agent_dir)
         self._cwd = _working_directory(options, environment)
         self._layers = Layers(self._agent_dir, self._reports.at_start)
-        self._extensions = ExtensionSetup(options, environment, self._agent_dir, self._cwd, self._reports)
+        self._extensions = AgentExtensions(
+            ExtensionOptions(named=options.extensions, only_named=options.no_extensions, flags=options.flags),
+            self._agent_dir,
+            self._cwd,
+            environment.home,
+            self._reports,
+            print_tracebacks=bool(environment.variables.get(DEBUG_EXTENSIONS)),
+        )
         self._processes = ProcessOwner()
         # The wall stands before anything can start a command; that it works is found out first of all in `build`.
-        self._sandbox = SandboxSetup(options, environment, self._agent_dir, self._layers, self._processes)
+        self._sandbox = sandbox_of(
+            options, environment, self._agent_dir, self._layers, self._processes, self._reports.notify
+        )
         self._sandbox.enclose(self._cwd)
         # Keys are known before the first line of an extension runs.
         self._registry = registry_of(
@@ -130,9 +146,6 @@ class _Builder:
         if options.unattended:
             self._dialogs.close()
 
-    def _dialog_id(self) -> str:
-        return self._environment.ids.dialog_id()
-
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
         try:
@@ -140,7 +153,7 @@ class _Builder:
             settings = self._layers.settings
             await extensions.load_users(or_else(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
-                self._options,
+                self._options.trust_project,
                 self._cwd,
                 self._agent_dir,
                 self._environment.home,
@@ -152,7 +165,8 @@ class _Builder:
             try:
                 self._sandbox.enclose(transcript.journal.cwd)
                 await self._sandbox.prove()
-                await extensions.load_project(self._trusted_folders(decisions, transcript.journal.cwd))
+                cwd = transcript.journal.cwd
+                await extensions.load_project(project_dirs(cwd) if decisions.trusts(cwd) else [])
                 return self._assemble(decisions, repository, transcript)
             except BaseException:
                 transcript.journal.close()
@@ -169,7 +183,7 @@ class _Builder:
         until the conversation is known. Its folder may be another one, with a decision of its own.
         """
         await decisions.decide(self._cwd)
-        self._layers.add_project(self._trusted_folders(decisions, self._cwd))
+        decisions.apply(self._cwd, [self._layers])
         options, environment = self._options, self._environment
         repository = repository_of(
             options,
@@ -184,11 +198,8 @@ class _Builder:
         cwd = transcript.journal.cwd
         if cwd != self._cwd:
             await decisions.decide(cwd)
-            self._layers.add_project(self._trusted_folders(decisions, cwd))
+            decisions.apply(cwd, [self._layers])
         return repository, transcript
-
-    def _trusted_folders(self, decisions: ProjectDecisions, cwd: str) -> list[str]:
-        return project_dirs(cwd) if decisions.trusts(cwd) else []
 
     def _hooks(self) -> Hooks:
         return self._extensions.runner.hooks if self._extensions.runner else NoHooks()
@@ -209,32 +220,25 @@ class _Builder:
         for problem in registry.problems():
             reports.at_start(problem)
         models = ModelChoice(chosen, transcript, hooks, self._bus.post)
-        self._recordings.began(models, folders)
+        self._recordings.began(models.model, models.level, models.available(), folders)
+        tools = self._tools(transcript, models)
         resources = self._resources(transcript.journal.cwd)
-        tools = ToolSetup(
-            options,
-            environment,
-            settings,
-            self._sandbox,
-            transcript,
-            models,
-            self._bus.post,
-            self._redactor,
+        permissions = self._permissions(transcript, tools, runner.gate if runner else None)
+        servers = self._servers = ConfiguredServers(self._server_parts(transcript, tools))
+        # What reads a project's files, after what decides which those are.
+        readers: list[FolderUser] = [resources, servers, permissions, *([runner] if runner else [])]
+        decisions.apply(transcript.journal.cwd, readers)
+        trust = TrustControl(
+            decisions,
+            transcript.folder,
+            [self._layers, self._sandbox, tools, *readers],
+            self._bus,
+            self._sandbox.check,
         )
-        tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
-        tools.report_unknown(reports.at_start)
-        permissions = self._permissions(transcript, runner.gate if runner else None)
-
-        def tell_commands() -> None:
-            session.tell_commands()
-
-        self._servers = ToolServerSetup(
-            self._agent_dir, tools.toolset, lambda: self._server_parts(transcript, tools, tell_commands)
-        )
-        trust = self._trust(decisions, transcript, resources, permissions, tools)
         session = Session(
             self._dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)
         )
+        servers.watch_commands(session.tell_commands)
         if options.name and options.name.strip():
             self._give_name(session.journal, clean_name(options.name))
         return BuiltAgent(
@@ -249,40 +253,27 @@ class _Builder:
             why_hidden=self._sandbox.why_hidden,
         )
 
-    def _folders(self, journal: Journal) -> dict[str, str]:
-        outputs = outputs_folder(journal, self._environment)
-        return self._recordings.folders(journal.cwd, self._agent_dir, outputs)
-
-    def _gateway(self, hooks: Hooks, folders: dict[str, str]) -> Gateway:
-        recordings = self._recordings
-        return gateway_of(
-            self._registry,
+    def _tools(self, transcript: Transcript, models: ModelChoice) -> AgentTools:
+        options, runner = self._options, self._extensions.runner
+        chosen = ToolOptions(
+            tools=options.tools,
+            exclude_tools=options.exclude_tools,
+            no_tools=options.no_tools,
+            no_builtin_tools=options.no_builtin_tools,
+        )
+        tools = AgentTools(
+            chosen,
+            self._environment,
             self._layers.settings,
-            self._environment,
-            hooks,
-            self._redactor,
-            recordings.recorders,
-            recordings.answers(folders),
-            recordings.sleep,
-        )
-
-    def _permissions(self, transcript: Transcript, extending: Gate | None) -> PermissionSetup:
-        return PermissionSetup(
-            self._options,
-            self._environment,
-            [self._agent_dir, *self._extension_files()],
+            self._sandbox,
             transcript,
-            self._dialogs,
+            models,
             self._bus.post,
-            extending,
-            walled=lambda: self._sandbox.policy is not None,
+            self._redactor,
         )
-
-    def _give_name(self, journal: Journal, name: str) -> None:
-        try:
-            journal.append(SessionInfo, name=name)
-        except Refusal as error:
-            self._reports.at_start(f"--name: {error}")
+        tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
+        tools.report_unknown(self._reports.at_start)
+        return tools
 
     def _dependencies(
         self,
@@ -290,25 +281,22 @@ class _Builder:
         transcript: Transcript,
         gateway: Gateway,
         models: ModelChoice,
-        tools: ToolSetup,
+        tools: AgentTools,
         resources: Resources,
         trust: TrustControl,
-        permissions: PermissionSetup,
+        permissions: AgentPermissions,
     ) -> Dependencies:
-        def move_to(cwd: str) -> Workplace:
-            trust.use(cwd)
-            return tools.move_to(cwd)
-
+        options, environment, settings = self._options, self._environment, self._layers.settings
         return Dependencies(
-            settings=_session_settings(self._layers.settings, self._options, self._environment, self._recordings),
+            settings=_session_settings(settings, options, environment, self._recordings),
             bus=self._bus,
             repository=repository,
-            trash=SessionTrash(self._agent_dir, self._environment.now),
+            trash=SessionTrash(self._agent_dir, environment.now),
             trust=trust,
             transcript=transcript,
             dialogs=self._dialogs,
             workplace=tools.workplace,
-            move_to=move_to,
+            move_to=tools.move_to,
             provider=self._recordings.provider(gateway),
             output_formats=gateway,
             models=models,
@@ -318,113 +306,84 @@ class _Builder:
             host_services=tools.host_services,
             images=tools.images,
             expander=resources,
-            system_prompt=lambda cwd: resources.system_prompt(cwd, *tools.toolset.described()),
-            rules=lambda cwd: self._rules(cwd, trust.trusts(cwd)),
+            system_prompt=partial(prompt_of_tools, resources, tools.toolset.described),
+            rules=resources.rules,
             hooks=self._hooks(),
             permissions=permissions,
             gate=permissions.gate,
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
-            pages=self._pages(),
-            files=self._project_files(transcript, permissions),
+            pages=PageWriter(environment, self._redactor.mask, settings.export.mask_secrets),
+            files=tools.project_files(permissions.concealment),
             tool_servers=self._servers,
             sandbox=self._sandbox.state,
-            now=self._environment.now,
-            ids=self._environment.ids,
+            now=environment.now,
+            ids=environment.ids,
             report=self._reports.notify,
         )
 
-    def _project_files(self, transcript: Transcript, permissions: PermissionSetup) -> ProjectFiles:
-        """What hosts may complete: nothing that the tool `find` would not show."""
-        home = self._environment.home
+    def _folders(self, journal: Journal) -> dict[str, str]:
+        outputs = outputs_folder(journal, self._environment)
+        return self._recordings.folders(journal.cwd, self._agent_dir, outputs)
 
-        def cwd() -> str:
-            return transcript.journal.cwd
+    def _gateway(self, hooks: Hooks, folders: dict[str, str]) -> Gateway:
+        return gateway_of(
+            self._registry,
+            self._layers.settings,
+            self._environment,
+            hooks,
+            self._redactor,
+            self._recordings,
+            folders,
+            self._pacing,
+        )
 
-        def concealment() -> Callable[[str], bool]:
-            from pigeon.sandbox.file_access import WalledPaths
-            from pigeon.tools.find import FindTool
+    def _permissions(self, transcript: Transcript, tools: AgentTools, extending: Gate | None) -> AgentPermissions:
+        options = self._options
+        return AgentPermissions(
+            HostPermissions(options.permissions, options.approval_mode, options.unattended),
+            self._environment,
+            self._layers,
+            self._reports,
+            [self._agent_dir, *self._extension_files()],
+            SessionParts(transcript=transcript, toolset=tools.toolset, dialogs=self._dialogs, post=self._bus.post),
+            extending,
+            self._sandbox.is_enclosing,
+        )
 
-            denied = permissions.concealment(FindTool.name)
-            hidden = WalledPaths(cwd(), home, lambda: self._sandbox.policy).hides()
-            return lambda place: shows_process_memory(place) or denied(place) or hidden(place)
-
-        return ProjectFiles(cwd, self._environment.variables, home, concealment)
-
-    def _server_parts(self, transcript: Transcript, tools: ToolSetup, tell_commands: Callable[[], None]) -> AgentParts:
-        from pigeon import __version__
-        from pigeon.config.credentials import AuthFile
-        from pigeon.mcp.control import AgentParts
-
+    def _server_parts(self, transcript: Transcript, tools: AgentTools) -> AgentParts:
         environment = self._environment
         return AgentParts(
             agent_dir=self._agent_dir,
             variables=environment.variables,
             home=environment.home,
-            cwd=lambda: transcript.journal.cwd,
+            cwd=transcript.folder,
             processes=self._processes,
             toolset=tools.toolset,
-            workplace=lambda: tools.workplace,
+            workplace=tools.current_workplace,
             dialogs=self._dialogs,
             post=self._bus.post,
             report=self._reports.notify,
             learn=self._redactor.learn,
-            is_secret=lambda name: is_secret(name, self._redactor.variables()),
-            auth=AuthFile(os.path.join(self._agent_dir, "auth.json")),
+            is_secret=self._redactor.is_secret,
             budget=self._layers.settings.mcp.tool_budget,
             unattended=self._options.unattended,
             only=self._options.tool_servers,
             version=__version__,
-            tell_commands=tell_commands,
             on_run=tools.on_run,
         )
 
-    def _pages(self) -> PageWriter:
-        return PageWriter(self._environment, self._redactor.mask, self._layers.settings.export.mask_secrets)
-
-    def _trust(
-        self,
-        decisions: ProjectDecisions,
-        transcript: Transcript,
-        resources: Resources,
-        permissions: PermissionSetup,
-        tools: ToolSetup,
-    ) -> TrustControl:
-        """Trust in the folder of the conversation; resources, permissions, extensions and tool servers follow each
-        decision."""
-
-        def apply(cwd: str) -> None:
-            decision = decisions.of(cwd)
-            resources.move_to(cwd, decision.trusted is True, decision.trusted is None and decision.harmless)
-            self._servers.read(cwd, decision.trusted is True)
-            permissions.read(self._layers, [tool.spec.name for tool in tools.toolset.every()], self._reports)
-            if self._extensions.runner is not None:
-                self._extensions.runner.trust(decision.trusted is True)
-
-        def use(cwd: str) -> None:
-            self._layers.add_project(self._trusted_folders(decisions, cwd))
-            walled = self._sandbox.policy is not None
-            self._sandbox.enclose_in_any_case(cwd, self._reports.notify)
-            if self._sandbox.policy is not None and not walled:
-                # The model is told of the wall, and how to ask for a command outside.
-                tools.move_to(cwd)
-            apply(cwd)
-
-        apply(transcript.journal.cwd)
-        return TrustControl(decisions, lambda: transcript.journal.cwd, use, self._bus, self._sandbox.check)
+    def _give_name(self, journal: Journal, name: str) -> None:
+        try:
+            journal.append(SessionInfo, name=name)
+        except Refusal as error:
+            self._reports.at_start(f"--name: {error}")
 
     def _extension_files(self) -> list[str]:
         """Where the extensions are that options and settings name."""
         home, listed = self._environment.home, or_else(self._layers.settings.extensions, [])
         named = [absolute(path, self._cwd, home) for path in self._options.extensions]
         return [*named, *(absolute(path, self._agent_dir, home) for path in listed)]
-
-    def _rules(self, cwd: str, trusted: bool) -> list[Rule]:
-        if self._options.no_rules:
-            return []
-        from pigeon.resources.rule_files import read_rules, rule_folders
-
-        return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._reports.notify)
 
     def _resources(self, cwd: str) -> Resources:
         options, settings = self._options, self._layers.settings
@@ -440,6 +399,7 @@ class _Builder:
             user_prompts=or_else(settings.prompts, []),
             docs=DOCS_FOLDER if os.path.isdir(DOCS_FOLDER) else None,
             unattended=options.unattended,
+            no_rules=options.no_rules,
         )
         return Resources(
             self._agent_dir,
@@ -453,8 +413,27 @@ class _Builder:
         )
 
 
+def _replayed(options: AgentOptions, recordings: AgentRecordings) -> AgentOptions:
+    """The options of an agent that answers from a recording: its model and thinking level are those of the recording.
+
+    A replay makes the same session again, under the same id: it is kept where that was asked for.
+    """
+    agent = recordings.replayed
+    if agent is None:
+        return options
+    kept = options.session or options.resume or options.continue_newest or options.fork or options.session_dir
+    return replace(
+        options,
+        provider=agent.provider,
+        model=agent.model,
+        api_key=None,
+        thinking=options.thinking or agent.thinking,
+        no_session=options.no_session or not kept,
+    )
+
+
 def _session_settings(
-    settings: Settings, options: AgentOptions, environment: Environment, recordings: RecordingSetup
+    settings: Settings, options: AgentOptions, environment: Environment, recordings: AgentRecordings
 ) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
     overrides = or_else(settings.compaction.model_overrides, {})

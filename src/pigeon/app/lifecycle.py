@@ -17,12 +17,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pigeon.app.reports import Reports
-from pigeon.extensions.setup import ExtensionProviders
+from pigeon.extensions.agent_extensions import ExtensionProviders
 from pigeon.providers.demo.api import DEMO
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import Resources
-from pigeon.sandbox.control import SandboxSetup
+from pigeon.sandbox.control import SandboxControl
+from pigeon.session.host.reports import Reports
 from pigeon.session.session import Session
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Lifecycle:
         gateway: Gateway,
         resources: Resources,
         reports: Reports,
-        sandbox: SandboxSetup,
+        sandbox: SandboxControl,
         *,
         drain: bool,
     ) -> None:

@@ -1,86 +1,34 @@
-"""The models of an agent: all there are, the way to them, and what it begins with.
-
-Two need no key and exist only when they are named: the demo, and scripts for the tests of hosts.
-"""
+"""The models of an agent: all there are, the way to them, and what it begins with."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from pigeon.agent.inference import CacheRetention, ProviderHooks
-from pigeon.agent.interfaces import ModelProvider
-from pigeon.app.environment import Environment
+from pigeon.agent.inference import CacheRetention, Pacing, ProviderHooks
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
 from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
-from pigeon.providers.demo.api import DEMO, GUIDE
-from pigeon.providers.gateway import Gateway, ProviderFactory
+from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
-from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
-from pigeon.providers.recording.setup import RECORDED, asked_model
+from pigeon.providers.local_models import RECORDED, AvailableModels, RecordedCatalog, local_model, local_providers
+from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import RequestPolicy
-from pigeon.providers.scripted.api import SCRIPTED
-from pigeon.secrets.redactor import Redactor, is_secret
+from pigeon.sandbox.written_folders import programs_path
+from pigeon.secrets.redactor import Redactor
 from pigeon.session.model_choice import ModelOptions, ScopedModel
-from pigeon.system.clock import sleep_ms
+from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
-from pigeon.trust.trust_file import programs_path
 from pigeon.wire.base import Absent, or_else
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
-# Models that are files of this machine begin like this.
-FILE_MODELS = (f"{SCRIPTED.name}/", f"{RECORDED}/")
 Report = Callable[[str], None]
 Found = tuple[Model | None, ThinkingLevel | None]
-
-
-class AvailableModels:
-    """The models that a host can choose: those with credentials, and a built-in one that was asked for.
-
-    The demo can also be chosen where it was not: it is not listed, but found by its name.
-    """
-
-    def __init__(self, registry: ModelRegistry, built_in: Model | None) -> None:
-        self._registry = registry
-        self._built_in = [built_in] if built_in else []
-
-    def available(self) -> list[Model]:
-        """Models that can be used now."""
-        return [*self._built_in, *self._registry.available()]
-
-    def find(self, provider: str, model_id: str) -> Model | None:
-        """One of them."""
-        for model in self._built_in:
-            if (model.provider, model.id) == (provider, model_id):
-                return model
-        if (provider, model_id) == (DEMO.name, GUIDE):
-            from pigeon.providers.demo.model import demo_model
-
-            return demo_model()
-        return self._registry.find(provider, model_id)
-
-
-class RecordedCatalog:
-    """The models of a recording."""
-
-    def __init__(self, models: Sequence[Model]) -> None:
-        self._models: dict[str, list[Model]] = {}
-        for model in models:
-            self._models.setdefault(model.provider, []).append(model)
-
-    def providers(self) -> list[str]:
-        """Their providers."""
-        return list(self._models)
-
-    def models(self, provider: str) -> list[Model]:
-        """Those of one provider."""
-        return self._models.get(provider, [])
 
 
 def registry_of(
@@ -105,9 +53,7 @@ def registry_of(
         for provider in registry.providers():
             registry.use_key(provider, RECORDED)
     redactor.ask(registry.secrets, registry.variables)
-    # By name, because an extension may take a variable away meanwhile.
-    redactor.ask(lambda: [(name, environment.get(name, "")) for name in list(environment) if is_secret(name)])
-    redactor.ask(lambda: [("proxy", _address(environment.get(name, ""))) for name in filter(_is_proxy, environment)])
+    redactor.watch_variables(environment)
     return registry
 
 
@@ -128,48 +74,41 @@ def _users_registry(
     )
 
 
-def _is_proxy(variable: str) -> bool:
-    return variable.upper().endswith("_PROXY")
-
-
-def _address(proxy: str) -> str:
-    return proxy if "://" in proxy else f"http://{proxy}"
-
-
 def gateway_of(
     registry: ModelRegistry,
     settings: Settings,
     environment: Environment,
     hooks: ProviderHooks,
     redactor: Redactor,
-    recorders: Sequence[ExchangeRecorder] = (),
-    answers: AnswerSource | None = None,
-    sleep: Callable[[float], Awaitable[None]] = sleep_ms,
+    recordings: AgentRecordings,
+    folders: dict[str, str],
+    pacing: Pacing | None = None,
 ) -> Gateway:
     """The way to all models, built-in ones included.
 
-    The recorders are shown every exchange. With `answers` there is no network. `sleep` waits between two attempts.
+    What records is shown every exchange; an agent in these folders that plays a recording has no network.
     """
     proxy = or_else(settings.http_proxy, "")
-    redactor.ask(lambda: [("proxy", _address(proxy))])
+    redactor.watch_proxy(proxy)
     retry = or_else(settings.retry.provider, ProviderRetrySettings())
     idle = or_else(retry.timeout_ms, settings.http_idle_timeout_ms)
     policy = RequestPolicy(
         idle_ms=0 if idle == "disabled" else idle,
         # Agents that share what providers allow send nothing without asking: what is repeated is a new request.
-        max_retries=retry.max_retries if environment.pacing is None else 0,
+        max_retries=retry.max_retries if pacing is None else 0,
         max_retry_delay_ms=retry.max_retry_delay_ms,
-        sleep=sleep,
+        sleep=recordings.sleep,
         new_id=environment.ids.request_id,
-        pacing=environment.pacing,
+        pacing=pacing,
     )
+    answers = recordings.answers(folders)
+    http = HttpClient(environment.variables, proxy=proxy, recorders=recordings.recorders, answers=answers)
     budgets = or_else(settings.thinking_budgets, {})
-    extra: dict[str, ProviderFactory] = {SCRIPTED.name: partial(_scripted, environment), DEMO.name: _demo}
     return Gateway(
         registry,
-        HttpClient(environment.variables, proxy=proxy, recorders=recorders, answers=answers),
+        http,
         hooks,
-        extra=extra,
+        extra=local_providers(environment.absolute),
         policy=policy,
         thinking_budgets=budgets or None,
         retention=_retention(environment.variables),
@@ -186,7 +125,7 @@ def model_options(
     options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry, report: Report
 ) -> ModelOptions:
     """What the agent begins with; raises `StartupError` when a model was named that does not exist."""
-    built_in = _built_in_model(options, environment)
+    built_in = local_model(options.model_reference, environment.absolute)
     scoped = _scoped(options, settings, registry, report)
     explicit = bool(built_in or options.model or options.provider)
     if built_in is not None:
@@ -270,31 +209,3 @@ def _use_key(key: str, model: Model | None, registry: ModelRegistry) -> None:
     if model is None:
         raise StartupError("--api-key requires a model to be specified via --model, --provider/--model, or --models")
     registry.use_key(model.provider, key)
-
-
-def _built_in_model(options: AgentOptions, environment: Environment) -> Model | None:
-    """The demo or a script, if that is what the options name."""
-    asked = asked_model(options)
-    if asked in (DEMO.name, f"{DEMO.name}/{GUIDE}") or (options.provider == DEMO.name and not options.model):
-        from pigeon.providers.demo.model import demo_model
-
-        return demo_model()
-    if asked.startswith(f"{SCRIPTED.name}/"):
-        from pigeon.providers.scripted.model import scripted_model
-
-        return scripted_model(asked.removeprefix(f"{SCRIPTED.name}/"), environment.absolute)
-    return None
-
-
-def _scripted(environment: Environment) -> ModelProvider:
-    """Plays scripts; imported when first needed."""
-    from pigeon.providers.scripted.model import ScriptedModel
-
-    return ScriptedModel(environment.absolute)
-
-
-def _demo() -> ModelProvider:
-    """The demo; imported when first needed."""
-    from pigeon.providers.demo.model import DemoModel
-
-    return DemoModel()

@@ -98,6 +98,11 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
 
+    @property
+    def model_reference(self) -> str:
+        """The model as it was asked for, with its provider where that was given apart; or the provider alone."""
+        return "/".join(filter(None, (self.provider, self.model)))
+
     def spoken_in(self, dialect: type[Dialect] | Dialect) -> AgentOptions:
         """The same for a host that speaks this dialect."""
         return replace(

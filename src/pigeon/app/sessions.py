@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Callable
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.session.history import listing
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.repository import SessionRepository, default_folder
+from pigeon.system.environment import Environment
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError, UsageError
 

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn, get_args
-
-from msgspec import Struct
 
 from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import option_selection
+from pigeon.frontends.call import CommandLine, Row
 from pigeon.wire.errors import BadRecord, UsageError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, checked_limit
 
-HELP_WIDTH = 100
 LONG_DASHES = "\u2013\u2014"
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
 OUTPUTS = ("text", "json", "stream-json")
 
-# (names, metavar, help). A metavar that ends in "..." may be given several times, one in brackets may be left out, and
-# without one the option is a switch. Help that is empty hides the option.
-Row = tuple[str, str, str]
 GROUPS: dict[str, list[Row]] = {
     "What to do": [
         ("--print -p", "", "print one answer and exit; piped text is part of the prompt"),
@@ -124,7 +120,7 @@ class _HelpFormatter(argparse.HelpFormatter):
     """Of a fixed width: to ask the terminal, each `add_argument` would need `shutil` and what it imports."""
 
     def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=HELP_WIDTH, max_help_position=34)
+        super().__init__(prog, width=80, max_help_position=34)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -161,38 +157,6 @@ def _kind(names: str, value: str) -> dict[str, Any]:
     if value.endswith("..."):
         return {"action": "append", "default": [], "metavar": value.removesuffix("...")}
     return {"metavar": value}
-
-
-class CommandLine(Struct, frozen=True, kw_only=True):
-    """One call of the program: how it was called, what it shall do, and the options of its agent.
-
-    `literal` are those of the messages that stand behind `--`: they are text, whatever they begin with. `unknown` are
-    options that are not in the table.
-    """
-
-    program: str
-    arguments: tuple[str, ...]
-    agent: AgentOptions
-    api_key_file: str | None
-    mode: str | None
-    print: bool
-    output: str | None
-    output_schema: str | None
-    messages: tuple[str, ...]
-    literal: tuple[str, ...]
-    dialect: str | None
-    socket: str | None
-    connect: str | None
-    record_cap: str | None
-    no_ui: bool
-    verbose: bool
-    trace: str | None
-    plain: bool
-    list_models: str | None
-    export: tuple[str, ...]
-    help: bool
-    version: bool
-    unknown: tuple[str, ...]
 
 
 def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str, bool] | None = None) -> CommandLine:
@@ -233,6 +197,9 @@ def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str,
         help=found.help,
         version=found.version,
         unknown=tuple(options),
+        known=tuple(option_names(option_rows())),
+        parse_again=partial(parse, arguments, program),
+        own_options=partial(agent_arguments, arguments),
     )
 
 

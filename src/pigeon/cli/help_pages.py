@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from shutil import get_terminal_size
 from textwrap import wrap
 
-from pigeon.cli.args import GROUPS, HELP_WIDTH, Row
+from pigeon.cli.args import GROUPS
 from pigeon.cli.commands.all import COMMANDS
-from pigeon.frontends.call import Action, CommandDeclaration
-from pigeon.frontends.printing import did_you_mean, say
+from pigeon.frontends.call import Action, CommandDeclaration, Row
+from pigeon.frontends.printing import WIDTH, did_you_mean, say
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 
@@ -86,7 +86,7 @@ def command_page(command: CommandDeclaration) -> str:
 
 def _width() -> int:
     """That of the terminal, within what can be read well; where there is none, the widest."""
-    return min(HELP_WIDTH, max(NARROWEST, get_terminal_size((HELP_WIDTH, 0)).columns))
+    return min(WIDTH, max(NARROWEST, get_terminal_size((WIDTH, 0)).columns))
 
 
 def _words(action: Action) -> list[str]:

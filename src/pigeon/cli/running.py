@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pigeon.app.environment import Environment, process_environment
-from pigeon.cli.args import CommandLine, parse
+from pigeon.app.environment import process_environment
+from pigeon.cli.args import parse
+from pigeon.frontends.call import CommandLine
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 
@@ -45,7 +47,7 @@ def run(program: str, arguments: list[str]) -> int | None:
 
         return list_models(line.list_models, environment)
     if line.export:
-        from pigeon.export.page_writer import export_file
+        from pigeon.app.pages import export_file
 
         print(f"Exported to: {export_file(environment, *line.export[:2])}")  # noqa: T201
         return exit_codes.OK
@@ -63,9 +65,9 @@ def _no_packages(arguments: Sequence[str], environment: Environment) -> str:
 
 
 def _run_command(name: str, arguments: Sequence[str], environment: Environment) -> int:
+    from pigeon.cli.command_calls import call_of
     from pigeon.cli.commands.all import COMMANDS
     from pigeon.cli.help_pages import show_help
-    from pigeon.frontends.call import call_of
 
     command = COMMANDS[name]
     before_dashes = arguments[: arguments.index("--")] if "--" in arguments else arguments

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pigeon.config.json_file import LARGEST, repeated_key
+from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, ToolSettings, fitting, keys_of, read_settings_file
 from pigeon.config.tool_selection import joined_lists, listed_names
 from pigeon.system.files import read_whole
@@ -76,6 +77,10 @@ class Layers:
 
     def _doubtful(self, with_users: bool) -> list[str]:
         return [path for path in self._unusable if with_users or path != self._path]
+
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
+        """Take the settings of the project in this folder, if it is trusted, in place of those of another one."""
+        self.add_project(project_dirs(cwd) if trusted else [])
 
     def add_project(self, folders: Sequence[str]) -> Settings:
         """Read the project's settings too, the first folder's on top; only for a project that is trusted.

@@ -1,7 +1,7 @@
 """Which tools are meant by a list of names, patterns and changes: `--tools`, `--exclude-tools` and `defaultTools`.
 
 A name stands for itself, `*` in it for any characters. `+name` and `-name` change what was chosen before, in their
-order, and take exact names. `tools/setup.py` applies selections, `layers.py` joins those of two settings files.
+order, and take exact names. `tools/agent_tools.py` applies selections, `layers.py` joins those of two settings files.
 """
 
 from __future__ import annotations

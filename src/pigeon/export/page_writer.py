@@ -1,4 +1,4 @@
-"""Sessions as pages and trajectories: the seam between the lines of a session and the export room.
+"""Sessions as pages and trajectories: between the lines of a session and what renders them.
 
 The host's `export_html` and the option `--export` write their pages here, so both name and place them alike.
 """
@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from pigeon.app.environment import Environment
-from pigeon.app.models import registry_of
-from pigeon.config.layers import Layers
-from pigeon.secrets.redactor import Redactor
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.views import name_of, stats_of, usage_of
+from pigeon.system.environment import Environment
 from pigeon.system.files import put_file
 from pigeon.system.paths import expand_home
 from pigeon.wire import codec
@@ -182,27 +179,6 @@ class PageWriter:
 
     def _mask_text(self, text: str) -> str:
         return self._mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-
-
-def export_file(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
-    """Write the page of a session file without an agent; the user's keys are masked all the same."""
-    return _user_pages(environment).export(file, asked, by_title)
-
-
-def _user_pages(environment: Environment) -> PageWriter:
-    redactor = Redactor()
-    folder = environment.agent_dir()
-    registry_of(folder, environment.variables, environment.cwd or "/", None, redactor)
-    settings = Layers(folder, lambda problem: None).settings
-    return PageWriter(environment, redactor.mask, settings.export.mask_secrets)
-
-
-def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:
-    """Write a session file as a trajectory (ATIF) and return its path; images become files beside it.
-
-    Of several branches it is the one that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
-    """
-    return _user_pages(environment).trajectory(file, asked, leaf)
 
 
 def _page_name(file: str) -> str:

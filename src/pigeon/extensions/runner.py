@@ -67,8 +67,8 @@ class Runner:
         await self._dispatcher.ask(ProjectTrust, lambda: ProjectTrust(cwd), take, outside)
         return found[0] if found else None
 
-    def trust(self, trusted: bool) -> None:
-        """The decision about the project, for `ctx.project_trusted`."""
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
+        """The conversation is in another folder, or that was decided about: for `ctx.project_trusted`."""
         self._binding.trust(trusted)
 
     def known_flags(self) -> dict[str, bool]:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.cli.args import parse
+from pigeon.frontends.call import CommandCall
 from pigeon.frontends.starting import with_key
+from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 LONGEST_PATH = 4096
@@ -20,12 +20,13 @@ OF_ONE_SESSION = (
 )
 
 
-def agent_options(words: Sequence[str], environment: Environment) -> AgentOptions:
-    """The options of every agent, with absolute paths.
+def agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:
+    """The options that these words of a call give to every agent, with absolute paths.
 
     Raises `UsageError` for anything that is not an option, and for options of a single conversation.
     """
-    line = with_key(parse(words), environment)
+    environment = call.environment
+    line = with_key(call.parse_agent(words), environment)
     agent = line.agent
     if line.messages or line.unknown:
         what = (*line.unknown, *line.messages)[0]

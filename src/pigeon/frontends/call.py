@@ -1,6 +1,6 @@
-"""One command as it is declared, and one call of it: the words and options behind its name, checked against that.
+"""One call of the program as front ends get it: the parsed options of an agent, or a command with its words.
 
-Help pages and the completions of shells are made from the declarations, so a command says everything about itself once.
+A command is declared once, here: help pages and the completions of shells are made from the declarations. `cli` parses.
 """
 
 from __future__ import annotations
@@ -10,12 +10,51 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.app.environment import Environment
-from pigeon.cli.args import Row, option_names, parser
-from pigeon.frontends.printing import did_you_mean
-from pigeon.wire.errors import UsageError
+from pigeon.app.options import AgentOptions
+from pigeon.system.environment import Environment
 
+# (names, metavar, help). A metavar that ends in "..." may be given several times, one in brackets may be left out, and
+# without one the option is a switch. Help that is empty hides the option.
+Row = tuple[str, str, str]
 HELP: Row = ("--help -h", "", "show this help")
+JSON: Row = ("--json", "", "print JSON instead of text")
+
+
+class CommandLine(Struct, frozen=True, kw_only=True):
+    """One call of the program: how it was called, what it shall do, and the options of its agent.
+
+    `literal` are those of the messages that stand behind `--`: they are text, whatever they begin with. `unknown` are
+    options that are not in the table; `known` are those that are. `parse_again` parses the same words once it is known
+    which options extensions have, and whether with a value. `own_options` returns the options of the agent with their
+    values but those named, to start another process of it.
+    """
+
+    program: str
+    arguments: tuple[str, ...]
+    agent: AgentOptions
+    api_key_file: str | None
+    mode: str | None
+    print: bool
+    output: str | None
+    output_schema: str | None
+    messages: tuple[str, ...]
+    literal: tuple[str, ...]
+    dialect: str | None
+    socket: str | None
+    connect: str | None
+    record_cap: str | None
+    no_ui: bool
+    verbose: bool
+    trace: str | None
+    plain: bool
+    list_models: str | None
+    export: tuple[str, ...]
+    help: bool
+    version: bool
+    unknown: tuple[str, ...]
+    known: tuple[str, ...]
+    parse_again: Callable[[Mapping[str, bool]], CommandLine]
+    own_options: Callable[[Sequence[str]], list[str]]
 
 
 class Action(Struct, frozen=True):
@@ -27,12 +66,16 @@ class Action(Struct, frozen=True):
 
 
 class CommandCall(Struct, frozen=True):
-    """A call of a command: what to do, with which words and options, and where."""
+    """A call of a command: what to do, with which words and options, and where.
+
+    `parse_agent` parses the options of an agent that are given to a command which starts agents.
+    """
 
     action: str
     words: tuple[str, ...]
     options: Mapping[str, Any]
     environment: Environment
+    parse_agent: Callable[[Sequence[str]], CommandLine]
 
     def word(self, index: int) -> str:
         """A word that may have been left out; empty then."""
@@ -61,43 +104,3 @@ class CommandDeclaration(Struct, frozen=True, kw_only=True):
     def rows(self) -> list[Row]:
         """Its options, with the one that every command has."""
         return [*self.options, HELP]
-
-
-def call_of(command: CommandDeclaration, arguments: Sequence[str], environment: Environment) -> CommandCall:
-    """The call that the arguments behind the name of a command make; raises `UsageError`."""
-    known, literal = list(arguments), []
-    if "--" in known:
-        at = known.index("--")
-        known, literal = known[:at], known[at + 1 :]
-    found, rest = parser(command.rows).parse_known_args(known)
-    for word in rest:
-        if word.startswith("-") and word != "-":
-            option = word.partition("=")[0]
-            meant = did_you_mean(option, option_names(command.rows))
-            raise UsageError(f"pigeon {command.name} has no option {option}.{meant} See: pigeon help {command.name}")
-    words = [*found.messages, *rest, *literal]
-    action = command.actions[0]
-    if len(command.actions) > 1 or action.name:
-        named = {one.name: one for one in command.actions}
-        if words and words[0] in named:
-            action = named[words.pop(0)]
-        elif words and (len(words) > len(action.arguments) or not action.arguments):
-            meant = did_you_mean(words[0], [name for name in named if name])
-            raise UsageError(
-                f'pigeon {command.name} cannot "{words[0]}".{meant} See: pigeon help {command.name}\n'
-                f'To send these words as a prompt, put them in quotes: pigeon "{command.name} {" ".join(words)}"'
-            )
-    _check_count(command, action, words)
-    options = {name: value for name, value in vars(found).items() if name != "messages"}
-    return CommandCall(action.name, tuple(words), options, environment)
-
-
-def _check_count(command: CommandDeclaration, action: Action, words: Sequence[str]) -> None:
-    needed = [one for one in action.arguments if not one.startswith("[")]
-    called = " ".join(["pigeon", command.name, *filter(None, [action.name])])
-    if len(words) < len(needed):
-        raise UsageError(f"{called} needs {needed[len(words)].strip('.')}. See: pigeon help {command.name}")
-    endless = any("..." in one for one in action.arguments)
-    if len(words) > len(action.arguments) and not endless:
-        extra = words[len(action.arguments)]
-        raise UsageError(f'{called} does not know what to do with "{extra}". See: pigeon help {command.name}')

@@ -17,11 +17,11 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.app.build import BuiltAgent
-from pigeon.app.environment import Environment
 from pigeon.frontends.printing import complain
 from pigeon.providers.http.recorders import HttpRequest, shown_headers
 from pigeon.secrets.redactor import Redactor
 from pigeon.system import clock
+from pigeon.system.environment import Environment
 from pigeon.system.private_log import PrivateLog
 from pigeon.wire import codec
 from pigeon.wire.base import or_else

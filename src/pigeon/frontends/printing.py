@@ -9,9 +9,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 
 NEAR = 0.7
+# The longest lines of texts that are laid out.
+WIDTH = 100
 COLOURS = {"plain": "0", "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine
+from pigeon.frontends.call import CommandLine
+from pigeon.system.environment import Environment
 from pigeon.system.files import read_whole
 from pigeon.system.paths import hold
 from pigeon.wire.base import Json

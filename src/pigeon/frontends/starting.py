@@ -17,12 +17,12 @@ from msgspec import Struct, structs
 
 from pigeon import __version__
 from pigeon.app.build import BuiltAgent, build
-from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine, option_names, option_rows, parse
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.frontends.call import CommandLine
 from pigeon.secrets.redactor import RedactedText, Redactor
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.transport import stdio
 from pigeon.wire.errors import StartupError, UsageError, printable
 
@@ -147,14 +147,14 @@ async def _run(
     unknown = _unknown_options(line, agent)
     if unknown and refuses_unknown:
         await _close(agent)
-        raise UsageError(_not_known(unknown[0], agent))
+        raise UsageError(_not_known(unknown[0], line, agent))
     for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
         print(f"Warning: {printable(warning)}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
     if line.unknown:
-        line = structs.replace(line, messages=parse(line.arguments, line.program, agent.known_flags).messages)
+        line = structs.replace(line, messages=line.parse_again(agent.known_flags).messages)
     try:
         return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
     except UsageError:
@@ -182,7 +182,7 @@ def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:
         await _close(agent)
         unknown = _unknown_options(line, agent)
         if unknown:
-            raise UsageError(_not_known(unknown[0], agent))
+            raise UsageError(_not_known(unknown[0], line, agent))
 
     SteadyLoop().run_until_complete(look())
 
@@ -199,9 +199,9 @@ def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
     return [name for name in (option.partition("=")[0] for option in line.unknown) if name not in known]
 
 
-def _not_known(option: str, agent: BuiltAgent) -> str:
+def _not_known(option: str, line: CommandLine, agent: BuiltAgent) -> str:
     from pigeon.frontends.printing import did_you_mean
 
-    known = [*option_names(option_rows()), *(f"--{name}" for name in agent.known_flags)]
+    known = [*line.known, *(f"--{name}" for name in agent.known_flags)]
     text = f"Unknown option {option}.{did_you_mean(option, known)} `pigeon --help` lists the options"
     return f"{text}; put a prompt that begins with a dash after --"

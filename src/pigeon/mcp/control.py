@@ -9,13 +9,13 @@ the project is trusted.
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
+from pigeon.config.credentials import AuthFile
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.connector.records import (
     Answer,
@@ -38,18 +38,15 @@ from pigeon.mcp.server_files import merged_servers, project_files, read_servers,
 from pigeon.mcp.server_tool import ExpectedTool, ServerTool
 from pigeon.mcp.tool_names import distinct_names, may_be_of
 from pigeon.mcp.variables import Surroundings
-from pigeon.session.host.dialogs import Dialogs
-from pigeon.session.toolset import Toolset
 from pigeon.system.process.start import ProcessOwner
-from pigeon.system.shell.shell import Workplace
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpServers, McpServerState
 from pigeon.wire.errors import BadRecord, Refusal, ToolFailed
-from pigeon.wire.events import McpServerChanged, Outbound
+from pigeon.wire.events import McpServerChanged
 
 if TYPE_CHECKING:
-    from pigeon.config.credentials import AuthFile
+    from pigeon.mcp.configured_servers import AgentParts
     from pigeon.mcp.connector_process import Connector
 
 STOP_SECONDS = 3.0
@@ -60,35 +57,13 @@ LONGEST_TURN = 2.0
 _KEPT = "mcp:"
 
 
-class AgentParts(Struct, frozen=True, kw_only=True):
-    """The parts of the agent that servers use."""
-
-    agent_dir: str
-    variables: Mapping[str, str]
-    home: str
-    cwd: Callable[[], str]
-    processes: ProcessOwner
-    toolset: Toolset
-    workplace: Callable[[], Workplace]
-    dialogs: Dialogs
-    post: Callable[[Outbound], None]
-    report: Callable[[str], None]
-    learn: Callable[[Iterable[tuple[str, str]]], None]
-    is_secret: Callable[[str], bool]
-    auth: AuthFile
-    budget: int
-    unattended: bool
-    only: tuple[str, ...] | None
-    version: str
-    tell_commands: Callable[[], None]
-    on_run: Callable[[Callable[[], None]], None]
-
-
 class ServerControl:
     """The servers of one agent."""
 
-    def __init__(self, parts: AgentParts) -> None:
+    def __init__(self, parts: AgentParts, on_commands_changed: Callable[[], None]) -> None:
         self._parts = parts
+        self._on_commands_changed = on_commands_changed
+        self._auth = AuthFile(os.path.join(parts.agent_dir, "auth.json"))
         self._questions = Questions(parts.dialogs)
         self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget, self.begin)
         self._servers: dict[str, ToolServer] = {}
@@ -350,7 +325,7 @@ class ServerControl:
     def _stored_for(self, url: str) -> StoredSignIn:
         """The stored sign-in for an address, from `auth.json`; what cannot be used there counts as none."""
         try:
-            stored = codec.convert(self._parts.auth.all().get(_KEPT + url, {}), StoredSignIn)
+            stored = codec.convert(self._auth.all().get(_KEPT + url, {}), StoredSignIn)
         except BadRecord:
             return StoredSignIn()
         self._learn_tokens(stored)
@@ -364,7 +339,7 @@ class ServerControl:
     def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
         """Store the result of a sign-in in `auth.json`, for the server's address only."""
         self._learn_tokens(stored)
-        problem = self._parts.auth.put(_KEPT + self._address_of(config), codec.to_plain(stored))
+        problem = self._auth.put(_KEPT + self._address_of(config), codec.to_plain(stored))
         if problem is not None:
             self._report(problem)
 
@@ -403,7 +378,7 @@ class ServerControl:
         if lists:
             self._offered.listed(server)
             if server.prompts:
-                self._parts.tell_commands()
+                self._on_commands_changed()
         self._parts.post(McpServerChanged(server=self._state(server)))
         if server.status in ("failed", "sign_in") and server.error:
             self._report_server(server)

@@ -1,24 +1,25 @@
 """The permission rules of an agent: those of the settings and of the host, and the gate that they make.
 
-As long as no rule says anything there is no gate, and nothing of `guard/rules` is imported; `set_permissions` can make
-one at any time.
+As long as no rule says anything there is no gate, and nothing of `permissions/rules` is imported; `set_permissions` can
+make one at any time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.agent.interfaces import Gate
-from pigeon.app.environment import Environment
-from pigeon.app.options import AgentOptions
-from pigeon.app.reports import Reports
 from pigeon.config.json_file import decode_with_comments, read_json
 from pigeon.config.layers import Layers
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.host.dialogs import Dialogs
+from pigeon.session.host.reports import Reports
+from pigeon.session.toolset import Toolset
+from pigeon.system.environment import Environment
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import ApprovalMode, Permissions, SessionAllowance
 from pigeon.wire.base import ABSENT, Json
@@ -32,7 +33,24 @@ if TYPE_CHECKING:
     from pigeon.permissions.rules import PermissionLayers, PermissionRules
 
 
-class PermissionSetup:
+class HostPermissions(Struct, frozen=True):
+    """What the host asks for when the agent starts: rules as JSON, as a path of a file or as they are, and a mode."""
+
+    rules: str | Mapping[str, Any] | None = None
+    approval_mode: ApprovalMode = "yolo"
+    unattended: bool = False
+
+
+class SessionParts(Struct, frozen=True, kw_only=True):
+    """The parts of the session that permissions are about."""
+
+    transcript: Transcript
+    toolset: Toolset
+    dialogs: Dialogs
+    post: Callable[[Outbound], None]
+
+
+class AgentPermissions:
     """What stands before the tool calls of one agent; `gate` is asked anew for each call.
 
     `own` are the absolute paths of the agent's folder and of its extensions, which a model must not write unless a rule
@@ -42,22 +60,22 @@ class PermissionSetup:
 
     def __init__(
         self,
-        options: AgentOptions,
+        asked: HostPermissions,
         environment: Environment,
+        settings: Layers,
+        reports: Reports,
         own: Sequence[str],
-        transcript: Transcript,
-        dialogs: Dialogs,
-        post: Callable[[Outbound], None],
+        session: SessionParts,
         extending: Gate | None,
         walled: Callable[[], bool],
     ) -> None:
-        self._options = options
+        self._asked_for = asked
         self._environment = environment
+        self._settings = settings
+        self._reports = reports
         self._own = own
-        self._transcript = transcript
-        self._dialogs = dialogs
-        self._post = post
-        self._host_mode: ApprovalMode = options.approval_mode
+        self._session = session
+        self._host_mode: ApprovalMode = asked.approval_mode
         self._extending = extending
         self._walled = walled
         self._leaving: Gate | None = None
@@ -75,7 +93,7 @@ class PermissionSetup:
         from pigeon.permissions.sandbox_exit import SandboxExitGate
 
         if self._leaving is None:
-            self._leaving = SandboxExitGate(self._ask, self._timeout_ms, self._options.unattended)
+            self._leaving = SandboxExitGate(self._ask, self._timeout_ms, self._asked_for.unattended)
         return self._leaving if self._gate is None else chain([self._gate, self._leaving])
 
     def _timeout_ms(self) -> int:
@@ -83,32 +101,33 @@ class PermissionSetup:
 
         return (self._layers or PermissionLayers()).timeout_ms
 
-    def read(self, settings: Layers, known: Iterable[str], reports: Reports) -> None:
-        """Take the rules of the settings, again if they have changed, and the first time those of the options.
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
+        """Read the rules of the settings, which are those of another folder now, and the first time those of the host.
 
-        What is wrong in settings is reported, and so are rules for tools that are not `known` now. Options that cannot
-        be followed raise `StartupError`.
+        What is wrong in settings is reported, and so are rules for tools that do not exist. Options that cannot be
+        followed raise `StartupError`.
         """
-        options, mode = self._options, settings.settings.tools.approval_mode
-        given = (settings.user_permissions, settings.project_permissions, options.permissions)
-        silent = mode == options.approval_mode == "yolo" and given == (None, None, None) and not settings.doubts
+        asked, settings, reports = self._asked_for, self._settings, self._reports
+        mode = settings.settings.tools.approval_mode
+        given = (settings.user_permissions, settings.project_permissions, asked.rules)
+        silent = mode == asked.approval_mode == "yolo" and given == (None, None, None) and not settings.doubts
         if silent and self._layers is None:
             return
         from pigeon.permissions.rules import rules_of, unknown_tools
 
         layers = rules_of(given[0], given[1], mode, reports.closed, settings.doubts)
         layers = replace(layers, host=self._host_rules() if self._layers is None else self._layers.host)
-        for problem in unknown_tools(layers, known):
+        for problem in unknown_tools(layers, [tool.spec.name for tool in self._session.toolset.every()]):
             reports.at_start(problem)
         self._use(layers)
 
     def _host_rules(self) -> PermissionRules:
         from pigeon.permissions.rules import host_rules
 
-        given = self._options.permissions
+        given = self._asked_for.rules
         try:
             value = {} if given is None else _host_value(given, self._environment)
-            return host_rules(value, self._options.approval_mode)
+            return host_rules(value, self._asked_for.approval_mode)
         except Refusal as problem:
             raise StartupError(f"--permissions: {problem}") from problem
 
@@ -159,7 +178,7 @@ class PermissionSetup:
             from pigeon.permissions.gate import PermissionGate
 
             self._asking = PermissionGate(
-                layers, self._protected_places(), self._ask, self._paths, self._session_id, self._options.unattended
+                layers, self._protected_places(), self._ask, self._paths, self._session_id, self._asked_for.unattended
             )
             self._asking.allow(self._kept)
         self._asking.use(layers)
@@ -188,7 +207,7 @@ class PermissionSetup:
 
         outcome: PermissionOutcome = "aborted"
         try:
-            end = await self._dialogs.asked(request, timeout_ms)
+            end = await self._session.dialogs.asked(request, timeout_ms)
             if end.reason != "answered" or end.answer is None:
                 outcome = "disconnected" if end.reason == "answered" else end.reason
             elif end.answer.cancelled:
@@ -198,22 +217,22 @@ class PermissionSetup:
             return outcome
         finally:
             for id in asked:
-                self._post(PermissionResolved(id=id, tool_call_id=call.id, outcome=outcome))
+                self._session.post(PermissionResolved(id=id, tool_call_id=call.id, outcome=outcome))
 
     def _protected_places(self) -> ProtectedPlaces:
         from pigeon.permissions.protected import ProtectedPlaces
 
-        environment, rules = self._environment, self._options.permissions
+        environment, rules = self._environment, self._asked_for.rules
         own = list(self._own)
         if isinstance(rules, str) and not _is_json(rules):
             own.append(environment.absolute(rules))
         return ProtectedPlaces(own, environment.homes, environment.variables)
 
     def _paths(self) -> PathResolver:
-        return PathResolver(self._transcript.journal.cwd, self._environment.home)
+        return PathResolver(self._session.transcript.journal.cwd, self._environment.home)
 
     def _session_id(self) -> str:
-        return self._transcript.journal.session_id
+        return self._session.transcript.journal.session_id
 
 
 def _is_json(given: str) -> bool:

@@ -165,6 +165,13 @@ def host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
     return rules
 
 
+def wrong_rules(value: Any) -> list[str]:
+    """What cannot be understood of the rules in a settings file, a sentence each."""
+    problems: list[str] = []
+    parsed_rules(value, "yolo", problems)
+    return problems
+
+
 def parsed_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
     """The rules of one source, and its approval mode; `problems` gets what cannot be understood."""
     section = _section(value, problems)

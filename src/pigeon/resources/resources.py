@@ -1,7 +1,7 @@
 """The one entry to everything the model is told besides the conversation, for one agent and one folder at a time.
 
 A session asks it to expand messages (`/skill:name`, `/template`), for the list of these commands and for the system
-prompt. It always speaks of the folder that the session is in now; `app` moves it when the session moves.
+prompt. It always speaks of the folder that the session is in now, and follows it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pigeon.resources.roots import Kind, ResourceRoot
     from pigeon.resources.skills import Skills
     from pigeon.resources.system_prompt import DescribedTool
+    from pigeon.wire.steering import Rule
 
 LARGEST_PROMPT = 1_048_576
 SKILL_PREFIX = "/skill:"
@@ -41,6 +42,7 @@ class ResourceOptions(Struct, frozen=True, kw_only=True):
     project_prompts: Sequence[str] = ()
     docs: str | None = None
     unattended: bool = False
+    no_rules: bool = False
 
 
 class Resources:
@@ -70,9 +72,9 @@ class Resources:
         self._expansion_failed = expansion_failed
         self._told: set[str] = set()
         self._added: tuple[list[str], list[str]] = ([], [])
-        self.move_to(cwd, trusted)
+        self.use_folder(cwd, trusted)
 
-    def move_to(self, cwd: str, trusted: bool, harmless: bool = False) -> None:
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool = False) -> None:
         """Work in this folder from here on; what was read for another one is forgotten.
 
         In a `harmless` folder nothing asked for trust: its context files count as approved, nothing else is used.
@@ -111,10 +113,19 @@ class Resources:
         """What a message can begin with: templates, then skills."""
         return [*self._all_templates().commands(), *self._all_skills().commands()]
 
+    def rules(self, cwd: str) -> list[Rule]:
+        """The stream rules for this folder: the user's, and those of a trusted project."""
+        if self._options.no_rules:
+            return []
+        from pigeon.resources.rule_files import read_rules, rule_folders
+
+        trusted = cwd == self._cwd and self._trusts_project()
+        return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._tell)
+
     def system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
-        """The prompt for this folder and these tools; a folder that was not announced by `move_to` is not trusted."""
+        """The prompt for this folder and these tools; a folder that `use_folder` did not announce is not trusted."""
         if cwd != self._cwd:
-            self.move_to(cwd, trusted=False)
+            self.use_folder(cwd, trusted=False)
         key = (tuple((name, snippet) for name, snippet, _ in tools), tuple(guidelines))
         if self._prompt is None or self._prompt[0] != key:
             self._prompt = (key, self._compose(tools, guidelines))
@@ -222,3 +233,10 @@ class _Texts(Struct, frozen=True):
     custom: str | None
     appended: Sequence[str]
     context: str | None
+
+
+def prompt_of_tools(
+    resources: Resources, describe_tools: Callable[[], tuple[list[DescribedTool], list[str]]], cwd: str
+) -> str:
+    """The system prompt for a folder, and for the tools that are active now."""
+    return resources.system_prompt(cwd, *describe_tools())

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pigeon.app.environment import Environment
-from pigeon.app.options import AgentOptions
 from pigeon.config.layers import Layers
-from pigeon.extensions.runtime.discovery import FOLDER, is_foreign
+from pigeon.sandbox.written_folders import WRITTEN, remember_written, written_folders
+from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
-from pigeon.trust.trust_file import WRITTEN, doubt_trusted, remember_written, written_folders
 from pigeon.wire.answers import SandboxState
 from pigeon.wire.base import ABSENT, Absent, or_else
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
@@ -59,21 +57,34 @@ class AskedSandbox(Struct, frozen=True):
     pass_variables: tuple[str, ...] = ()
 
 
-class SandboxSetup:
+class SandboxControl:
     """The wall around the commands of one agent, which follows its conversation from folder to folder.
 
-    `artifacts` says where the full outputs of the session are, once there is a session.
+    `asked` is what the options say. `find_extensions` returns the places of the extensions that are named by options
+    and by the settings it is given. `on_writable` gets the folders that commands can write from now on; it may raise
+    `OSError` and `BadRecord`. `report` gets what cannot be followed while the agent runs.
     """
 
     def __init__(
-        self, options: AgentOptions, environment: Environment, agent_dir: str, layers: Layers, processes: ProcessOwner
+        self,
+        asked: AskedSandbox,
+        environment: Environment,
+        agent_dir: str,
+        layers: Layers,
+        processes: ProcessOwner,
+        *,
+        find_extensions: Callable[[Sequence[str]], list[str]],
+        on_writable: Callable[[Sequence[str]], None],
+        report: Callable[[str], None],
     ) -> None:
         self._environment = environment
         self._agent_dir = agent_dir
         self._layers = layers
         self._processes = processes
-        self._named = [environment.absolute(path) for path in options.extensions]
-        self._by_options = AskedSandbox(options.sandbox, options.sandbox_network or None)
+        self._find_extensions = find_extensions
+        self._on_writable = on_writable
+        self._report = report
+        self._by_options = asked
         self._artifacts: Callable[[], str | None] = lambda: None
         self._scratch: str | None = None
         self._surveyed: FolderSurvey | None = None
@@ -92,6 +103,10 @@ class SandboxSetup:
     def policy(self) -> SandboxPolicy | None:
         """What commands and file tools are held to now; none without a sandbox."""
         return None if self._wall is None else self._wall.policy
+
+    def is_enclosing(self) -> bool:
+        """Whether commands run behind a wall now."""
+        return self._wall is not None
 
     def why_hidden(self, place: str) -> str | None:
         """Why the file at a real path must not be read for the model; none if it may be, or without a sandbox."""
@@ -179,12 +194,9 @@ class SandboxSetup:
     def _loaded_from(self) -> Iterator[str]:
         """The agent's folder, and extensions: those that options and settings name, and what links in them lead to."""
         from pigeon.sandbox.policy import ways_of
-        from pigeon.system.paths import absolute
 
         yield os.path.realpath(self._agent_dir)
-        listed = (path.removeprefix("+") for path in or_else(self._layers.settings.extensions, []))
-        named = [absolute(path, self._agent_dir, self._environment.home) for path in listed if not is_foreign(path)]
-        for path in (*self._named, *named, os.path.join(self._agent_dir, FOLDER)):
+        for path in self._find_extensions(or_else(self._layers.settings.extensions, [])):
             ways = ways_of(path)
             yield from (*ways, *self._survey().linked_from(ways[-1]))
 
@@ -273,7 +285,7 @@ class SandboxSetup:
         self._leave_out_modules(policy)
         try:
             remember_written(self._agent_dir, policy.roots[:-1])
-            doubt_trusted(self._agent_dir, policy.roots[:-1])
+            self._on_writable(policy.roots[:-1])
         except (OSError, BadRecord) as error:
             raise self._unknown_folders(error) from None
 
@@ -317,12 +329,12 @@ class SandboxSetup:
         except (StartupError, OSError) as error:
             raise Refusal(str(error)) from error
 
-    def enclose_in_any_case(self, cwd: str, report: Callable[[str], None]) -> None:
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """The same as `enclose` while the agent runs: what cannot be followed makes the policy as strict as can be."""
         try:
             self.enclose(cwd)
         except StartupError as error:
-            report(f"{error}. Until that is fixed, commands write nothing and have no network")
+            self._report(f"{error}. Until that is fixed, commands write nothing and have no network")
             self._enclose_strictly(cwd, network=False)
 
     def enclose_key_commands(self, cwd: str) -> None:

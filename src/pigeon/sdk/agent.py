@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from pigeon.app.build import BuiltAgent
-    from pigeon.app.environment import Environment
     from pigeon.rpc.in_process import InProcessHost
+    from pigeon.system.environment import Environment
     from pigeon.wire.answers import ApprovalMode, SandboxMode
     from pigeon.wire.steering import Limits
 

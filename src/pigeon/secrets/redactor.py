@@ -1,4 +1,4 @@
-"""The keys that Pigeon holds, kept to itself: out of the environment of commands, and out of all that it writes.
+"""The keys that Pigeon holds, kept out of everything that it writes.
 
 `Redactor` knows the keys in use and finds them in texts, in the forms that programs give them: plain, base64,
 hexadecimal, escaped for URLs, JSON, Python, HTML or a shell. Everything that leaves the process goes through the one
@@ -13,87 +13,16 @@ from __future__ import annotations
 import os
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from typing import TextIO
 
 from msgspec.structs import replace
 
+from pigeon.secrets.command_environment import NEEDED, is_proxy, is_secret
 from pigeon.wire import codec
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage
-
-# fmt: off
-SECRET_NAMES = frozenset(
-    {
-        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
-        "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
-        "GOOGLE_CLOUD_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "MISTRAL_API_KEY", "GROQ_API_KEY", "CEREBRAS_API_KEY",
-        "XAI_API_KEY", "OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "ZAI_API_KEY", "ZAI_CODING_CN_API_KEY",
-        "DEEPSEEK_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "FIREWORKS_API_KEY", "TOGETHER_API_KEY", "BASETEN_API_KEY",
-        "OPENCODE_API_KEY", "KIMI_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "MINIMAX_CN_API_KEY",
-        "META_API_KEY", "CLOUDFLARE_API_KEY", "COPILOT_GITHUB_TOKEN", "ANT_LING_API_KEY", "RADIUS_API_KEY",
-        "PERPLEXITY_API_KEY", "COHERE_API_KEY",
-    }
-)
-# fmt: on
-_SECRET_FAMILIES = r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY"
-# fmt: off
-# What a command that prints a key may well refer to, and no command can do without.
-_NEEDED = frozenset(
-    {
-        "HOME", "PATH", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME", "DISPLAY",
-        "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GPG_TTY",
-    }
-)
-# fmt: on
-_OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL")
-MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
-
-
-def is_secret(name: str, also: Collection[str] = ()) -> bool:
-    """True for a variable that holds the key of a model provider."""
-    return name not in _NEEDED if name in also else _is_called_secret(name)
-
-
-@lru_cache(maxsize=1024)
-def _is_called_secret(name: str) -> bool:
-    return name.upper() in SECRET_NAMES or re.fullmatch(_SECRET_FAMILIES, name.upper()) is not None
-
-
-def tool_environment(
-    environ: Mapping[str, str],
-    *,
-    keep_provider_keys: bool = False,
-    also_secret: Collection[str] = (),
-    shows_key: Callable[[str], bool] = lambda value: False,
-    conceals: Callable[[str, str], bool] = lambda name, value: False,
-    session: Mapping[str, str] | None = None,
-    bin_folder: str | None = None,
-) -> dict[str, str]:
-    """What a command sees.
-
-    Provider keys are left out unless asked for: known names, names in `also_secret` (those that the user's files refer
-    to) and any variable whose value shows a key in some form; a proxy is needed, whatever stands in its address. So is
-    what `conceals` says by name and value. `session` adds what commands may know of the session.
-    """
-    seen = {
-        name: value
-        for name, value in environ.items()
-        if not conceals(name, value)
-        if keep_provider_keys
-        or not (is_secret(name, also_secret) or (shows_key(value) and not name.upper().endswith("_PROXY")))
-    }
-    for name in _OF_ANOTHER_SESSION:
-        seen.pop(name, None)
-    seen.update(MARKERS)
-    if bin_folder is not None:
-        seen["PATH"] = f"{bin_folder}{os.pathsep}{seen['PATH']}" if seen.get("PATH") else bin_folder
-    if session is not None:
-        seen.update(session)
-    return seen
-
 
 # --- what is a key ----------------------------------------------------------------------------------------------------
 
@@ -306,8 +235,12 @@ def _is_key(label: str, text: str) -> bool:
         return True
     variables = re.findall(r"\$(\w+)", label)
     if variables:
-        return not _NEEDED.issuperset(variables) and not (text.startswith("/") and os.path.lexists(text))
+        return not NEEDED.issuperset(variables) and not (text.startswith("/") and os.path.lexists(text))
     return re.search(_HARMLESS_WORD, label) is None and re.fullmatch(_RANDOM, text) is not None
+
+
+def _proxy(address: str) -> Labelled:
+    return "proxy", address if "://" in address else f"http://{address}"
 
 
 class Redactor:
@@ -337,6 +270,20 @@ class Redactor:
         self._sources.append(source)
         self._named.append(variables)
         self._asked = False
+
+    def watch_variables(self, variables: Mapping[str, str]) -> None:
+        """Learn the keys in these variables from now on, and what stands in the addresses of proxies."""
+        # By name, because an extension may take a variable away meanwhile.
+        self.ask(lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret(name)])
+        self.ask(lambda: [_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
+
+    def watch_proxy(self, address: str) -> None:
+        """Learn what stands in the address of a proxy."""
+        self.ask(lambda: [_proxy(address)])
+
+    def is_secret(self, variable: str) -> bool:
+        """Whether a variable holds a key, by its name or because a key comes from it."""
+        return is_secret(variable, self.variables())
 
     def variables(self) -> set[str]:
         """The variables that keys come from."""

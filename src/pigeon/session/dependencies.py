@@ -88,6 +88,10 @@ class FolderTrust(Protocol):
         """Decide about a folder before the conversation moves there."""
         ...
 
+    def use(self, cwd: str) -> None:
+        """The conversation moves to this folder: use its files as far as they are trusted."""
+        ...
+
     def state(self) -> TrustState:
         """The decision, and what waits for one."""
         ...
@@ -201,7 +205,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     transcript: Transcript
     dialogs: Dialogs
     workplace: Workplace
-    move_to: Callable[[str], Workplace]  # the working directory changes: tools and resources of another folder
+    move_to: Callable[[str], Workplace]  # the working directory changes: tools for another folder
     provider: ModelProvider
     output_formats: OutputFormats
     models: ModelChoice

@@ -127,6 +127,7 @@ class Session:
             self.queue.clear()
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
+            self.trust.use(journal.cwd)
             self.shell.move_to(self._move_to(journal.cwd))
         self.transcript.turn_to(journal)
         self.engine.limits.enter(journal.session_id)

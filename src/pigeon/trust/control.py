@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
-from pigeon.app.options import AgentOptions
 from pigeon.config.paths import project_dirs
 from pigeon.session.bus import Bus
 from pigeon.trust.decision import Decision, Default, decided, guarded
@@ -21,13 +20,28 @@ from pigeon.wire.answers import TrustChange, TrustState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.events import AgentStart, Outbound, TrustRequired
 
-if TYPE_CHECKING:
-    from pigeon.extensions.public.results import Trust
-
 UNKNOWN = Decision(None, None)
 # What of a project takes effect while the agent runs, and what only at its start; the rest is not used at all.
 _AT_ONCE = ("skills", "prompts", "rules", "SYSTEM.md", "APPEND_SYSTEM.md", "mcp.json", ".mcp.json")
 _AT_START = ("settings.json", "extensions")
+
+
+class TrustVote(Protocol):
+    """What an extension says of the trust in a folder, and whether that is to be remembered."""
+
+    @property
+    def trusted(self) -> bool: ...
+
+    @property
+    def remember(self) -> bool: ...
+
+
+class FolderUser(Protocol):
+    """A part of the agent that works with the files of the conversation's folder."""
+
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
+        """Work with this folder from here on. Of one that is not trusted but `harmless`, nothing needed trust."""
+        ...
 
 
 class ProjectDecisions:
@@ -38,15 +52,15 @@ class ProjectDecisions:
 
     def __init__(
         self,
-        options: AgentOptions,
+        option: bool | None,
         started_in: str,
         agent_dir: str,
         home: str,
         default: Default,
-        vote: Callable[[str], Awaitable[Trust | None]],
+        vote: Callable[[str], Awaitable[TrustVote | None]],
         report: Callable[[str], None],
     ) -> None:
-        self._option = options.trust_project
+        self._option = option
         self._started_in = _place(started_in)
         self._agent_dir = agent_dir
         self._home = home
@@ -62,6 +76,12 @@ class ProjectDecisions:
     def trusts(self, cwd: str) -> bool:
         """Whether the files of a folder may be used."""
         return self.of(cwd).trusted is True
+
+    def apply(self, cwd: str, users: Sequence[FolderUser]) -> None:
+        """Let these parts of the agent use a folder as it was decided, in this order."""
+        decision = self.of(cwd)
+        for user in users:
+            user.use_folder(cwd, decision.trusted is True, decision.trusted is None and decision.harmless)
 
     async def decide(self, cwd: str) -> None:
         """Decide about a folder, unless that is done; nothing of it is opened."""
@@ -97,21 +117,21 @@ class ProjectDecisions:
 class TrustControl:
     """Trust as the session and its host see it, for the folder that the conversation is in now.
 
-    `use` makes the agent work with the files of a folder, as far as they are trusted by then. `check` raises `Refusal`
-    for a folder that the agent cannot work in.
+    `users` are the parts of the agent that follow each decision, in this order. `check` raises `Refusal` for a folder
+    that the agent cannot work in.
     """
 
     def __init__(
         self,
         decisions: ProjectDecisions,
         cwd: Callable[[], str],
-        use: Callable[[str], None],
+        users: Sequence[FolderUser],
         bus: Bus,
         check: Callable[[str], None] = lambda cwd: None,
     ) -> None:
         self._decisions = decisions
         self._cwd = cwd
-        self._use = use
+        self._users = users
         self._check = check
         self._bus = bus
         self._announced: tuple[str, list[str]] | None = None
@@ -123,7 +143,7 @@ class TrustControl:
 
     def use(self, cwd: str) -> None:
         """The conversation is in this folder from here on."""
-        self._use(cwd)
+        self._decisions.apply(cwd, self._users)
         asyncio.get_running_loop().call_soon(self._announce_waiting)
 
     async def enter(self, cwd: str) -> None:
@@ -143,7 +163,7 @@ class TrustControl:
         cwd = self._cwd()
         before = self._decisions.trusts(cwd)
         problem = self._decisions.by_host(cwd, trusted, keep)
-        self._use(cwd)
+        self._decisions.apply(cwd, self._users)
         changed = self._decisions.guarded(cwd) if before is not trusted else []
         state = self.state()
         return TrustChange(

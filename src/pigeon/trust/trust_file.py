@@ -1,7 +1,7 @@
 """`trust.json` in the user's folder: which project folders are trusted, by their real path.
 
 The nearest folder above counts, but not for a folder in which commands behind a sandbox could write: what needs trust
-there may be their work, so such a folder needs a decision of its own. `sandbox-folders.jsonl` lists these folders.
+there may be their work, so such a folder needs a decision of its own (`sandbox/written_folders.py` lists them).
 A decision of its own that was made before counts as long as nothing has come that needs trust: what a trusted folder
 had of it when commands could first write around it is in `sandbox-trust.jsonl`.
 
@@ -16,17 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.config.json_file import has_comments, leads_nowhere, read_json
+from pigeon.sandbox.written_folders import WRITTEN, add_lines, read_lines, written_folders
 from pigeon.system.append_file import make_private_folder
-from pigeon.system.files import read_whole, replace_file
-from pigeon.system.paths import absolute_entries
+from pigeon.system.files import replace_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
 NAME = "trust.json"
-WRITTEN = "sandbox-folders.jsonl"
 DOUBTED = "sandbox-trust.jsonl"
-_LARGEST = 8 << 20
-_TIDIED_ABOVE = 1000
 
 
 def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
@@ -84,7 +81,7 @@ def _needing_trust(folder: str) -> list[str]:
 def _doubted(agent_dir: str) -> dict[str, list[str]]:
     """What trusted folders had when commands could first write around them; raises `OSError` and `BadRecord`."""
     found: dict[str, list[str]] = {}
-    for line in _lines(agent_dir, DOUBTED):
+    for line in read_lines(agent_dir, DOUBTED):
         match line:
             case [str() as folder, list() as had]:
                 found.setdefault(folder, [name for name in had if isinstance(name, str)])
@@ -108,61 +105,7 @@ def doubt_trusted(agent_dir: str, folders: Sequence[str]) -> None:
     known = _doubted(agent_dir)
     trusted = (path for path, decision in decisions.items() if decision is True and path not in known)
     new = [path for path in trusted if any(path.startswith(f"{folder}/") for folder in folders)]
-    _add_lines(agent_dir, DOUBTED, [[path, _needing_trust(path)] for path in new])
-
-
-def _lines(agent_dir: str, name: str) -> list[Any]:
-    try:
-        data = read_whole(os.path.join(agent_dir, name), _LARGEST)
-    except FileNotFoundError:
-        return []
-    return [codec.decode(line) for line in data.splitlines() if line]
-
-
-def _add_lines(agent_dir: str, name: str, lines: Sequence[Any]) -> None:
-    """Add these in one step, so that agents which start at the same time lose none."""
-    if not lines:
-        return
-    make_private_folder(agent_dir)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(os.path.join(agent_dir, name), flags, 0o600)
-    try:
-        os.write(descriptor, b"".join(codec.encode(line) + b"\n" for line in lines))
-    finally:
-        os.close(descriptor)
-
-
-def written_folders(agent_dir: str) -> list[str]:
-    """The folders in which commands behind a sandbox could write, in this or an earlier session.
-
-    Raises `OSError` and `BadRecord`.
-    """
-    return [str(line) for line in _lines(agent_dir, WRITTEN)]
-
-
-def programs_path(agent_dir: str, search_path: str | None, *also: str) -> str:
-    """The entries of a PATH for programs that Pigeon itself runs outside a sandbox, or that see its keys.
-
-    None of them lies in a folder that commands behind a sandbox could write, or in one of `also`: a program there may
-    be their work. If it is not known which folders those are, only the system's own are left.
-    """
-    try:
-        written = [*written_folders(agent_dir), *map(os.path.realpath, also)]
-    except (OSError, BadRecord):
-        return os.defpath
-    entries = absolute_entries(search_path).split(os.pathsep)
-    real = {entry: f"{os.path.realpath(entry)}/" for entry in entries}
-    return os.pathsep.join(one for one in entries if not any(real[one].startswith(f"{above}/") for above in written))
-
-
-def remember_written(agent_dir: str, folders: Sequence[str]) -> None:
-    """Note that commands behind a sandbox write these folders from now on; raises `OSError` and `BadRecord`."""
-    known = written_folders(agent_dir)
-    new = [folder for folder in folders if not any(f"{folder}/".startswith(f"{above}/") for above in known)]
-    if new and len(known) > _TIDIED_ABOVE:
-        left = b"".join(codec.encode(one) + b"\n" for one in known if os.path.isdir(one))
-        replace_file(os.path.join(agent_dir, WRITTEN), left, mode=0o600)
-    _add_lines(agent_dir, WRITTEN, new)
+    add_lines(agent_dir, DOUBTED, [[path, _needing_trust(path)] for path in new])
 
 
 def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
@@ -185,7 +128,7 @@ def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
         replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
         # It was decided about what is there now.
         if trusted and folder in _doubted(agent_dir):
-            _add_lines(agent_dir, DOUBTED, [[folder, None]])
+            add_lines(agent_dir, DOUBTED, [[folder, None]])
     except (OSError, BadRecord) as error:
         return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
     return None

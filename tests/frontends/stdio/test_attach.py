@@ -225,9 +225,9 @@ def test_a_wrong_token_and_an_unknown_session_are_said(server: ServedConversatio
 
 
 def test_the_token_of_this_machine_is_sent_to_no_other(server: ServedConversations, tmp_path: Path) -> None:
-    from pigeon.app.environment import Environment
     from pigeon.frontends.stdio.attach import token_for
     from pigeon.sdk.remote.addresses import parsed_address
+    from pigeon.system.environment import Environment
 
     variables = {"PI_CODING_AGENT_DIR": str(server.folders.agent)}
     here = Environment(variables=variables, home=str(tmp_path), cwd=str(tmp_path))

@@ -8,10 +8,10 @@ from typing import cast
 
 import pytest
 
-from pigeon.app.environment import Environment
 from pigeon.frontends.terminal.clipboard import Clipboard
 from pigeon.frontends.terminal.view import View
-from pigeon.trust.trust_file import remember_written
+from pigeon.sandbox.written_folders import remember_written
+from pigeon.system.environment import Environment
 
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["now", "in an earlier session"])

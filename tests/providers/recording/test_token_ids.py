@@ -10,7 +10,7 @@ from fakes.http_server import HttpServer, Reply, sse
 from fakes.in_process_agents import InProcessAgent
 from fakes.recorded_runs import models_file
 from fakes.trajectory_sessions import environment_in
-from pigeon.export.page_writer import export_trajectory
+from pigeon.app.pages import export_trajectory
 
 # As vLLM streams them.
 CHUNKS: list[Any] = [

@@ -1,10 +1,13 @@
-"""Every command with its declaration; what carries one out is imported when it is called."""
+"""Every command: the small ones are declared here, those of front ends in their folders. What carries one out is
+imported when it is called."""
 
 from __future__ import annotations
 
-from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
-
-JSON = ("--json", "", "print JSON instead of text")
+from pigeon.frontends.acp.arguments import ACP
+from pigeon.frontends.batch.arguments import BATCH
+from pigeon.frontends.call import JSON, Action, CommandCall, CommandDeclaration
+from pigeon.frontends.serve.arguments import SERVE
+from pigeon.frontends.stdio.arguments import ATTACH
 
 
 def _sessions(call: CommandCall) -> int:
@@ -52,31 +55,6 @@ def _schema(call: CommandCall) -> int:
 
     say(json.dumps(protocol_schema(), indent=2))
     return exit_codes.OK
-
-
-def _serve(call: CommandCall) -> int:
-    from pigeon.frontends.serve.command import run_serve
-
-    return run_serve(call)
-
-
-def _batch(call: CommandCall) -> int:
-    from pigeon.frontends.batch.command import run_batch
-
-    return run_batch(call)
-
-
-def _attach(call: CommandCall) -> int:
-    from pigeon.frontends.stdio.attach import run_attach
-
-    return run_attach(call)
-
-
-def _acp(call: CommandCall) -> int:
-    from pigeon.cli.args import parse
-    from pigeon.frontends.acp.command import run_acp
-
-    return run_acp(parse(["--mode", "acp"], "pigeon"), call.environment)
 
 
 def _replay(call: CommandCall) -> int:
@@ -222,123 +200,6 @@ SCHEMA = CommandDeclaration(
     run=_schema,
     actions=(Action("", (), "describes everything that --mode rpc reads and writes"),),
     examples=(("pigeon schema > protocol.schema.json", "save it for a client"),),
-)
-SERVE = CommandDeclaration(
-    name="serve",
-    summary="serve many conversations to browsers and programs",
-    run=_serve,
-    actions=(Action("", ("[-- OPTIONS...]",), "serve until stopped; OPTIONS apply to every agent"),),
-    options=(
-        ("--host", "ADDRESS", "listen on this address (default: 127.0.0.1)"),
-        ("--port", "N", "listen on this port (default: 7463; 0 for any free port)"),
-        ("--socket", "PATH", "also listen on a Unix socket, for your own user's programs"),
-        ("--token-file", "FILE", "the clients' tokens (default: serve.token in the agent's folder)"),
-        ("--root", "DIR...", "a folder in which conversations may work (repeatable; default: this folder)"),
-        ("--model", "PATTERN", "the model for new conversations"),
-        ("--allow-host", "NAME...", "a host name of this server, optionally limited to a port: NAME:PORT (repeatable)"),
-        ("--tls-cert", "FILE", "use TLS with this certificate (PEM, including its chain)"),
-        ("--tls-key", "FILE", "the certificate's private key, if it is not in the same file"),
-        ("--behind-proxy", "", "trust the X-Forwarded-For, -Host and -Proto headers of a proxy in front"),
-        ("--insecure", "", "allow an address that others can reach, without TLS"),
-        ("--max-connections", "N", "at most N connections with a token (default: 2000)"),
-        ("--request-seconds", "N", "seconds in which a request must be complete (default: 20)"),
-        ("--max-frame-mb", "N", "longest record that a client may send, in MB (default: 32)"),
-        ("--idle-minutes", "N", "put a conversation to sleep after N idle minutes (default: 10)"),
-        ("--drain-seconds", "N", "on shutdown, give active runs N seconds to finish (default: 30)"),
-        ("--max-awake", "N", "at most N conversations with a running process (default: 200)"),
-        ("--max-kept", "N", "at most N conversations in total (default: 10000)"),
-        ("--worker-memory", "MB", "memory limit of a conversation, including its commands (default: 4096; 0: none)"),
-        ("--worker-processes", "N", "process limit of a conversation (default: 500; 0: none)"),
-        ("--worker-restarts", "N", "restart a process that dies, at most N times a minute (default: 5)"),
-        ("--worker-silence", "N", "kill a process that hangs for N seconds (default: 60; 0: never)"),
-        ("--host-tool-wait", "N", "fail a host tool call after N seconds without a client (default: 120)"),
-        ("--log-level", "LEVEL", "debug, info (the default), warning, error or off"),
-        ("--link", "", "print a new link to the running server and exit"),
-        ("--scope", "SCOPE", "with --link: what the link allows: read, talk or admin (the default)"),
-    ),
-    examples=(
-        ("pigeon serve", "serve this folder on this machine"),
-        ("pigeon serve -- --permissions rules.json --thinking high", "options for the agents, see `pigeon --help`"),
-        ("pigeon serve --link", "a new link for another browser; each link works once"),
-    ),
-)
-BATCH = CommandDeclaration(
-    name="batch",
-    summary="run many tasks, each in a fresh workspace, and write a report",
-    run=_batch,
-    actions=(Action("", ("[TASKS]", "[-- OPTIONS...]"), "run the tasks in a file; OPTIONS apply to every agent"),),
-    options=(
-        ("--out", "DIR", "the folder for results; TASKS is JSON Lines or CSV, or - for stdin"),
-        ("--resume", "", "continue the batch in DIR: pigeon batch --resume DIR"),
-        ("--retry-failed", "", "the same, and run the unsuccessful tasks again"),
-        ("--prompt", "TEXT", "prompt template for tasks that have none: {name} is a field or column of the task"),
-        ("--template", "FILE", "the same from a file"),
-        ("--format", "FORMAT", "jsonl or csv, if the file name does not say"),
-        ("--model", "PATTERN", "the model for tasks that name none"),
-        ("--folder", "DIR", "workspace for tasks that name none: a fresh copy of this folder"),
-        ("--git", "URL", "the same: a fresh checkout of this repository"),
-        ("--revision", "REVISION", "with --git: the branch, tag or commit"),
-        ("--output-schema", "FILE|JSON", "answers must match this JSON Schema"),
-        ("--check", "COMMAND", "run this in the workspace afterwards; the task succeeds if it exits with 0"),
-        ("--check-seconds", "N", "time limit of a check (default: 600)"),
-        ("--keep", "WHICH", "which workspaces to keep: all (the default), failed or none"),
-        ("--concurrency", "N", "run N tasks at a time (default: as many as fit)"),
-        ("--max-cost", "DOLLARS", "cost limit for all tasks together"),
-        ("--max-tasks", "N", "refuse a file with more tasks than this (default: 1000000)"),
-        ("--requests-per-minute", "[PROVIDER=]N...", "requests per minute for all tasks together"),
-        ("--tokens-per-minute", "[PROVIDER=]N...", "tokens per minute for all tasks together"),
-        ("--engine", "ENGINE", "local (the default) or ray"),
-        ("--address", "ADDRESS", "with ray: the cluster; without it, Ray is started on this machine"),
-        ("--cpus", "N", "with ray: CPUs that each task needs (default: 1)"),
-        ("--resource", "NAME=N...", "with ray: another resource that each task needs"),
-        ("--pass-variable", "NAME...", "with ray: pass this environment variable to the machines of the cluster"),
-        ("--title", "TEXT", "the title of the report"),
-        ("--no-report", "", "do not write a report at the end"),
-        ("--report", "", "rewrite the report of the batch in DIR: pigeon batch --report DIR"),
-        ("--compare", "", "compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]"),
-    ),
-    examples=(
-        ("pigeon batch tasks.jsonl --out results", "run the tasks; the exit code is 0 if all succeed"),
-        ('pigeon batch repos.csv --out r --prompt "Upgrade {package}" --check "make test"', "one task per row"),
-        ("pigeon batch --resume results", "continue after an interruption"),
-        (
-            "pigeon batch tasks.jsonl --out r --max-cost 20 -- --max-turns 30 --thinking low",
-            "a cost limit, and options for the agents",
-        ),
-        ("pigeon batch --compare before after", "compare two batches"),
-    ),
-)
-ATTACH = CommandDeclaration(
-    name="attach",
-    summary="connect stdin and stdout to a conversation of `pigeon serve`",
-    run=_attach,
-    actions=(Action("", ("URL",), "relay until the input ends; the conversation continues"),),
-    options=(
-        ("--new", "DIR", "start a new conversation in this folder; URL is then the server's address"),
-        ("--model", "PATTERN", "the model for the new conversation"),
-        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
-        ("--token-file", "FILE", "the token (default: PIGEON_TOKEN, else that of your own server on this machine)"),
-        ("--reconnect", "SECONDS", "how long to try to reconnect when the connection breaks (default: 300)"),
-        ("--mode", "MODE", ""),
-    ),
-    examples=(
-        ("pigeon attach ws://127.0.0.1:7463/0198f2c4-...", "the command for your host program to start"),
-        ("pigeon attach http://127.0.0.1:7463 --new .", "a new conversation in this folder"),
-        ("pigeon attach unix:serve.sock?session=0198f2c4-...", "over the server's Unix socket"),
-    ),
-)
-ACP = CommandDeclaration(
-    name="acp",
-    summary="serve an editor: the Agent Client Protocol on stdin and stdout",
-    run=_acp,
-    actions=(
-        Action("", ("[OPTIONS...]",), "serve until the editor disconnects; OPTIONS are those of `pigeon --help`"),
-    ),
-    options=(("--setup", "", "ask for a provider's key in the terminal and store it; some editors offer this"),),
-    examples=(
-        ("pigeon acp", "the command for your editor to start; see docs/editors.md"),
-        ("pigeon acp --model sonnet:high --approval-mode write", "a model, and approval before commands"),
-    ),
 )
 MCP = CommandDeclaration(
     name="mcp",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.cli.args import MODES, OUTPUTS, Row, option_rows
+from pigeon.cli.args import MODES, OUTPUTS, option_rows
 from pigeon.cli.commands.all import COMMANDS
-from pigeon.frontends.call import CommandCall, CommandDeclaration
+from pigeon.frontends.call import CommandCall, CommandDeclaration, Row
 from pigeon.frontends.printing import say
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError

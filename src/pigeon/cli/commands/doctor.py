@@ -17,9 +17,9 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from msgspec import Struct
 
 from pigeon import __version__
-from pigeon.app.environment import DOCS_FOLDER, Environment
 from pigeon.app.models import registry_of
 from pigeon.app.options import AgentOptions
+from pigeon.app.sandbox import sandbox_of
 from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
 from pigeon.frontends.call import CommandCall
@@ -31,8 +31,9 @@ from pigeon.providers.errors import from_exception
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.registry import ModelRegistry, NoKey
-from pigeon.sandbox.control import SandboxSetup
+from pigeon.sandbox.control import SandboxControl
 from pigeon.secrets.redactor import Redactor
+from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell
 from pigeon.transport import exit_codes
@@ -93,7 +94,7 @@ class _Checks:
         self._layers = Layers(self._folder, self._problems.append)
         self._redactor = Redactor()
         # Commands that print keys run behind the wall that the settings ask for.
-        self._wall = SandboxSetup(AgentOptions(), environment, self._folder, self._layers, ProcessOwner())
+        self._wall = sandbox_of(AgentOptions(), environment, self._folder, self._layers, ProcessOwner())
         self._wall.enclose_key_commands(environment.cwd or "/")
         self._registry = registry_of(
             self._folder, environment.variables, environment.cwd or "/", self._wall.processes, self._redactor
@@ -200,7 +201,7 @@ class _Checks:
         """Whether a sandbox works here and what builds it, even if none is configured."""
         page = os.path.join(DOCS_FOLDER, "sandbox.md")
         options = AgentOptions(sandbox="read-only")
-        setup = SandboxSetup(options, self._environment, self._folder, self._layers, ProcessOwner())
+        setup = sandbox_of(options, self._environment, self._folder, self._layers, ProcessOwner())
         try:
             setup.enclose(self._environment.cwd or "/")
             asyncio.run(_proved(setup))
@@ -233,7 +234,7 @@ class _Checks:
             yield Finding("terminal", "ok", f"{name}, {columns}, {colours}, {encoding}")
 
 
-async def _proved(setup: SandboxSetup) -> None:
+async def _proved(setup: SandboxControl) -> None:
     try:
         await setup.prove()
     finally:

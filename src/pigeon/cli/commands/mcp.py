@@ -9,27 +9,25 @@ import shlex
 import sys
 from typing import Any
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
-from pigeon.cli.commands.config import change_file
-from pigeon.config.json_file import read_json
-from pigeon.config.paths import OWN_NAME
+from pigeon.config.paths import own_folder
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import complain, did_you_mean, say, table
 from pigeon.mcp.connector.main import NOT_INSTALLED
+from pigeon.mcp.file_editing import NoSuchServer, add_server, remove_server
 from pigeon.mcp.server_config import ServerConfig, server_of
 from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
 from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.host_calls import Question
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.trust.trust_file import saved_decision
 from pigeon.wire.base import Absent
 from pigeon.wire.commands.mcp import McpServerState, McpTransport
 from pigeon.wire.dialogs import ConfirmRequest, SelectRequest
-from pigeon.wire.errors import BadRecord, StartupError, UsageError
+from pigeon.wire.errors import StartupError, UsageError
 from pigeon.wire.events import McpServerChanged
 
-LISTS = ("mcpServers", "servers")
 FORMS: dict[McpTransport, str] = {
     "stdio": "stdio",
     "http": "streamable HTTP",
@@ -63,7 +61,7 @@ def run_mcp(call: CommandCall) -> int:
 def _place(call: CommandCall) -> str:
     environment = call.environment
     if call.has("project"):
-        return os.path.join(environment.cwd, OWN_NAME, "mcp.json")
+        return os.path.join(own_folder(environment.cwd), "mcp.json")
     return user_file(environment.agent_dir())
 
 
@@ -92,14 +90,7 @@ def _add(call: CommandCall) -> int:
     if checked.problem is not None:
         raise UsageError(f"{name} {checked.problem}. Nothing was changed")
     path = _place(call)
-
-    def changed() -> dict[str, Any]:
-        raw, key = _read(path)
-        if name in raw.get(key, {}):
-            raise StartupError(f"{path} has a server {name!r}. Remove it first: pigeon mcp remove {shlex.quote(name)}")
-        return {**raw, key: {**raw.get(key, {}), name: entry}}
-
-    change_file(path, changed, "Add the server there yourself.")
+    add_server(path, name, entry)
     say(f"Added {name} to {path}. Try it: pigeon mcp test {shlex.quote(name)}")
     if call.has("project"):
         say("The servers of a project are used once it is trusted.")
@@ -108,32 +99,13 @@ def _add(call: CommandCall) -> int:
 
 def _remove(call: CommandCall) -> int:
     name, path = call.words[0], _place(call)
-
-    def changed() -> dict[str, Any]:
-        raw, key = _read(path)
-        servers = raw.get(key, {})
-        if name not in servers:
-            other = " Other files are not searched." if servers else ""
-            raise StartupError(f"{path} has no server {name!r}.{did_you_mean(name, servers)}{other}")
-        return {**raw, key: {known: entry for known, entry in servers.items() if known != name}}
-
-    change_file(path, changed, "Remove the server yourself.")
+    try:
+        remove_server(path, name)
+    except NoSuchServer as error:
+        other = " Other files are not searched." if error.known else ""
+        raise StartupError(f"{error}.{did_you_mean(name, error.known)}{other}") from None
     say(f"Removed {name} from {path}.")
     return exit_codes.OK
-
-
-def _read(path: str) -> tuple[dict[str, Any], str]:
-    """The file as it is, and the key that its servers are under."""
-    try:
-        raw = read_json(path, may_be_blank=True)
-    except FileNotFoundError:
-        raw = {}
-    except (OSError, BadRecord) as error:
-        raise StartupError(f"{path}: {error}. Nothing was changed") from None
-    key = next((one for one in LISTS if isinstance(raw, dict) and one in raw), LISTS[0])
-    if not isinstance(raw, dict) or not isinstance(raw.get(key, {}), dict):
-        raise StartupError(f"{path} must be an object with {key}. Nothing was changed")
-    return raw, key
 
 
 def _pair(given: str, sign: str, option: str) -> tuple[str, str]:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pigeon.app.environment import Environment
 from pigeon.app.models import registry_of
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import complain, did_you_mean, say, table
 from pigeon.providers.default_model import short_count
 from pigeon.providers.registry import ModelRegistry
 from pigeon.secrets.redactor import Redactor
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model, plain_number

@@ -32,13 +32,12 @@ from pigeon.agent.inference import (
 from pigeon.agent.interfaces import Publish
 from pigeon.agent.scope import Scope
 from pigeon.app.build import BuiltAgent, build
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.cli.commands.sessions import session_file
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.frontends.call import CommandCall
-from pigeon.providers.recording.setup import speed_of
+from pigeon.providers.recording.agent_recordings import speed_of
 from pigeon.providers.scripted.playback import PieceCutter
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host import Host, PipeChannel
@@ -49,6 +48,7 @@ from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.session import Session
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.system.ids import Ids
 from pigeon.transport import stdio
 from pigeon.wire import codec

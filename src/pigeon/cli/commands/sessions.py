@@ -8,11 +8,10 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.app.pages import export_file, export_trajectory
 from pigeon.app.sessions import repository_of
 from pigeon.config.layers import Layers
-from pigeon.export.page_writer import export_file, export_trajectory
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import complain, say, table
 from pigeon.secrets.redactor import Redactor
@@ -21,6 +20,7 @@ from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.trash import SessionTrash, TrashedSession
 from pigeon.session.history.views import clean_name, name_of, stats_of
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow

@@ -87,6 +87,13 @@ def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Sourc
     return _once(found + _in_folder(os.path.join(agent_dir, FOLDER), "user"))
 
 
+def extension_places(named: Sequence[str], agent_dir: str, home: str, listed: Sequence[str]) -> list[str]:
+    """Where the extensions are that were named, those that the user's settings list, and those in the user's folder."""
+    own = (path.removeprefix("+") for path in listed)
+    found = [absolute(path, agent_dir, home) for path in own if not is_foreign(path)]
+    return [*named, *found, os.path.join(agent_dir, FOLDER)]
+
+
 def project_sources(folders: Iterable[str]) -> list[Source]:
     """Those of a project, from its `.pigeon` and `.pi`; only to be called for a project that is trusted."""
     found: list[Source] = []

@@ -11,12 +11,12 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from pigeon import __version__
-from pigeon.app.environment import Environment
-from pigeon.cli.args import HELP_WIDTH, CommandLine
 from pigeon.frontends.acp.acp_server import AcpServer
 from pigeon.frontends.acp.editions.auth_methods import SETUP_ARGUMENTS
+from pigeon.frontends.call import CommandLine
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import Framing, Reader
 from pigeon.transport.writer import Writer
@@ -80,11 +80,11 @@ def set_up(environment: Environment) -> int:
     from getpass import getpass
 
     from pigeon.config.credentials import AuthFile
-    from pigeon.frontends.printing import complain, did_you_mean, say
+    from pigeon.frontends.printing import WIDTH, complain, did_you_mean, say
     from pigeon.providers.catalog.built_in import KNOWN
 
     say("Pigeon needs a provider's API key to use a model:")
-    say("\n".join(wrap(", ".join(KNOWN), HELP_WIDTH)))
+    say("\n".join(wrap(", ".join(KNOWN), WIDTH)))
     try:
         provider = input("Provider (anthropic): ").strip() or "anthropic"
         if provider not in KNOWN:

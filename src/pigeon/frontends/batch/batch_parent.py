@@ -17,10 +17,10 @@ from socket import socket
 from msgspec.structs import replace
 
 from pigeon.app.environment import process_environment
+from pigeon.frontends.agent_imports import import_all
 from pigeon.frontends.batch.task_link import TaskLink
 from pigeon.frontends.batch.task_process import TaskRequest, unpacked_request
 from pigeon.frontends.batch.task_run import NO_DISK, run
-from pigeon.frontends.serve.warming import import_all
 from pigeon.frontends.starting import mask_prints
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor
@@ -65,7 +65,7 @@ async def _done(request: TaskRequest, end: socket) -> int:
     gc.freeze()
     gc.enable()
     try:
-        environment = replace(process_environment(module_path=sys.path), cwd=request.place.cwd, pacing=link)
+        environment = replace(process_environment(module_path=sys.path), cwd=request.place.cwd)
         result = await run(request.spec, request.place, environment, link)
     except OSError as error:
         print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201

@@ -59,7 +59,7 @@ def run_batch(call: CommandCall) -> int:
     if out is None:
         raise UsageError("pigeon batch needs --out DIR, the folder for results. See: pigeon help batch")
     environment = call.environment
-    agent = agent_options(words, environment)
+    agent = agent_options(call, words)
     if tasks is None:
         _refuse_other_tasks(call, agent)
     agent_dir = environment.agent_dir(agent.agent_dir)

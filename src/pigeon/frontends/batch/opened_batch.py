@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from msgspec import Struct, structs
 
-from pigeon.app.environment import Environment
 from pigeon.frontends.batch.batch_folder import BatchFolder
 from pigeon.frontends.batch.driver import BatchWatcher, Driver
 from pigeon.frontends.batch.engine import LocalEngine, TaskEngine, fitting_slots
@@ -19,6 +18,7 @@ from pigeon.frontends.batch.places.workspaces import git_variables
 from pigeon.frontends.batch.preparing import BatchRequest, Prepared, prepare
 from pigeon.frontends.batch.shared_limits import SharedLimits
 from pigeon.frontends.batch.task_run import TaskPlace
+from pigeon.system.environment import Environment
 from pigeon.wire.errors import StartupError, UsageError
 
 ENGINES = ("local", "ray")

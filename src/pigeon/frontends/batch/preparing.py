@@ -17,7 +17,6 @@ from msgspec import Struct, field, structs
 
 from pigeon.agent.output_schema import OutputSchema
 from pigeon.app.build import build
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.batch.batch_folder import BatchFolder, BatchRecord, NewTasks, TaskChanges
 from pigeon.frontends.batch.places.revisions import LookupWatch, Revisions
@@ -28,6 +27,7 @@ from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults, TaskFor
 from pigeon.frontends.batch.task_run import options_of
 from pigeon.providers.scripted.api import SCRIPTED
 from pigeon.system.clock import SteadyLoop, now_ms
+from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.errors import PigeonError, Refusal, UsageError

@@ -20,8 +20,8 @@ from typing import IO, Any, Literal
 
 from msgspec import Struct, structs
 
-from pigeon.app.models import FILE_MODELS
 from pigeon.frontends.batch.records import Check, Task, TaskSpec, Workspace, hash_of
+from pigeon.providers.local_models import FILE_MODELS
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, PigeonError, UsageError
 from pigeon.wire.steering import limits_of

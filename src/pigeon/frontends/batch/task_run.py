@@ -17,7 +17,6 @@ from typing import Any
 from msgspec import Struct, structs
 
 from pigeon.app.build import BuiltAgent, build
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.export.page_writer import PageWriter
 from pigeon.frontends.batch.places.workspaces import WorkspaceError, Workspaces, git_variables, remove_folder
@@ -30,6 +29,7 @@ from pigeon.sdk.results import ConversationEvent, Result, RunRecord
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.history.repository import artifact_folder
 from pigeon.system.clock import now_ms
+from pigeon.system.environment import Environment
 from pigeon.system.files import put_file, sync_folder
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
@@ -137,7 +137,7 @@ class _Run:
             limits=limits_of(spec.limits),
             name=spec.id,
         )
-        built = await build(options, self._environment, self._redactor)
+        built = await build(options, self._environment, self._redactor, pacing=self._link)
         async with Agent.over(built) as agent:
             result = await self._prompted(agent)
             check = await self._checked(agent, result)

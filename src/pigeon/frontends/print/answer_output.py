@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.printing import complain, painted
-from pigeon.frontends.terminal.content.cleaning import cleaned
 from pigeon.sdk.results import ConversationEvent, Result
 from pigeon.wire import codec
 from pigeon.wire.base import Json

@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine
 from pigeon.dialects.base import Dialect
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import complain
 from pigeon.frontends.prompt_input import CallPrompts, piped_text, prompts_of
 from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, spoken_dialect, with_key
@@ -24,6 +23,7 @@ from pigeon.sdk.images import image_of
 from pigeon.sdk.results import CUT_OFF, is_cut_off
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.answers import Accepted

@@ -24,9 +24,8 @@ from typing import Any
 from msgspec import structs
 
 from pigeon import __version__
-from pigeon.app.environment import DOCS_FOLDER, Environment
-from pigeon.cli.args import CommandLine
 from pigeon.dialects.choice import dialect_named
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.print.answer_output import (
     AnswerOutput,
     JsonOutput,
@@ -44,6 +43,7 @@ from pigeon.sdk.agent import Agent
 from pigeon.sdk.conversation import DIALECT, Conversation
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.results import CUT_OFF, ConversationEvent, Result, RunRecord, is_cut_off
+from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.transport import exit_codes
 from pigeon.transport.writer import Writer
 from pigeon.wire.content import text_of

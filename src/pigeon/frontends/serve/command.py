@@ -82,7 +82,7 @@ def run_serve(call: CommandCall) -> int:
 
 def _agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
     """The options of every conversation's agent, given after `--`."""
-    agent = agent_options(call.words, call.environment)
+    agent = agent_options(call, call.words)
     return structs.replace(agent, agent_dir=agent_dir, model=call.options.get("model") or agent.model)
 
 

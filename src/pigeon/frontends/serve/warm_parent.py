@@ -14,7 +14,8 @@ from contextlib import suppress
 from socket import socket
 
 from pigeon.app.environment import process_environment
-from pigeon.frontends.serve.warming import import_all, settle, warm_up
+from pigeon.frontends.agent_imports import import_all
+from pigeon.frontends.serve.warming import settle, warm_up
 from pigeon.frontends.serve.worker import run_worker, unpacked
 from pigeon.frontends.serve.worker_process import WARM_UP
 from pigeon.frontends.starting import mask_prints

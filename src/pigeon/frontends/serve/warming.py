@@ -19,9 +19,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-import msgspec
-
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
 from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
@@ -29,6 +26,7 @@ from pigeon.providers.demo.api import DEMO
 from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop, now_ms
+from pigeon.system.environment import Environment
 from pigeon.system.files import put_file
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.tools.catalog import SHELL
@@ -37,39 +35,6 @@ from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.open_work import SETTLED
 
-# Packages whose modules are imported: all that an agent may need, and nothing of the other front ends.
-PACKAGES = (
-    "agent", "app", "config", "dialects", "export", "extensions", "permissions", "providers", "resources", "rpc",
-    "sandbox", "secrets", "session", "system", "tools", "transport", "trust", "wire",
-)  # fmt: skip
-# What those import inside functions.
-LATE = (
-    "anyio._backends._asyncio",
-    "anyio.lowlevel",
-    "anyio.streams.memory",
-    "anyio.streams.stapled",
-    "concurrent.futures.thread",
-    "httpcore2",
-    "jsonschema_rs",
-    "markdown_it",
-    "nh3",
-    "pigeon.mcp.control",
-    "pwd",
-    "pygments.lexers",
-    "queue",
-    "regex",
-    "resource",
-    "secrets",
-    "shlex",
-    "socket",
-    "ssl",
-    "subprocess",
-    "tempfile",
-    "uuid",
-    "yaml",
-)
-# Modules that are programs of their own, or that do not survive a fork.
-LEFT_OUT = ("pigeon.system.process.helper_main",)
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each API that most providers speak.
 PLAYED = (DEMO.name, "warm-chat/chat", "warm-messages/messages")
@@ -104,32 +69,6 @@ def settle() -> None:
     with suppress(AttributeError, OSError):
         # The C library returns free memory to the system.
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def import_all() -> None:
-    """Import what an agent may need, and prepare its records."""
-    import importlib
-    import pkgutil
-
-    root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-    for package in PACKAGES:
-        for module in pkgutil.walk_packages([f"{root}/{package}"], f"pigeon.{package}."):
-            if module.name not in LEFT_OUT:
-                importlib.import_module(module.name)
-    for name in LATE:
-        importlib.import_module(name)
-    _prepare_records()
-
-
-def _prepare_records() -> None:
-    """What msgspec works out about a record when it meets it first is kept with its class, and so shared."""
-    found: list[type] = [msgspec.Struct]
-    for record in found:
-        found += record.__subclasses__()
-    for record in found[1:]:
-        if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
-            with suppress(TypeError, NameError):
-                codec.prepare(record)
 
 
 def _play_all(folder: str, path: str, prompts: int) -> None:

@@ -18,7 +18,6 @@ from msgspec.structs import asdict
 
 from pigeon import __version__
 from pigeon.app.build import build
-from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
 from pigeon.dialects.pi_latest import PiLatest
 from pigeon.frontends.serve.worker_state import QueueFile, StateFile, WorkerState
@@ -26,6 +25,7 @@ from pigeon.rpc.host import Host
 from pigeon.rpc.worker_link import WorkerLink
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.transport.event_log import EventLog, lines_since, lock_log_within
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec

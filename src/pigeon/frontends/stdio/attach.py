@@ -15,7 +15,6 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from pigeon import __version__
-from pigeon.app.environment import Environment
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.frontends.call import CommandCall
@@ -26,6 +25,7 @@ from pigeon.sdk.records import event_of
 from pigeon.sdk.remote.addresses import ServedAddress
 from pigeon.sdk.remote.served_transport import ServedPlace, ServedTransport, served_at
 from pigeon.system.clock import SteadyLoop
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
 from pigeon.transport.writer import Writer

@@ -6,11 +6,11 @@ import asyncio
 import os
 from contextlib import suppress
 
-from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
+from pigeon.system.environment import Environment
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire.errors import StartupError, UsageError
 

@@ -20,8 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from pigeon import __version__
-from pigeon.app.environment import Environment
-from pigeon.cli.args import CommandLine, agent_arguments
+from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import colours_of
 from pigeon.frontends.terminal.attachments import Attachments
 from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard, UserText
@@ -33,6 +32,7 @@ from pigeon.frontends.terminal.view import View
 from pigeon.frontends.terminal.widgets import Widgets
 from pigeon.sdk.errors import ProcessDied
 from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, SubprocessTransport, key_line
+from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
 from pigeon.wire.base import or_else
 from pigeon.wire.errors import PigeonError, StartupError, UsageError, printable
@@ -145,7 +145,7 @@ class _ChatProgram:
             return self._attached(self._line.connect)
         # A key goes another way, and what is chosen here needs no option.
         chosen = (*(RESUME_OPTIONS if self._chooses else ()), *(TRUST_OPTIONS if self._trusts else ()))
-        options = agent_arguments(self._line.arguments, (*KEY_OPTIONS, *chosen, *without))
+        options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
         options += TRUST_OPTIONS[:1] if self._trusts else ()
         # Without the folder on the path: a project could have a package of our name, or of one that we import.
         command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
@@ -246,7 +246,10 @@ class _ChatProgram:
         await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
 
     def _programs_path(self) -> str:
-        return self._environment.programs_path(self._environment.agent_dir(), self._facts.cwd)
+        from pigeon.sandbox.written_folders import programs_path
+
+        environment = self._environment
+        return programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
     async def _offered_by_servers(self, text: str) -> list[ServerOffer]:
         """What tool servers have for the end of a text; nothing while there is no agent, or one that knows none."""

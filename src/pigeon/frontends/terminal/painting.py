@@ -12,6 +12,7 @@ from functools import singledispatchmethod
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
     Block,
@@ -22,7 +23,6 @@ from pigeon.frontends.terminal.blocks import (
     ToolCard,
     UserText,
 )
-from pigeon.frontends.terminal.content.cleaning import cleaned
 from pigeon.frontends.terminal.content.tool_details import (
     LONGEST_LINE,
     ToolDetails,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pigeon.app.environment import no_terminal
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 from pigeon.session.history.listing import listed
+from pigeon.system.environment import no_terminal
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
 from pigeon.wire.errors import StartupError

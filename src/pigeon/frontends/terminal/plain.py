@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import singledispatchmethod
 from typing import TextIO
 
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
     Block,
@@ -23,7 +24,6 @@ from pigeon.frontends.terminal.blocks import (
     ToolCard,
     UserText,
 )
-from pigeon.frontends.terminal.content.cleaning import cleaned
 from pigeon.frontends.terminal.content.spoken import spoken_diff, spoken_markdown
 from pigeon.frontends.terminal.content.tool_details import ToolDetails, counted, details_of, first_line, tail
 from pigeon.frontends.terminal.inputs import Input, Inputs

@@ -270,6 +270,10 @@ class Transcript:
         """The journal in use."""
         return self._journal
 
+    def folder(self) -> str:
+        """The working directory of the conversation."""
+        return self._journal.cwd
+
     @property
     def visible(self) -> VisibleEntries:
         """The entries of the conversation."""

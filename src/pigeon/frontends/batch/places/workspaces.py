@@ -20,10 +20,11 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeGuard
 
-from pigeon.app.environment import Environment
 from pigeon.frontends.batch.records import Workspace
 from pigeon.frontends.batch.task_files import is_path
+from pigeon.sandbox.written_folders import programs_path
 from pigeon.system.append_file import make_private_folder
+from pigeon.system.environment import Environment
 from pigeon.system.files import swap_file
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
@@ -56,7 +57,7 @@ class GitTookTooLong(WorkspaceError):
 
 def git_variables(environment: Environment, agent_dir: str) -> dict[str, str]:
     """The variables for git, which is not looked for where commands of an agent could have put another one."""
-    return {**environment.variables, "PATH": environment.programs_path(agent_dir)}
+    return {**environment.variables, "PATH": programs_path(agent_dir, environment.variables.get("PATH"))}
 
 
 class Git:

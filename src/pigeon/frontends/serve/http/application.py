@@ -15,7 +15,6 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from pigeon.app.models import FILE_MODELS
 from pigeon.frontends.serve.client_session import ClientSession
 from pigeon.frontends.serve.conversation import ConversationState, ServedConversation
 from pigeon.frontends.serve.conversations import (
@@ -34,6 +33,7 @@ from pigeon.frontends.serve.http.tokens import COOKIE_SECONDS, LINK_SECONDS, Tok
 from pigeon.frontends.serve.resources import shared_out_memory
 from pigeon.frontends.serve.scopes import covers
 from pigeon.frontends.serve.service_log import ServiceLog
+from pigeon.providers.local_models import FILE_MODELS
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.terminal.content.markdown import cell_nodes, code_of, syntax_tree
 
 if TYPE_CHECKING:

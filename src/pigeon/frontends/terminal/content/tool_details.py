@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 from pigeon.wire.base import Json
 
 if TYPE_CHECKING:

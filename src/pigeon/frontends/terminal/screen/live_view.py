@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.terminal.content.tool_details import LONGEST_LINE
 from pigeon.frontends.terminal.painting import Painter
 from pigeon.frontends.terminal.transcript import ChatTranscript

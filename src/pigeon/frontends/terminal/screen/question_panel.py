@@ -17,7 +17,7 @@ from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 
-from pigeon.frontends.terminal.content.cleaning import cleaned
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.terminal.painting import Painter
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 

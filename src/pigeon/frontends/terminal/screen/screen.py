@@ -29,8 +29,8 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from pigeon.frontends.cleaning import cleaned
 from pigeon.frontends.terminal.blocks import Block, Notice
-from pigeon.frontends.terminal.content.cleaning import cleaned
 from pigeon.frontends.terminal.footer import FooterFacts, footer_text
 from pigeon.frontends.terminal.inputs import Input, InputKind, Inputs
 from pigeon.frontends.terminal.painting import Painter

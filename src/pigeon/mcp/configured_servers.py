@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from pigeon.config.paths import project_dirs
 from pigeon.session.dependencies import ServerContent
@@ -15,19 +17,46 @@ from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, Mc
 from pigeon.wire.errors import Refusal
 
 if TYPE_CHECKING:
-    from pigeon.mcp.control import AgentParts, ServerControl
+    from pigeon.mcp.control import ServerControl
+    from pigeon.session.host.dialogs import Dialogs
+    from pigeon.system.process.start import ProcessOwner
+    from pigeon.system.shell.shell import Workplace
+    from pigeon.wire.events import Outbound
 
 NOTHING = ServerContent()
 
 
-class ToolServerSetup:
-    """The servers of files that there are, and of the host once it has set some. `parts` is asked for when needed."""
+class AgentParts(Struct, frozen=True, kw_only=True):
+    """The parts of the agent that servers use."""
 
-    def __init__(self, agent_dir: str, toolset: Toolset, parts: Callable[[], AgentParts]) -> None:
-        self._agent_dir = agent_dir
-        self._toolset = toolset
+    agent_dir: str
+    variables: Mapping[str, str]
+    home: str
+    cwd: Callable[[], str]
+    processes: ProcessOwner
+    toolset: Toolset
+    workplace: Callable[[], Workplace]
+    dialogs: Dialogs
+    post: Callable[[Outbound], None]
+    report: Callable[[str], None]
+    learn: Callable[[Iterable[tuple[str, str]]], None]
+    is_secret: Callable[[str], bool]
+    budget: int
+    unattended: bool
+    only: tuple[str, ...] | None
+    version: str
+    on_run: Callable[[Callable[[], None]], None]
+
+
+class ConfiguredServers:
+    """The servers of files that there are, and of the host once it has set some."""
+
+    def __init__(self, parts: AgentParts) -> None:
+        self._agent_dir = parts.agent_dir
+        self._toolset = parts.toolset
         self._waiting = False
         self._parts = parts
+        self._on_commands_changed: Callable[[], None] = lambda: None
         self._control: ServerControl | None = None
         self._place: tuple[str, bool] | None = None
         self._began = False
@@ -39,7 +68,11 @@ class ToolServerSetup:
         if self._control is not None:
             self._control.skip_start_pause()
 
-    def read(self, cwd: str, trusted: bool) -> None:
+    def watch_commands(self, on_changed: Callable[[], None]) -> None:
+        """Call this whenever the servers offer other slash commands than before."""
+        self._on_commands_changed = on_changed
+
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """The conversation is in this folder; its own files count if it is trusted. They are read when there is need,
         or after the first answer."""
         self._place = (cwd, trusted)
@@ -114,7 +147,7 @@ class ToolServerSetup:
             from pigeon.mcp.control import ServerControl
 
             self._waiting = False
-            self._control = ServerControl(self._parts())
+            self._control = ServerControl(self._parts, self._on_commands_changed)
             if self._skips_pause:
                 self._control.skip_start_pause()
             if self._place is not None:

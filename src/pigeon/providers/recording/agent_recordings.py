@@ -16,34 +16,34 @@ from msgspec.structs import replace
 
 from pigeon import __version__
 from pigeon.agent.interfaces import ModelProvider
-from pigeon.app.environment import DOCS_FOLDER, Environment
-from pigeon.app.options import AgentOptions
 from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
+from pigeon.providers.local_models import RECORDED
 from pigeon.secrets.redactor import Redactor
-from pigeon.session.model_choice import ModelChoice
 from pigeon.system.clock import sleep_ms
+from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.ids import Ids
 from pigeon.wire.errors import StartupError
-from pigeon.wire.model import Model
+from pigeon.wire.model import Model, ThinkingLevel
 
 if TYPE_CHECKING:
     from pigeon.providers.recording.playback import Playback, PlaybackOptions
     from pigeon.providers.recording.reader import Recording
+    from pigeon.providers.recording.recorded_lines import AgentLine
     from pigeon.providers.recording.writer import RecordingWriter
 
-RECORDED = "recorded"
 Report = Callable[[str], None]
 
 
-class RecordingSetup:
+class AgentRecordings:
     """The recording that an agent makes, and the one that it answers from; most agents have neither.
 
-    `options` and `environment` are those to build the agent with.
+    `asked` is the model as it was asked for, `record` the file to record in. The agent is built with `environment`.
     """
 
     def __init__(
         self,
-        options: AgentOptions,
+        asked: str,
+        record: str | None,
         environment: Environment,
         redactor: Redactor,
         recorder: ExchangeRecorder | None,
@@ -55,37 +55,27 @@ class RecordingSetup:
         self._recording: Recording | None = None
         self._playback: Playback | None = None
         self._asked: PlaybackOptions | None = None
-        asked = asked_model(options)
         if asked.startswith(f"{RECORDED}/"):
-            options, environment = self._replayed(asked, options, environment)
-        if options.record is not None:
-            environment = self._recorded(options.record, environment, report)
-        self.options = options
+            environment = self._replayed(asked, record, environment)
+        if record is not None:
+            environment = self._recorded(record, environment, report)
         self.environment = environment
 
-    def _replayed(
-        self, asked: str, options: AgentOptions, environment: Environment
-    ) -> tuple[AgentOptions, Environment]:
+    @property
+    def replayed(self) -> AgentLine | None:
+        """The agent of the recording that is played; none where none is."""
+        return None if self._recording is None else self._recording.agent
+
+    def _replayed(self, asked: str, record: str | None, environment: Environment) -> Environment:
         from pigeon.providers.recording.reader import Recording
 
         path, self._asked = _place_and_options(asked.partition("/")[2], environment)
-        if options.record is not None and os.path.realpath(environment.absolute(options.record)) == path:
-            raise StartupError(f"--record {options.record} would overwrite the recording that is to be played")
+        if record is not None and os.path.realpath(environment.absolute(record)) == path:
+            raise StartupError(f"--record {record} would overwrite the recording that is to be played")
         recording = self._recording = Recording(path)
-        agent = recording.agent
-        if not agent.model:
+        if not recording.agent.model:
             raise StartupError(f"{path} was recorded without a model, so there is none to play")
-        # A replay makes the same session again, under the same id: it is kept where that was asked for.
-        kept = options.session or options.resume or options.continue_newest or options.fork or options.session_dir
-        options = replace(
-            options,
-            provider=agent.provider,
-            model=agent.model,
-            api_key=None,
-            thinking=options.thinking or agent.thinking,
-            no_session=options.no_session or not kept,
-        )
-        return options, replace(environment, now=recording.now, ids=Ids(recording.header.seed), reproducible=True)
+        return replace(environment, now=recording.now, ids=Ids(recording.header.seed), reproducible=True)
 
     def _recorded(self, record: str, environment: Environment, report: Report) -> Environment:
         from pigeon.providers.recording.writer import RecordingWriter
@@ -127,20 +117,15 @@ class RecordingSetup:
         """The provider of the agent."""
         return provider if self._playback is None else self._playback.moved(provider)
 
-    def began(self, models: ModelChoice, folders: dict[str, str]) -> None:
+    def began(self, model: Model | None, level: ThinkingLevel, available: list[Model], folders: dict[str, str]) -> None:
         """The agent is put together: its recording must know with what models, and in which folders."""
         if self._writer is not None:
-            self._writer.began(models.model, models.level, models.available(), folders)
+            self._writer.began(model, level, available, folders)
 
     def folders(self, cwd: str, agent_dir: str, outputs: str) -> dict[str, str]:
         """The folders of an agent by what they are for; they are called otherwise where it is replayed."""
         home = self.environment.home
         return {"cwd": cwd, "agent": agent_dir, "outputs": outputs, "docs": DOCS_FOLDER, "home": home}
-
-
-def asked_model(options: AgentOptions) -> str:
-    """The model as it was asked for, with its provider where that was given apart."""
-    return f"{options.provider}/{options.model}" if options.provider and options.model else options.model or ""
 
 
 def _place_and_options(text: str, environment: Environment) -> tuple[str, PlaybackOptions]:

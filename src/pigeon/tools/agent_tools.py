@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from pigeon.agent.interfaces import Tool
-from pigeon.app.environment import Environment
-from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
 from pigeon.config.tool_selection import ToolSelection, matches, option_selection, selection_of
-from pigeon.sandbox.control import SandboxSetup
-from pigeon.secrets.redactor import Redactor, tool_environment
-from pigeon.secrets.shapes import is_secret_variable
+from pigeon.sandbox.control import SandboxControl
+from pigeon.secrets.command_environment import tool_environment
+from pigeon.secrets.redactor import Redactor
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import artifact_folder
@@ -21,6 +21,9 @@ from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.steering.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
+from pigeon.system.environment import Environment
+from pigeon.system.paths import shows_process_memory
+from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, plan_tools
@@ -44,7 +47,16 @@ def outputs_folder(journal: Journal, environment: Environment) -> str:
     return artifact_folder(journal.file) if journal.file else outputs_place(environment)
 
 
-class ToolSetup:
+class ToolOptions(Struct, frozen=True, kw_only=True):
+    """What the options say of tools: names or patterns, or changes (`+name`, `-name`)."""
+
+    tools: tuple[str, ...] | None = None
+    exclude_tools: tuple[str, ...] = ()
+    no_tools: bool = False
+    no_builtin_tools: bool = False
+
+
+class AgentTools:
     """The tools and the place they work in; `move_to` makes them anew for another folder.
 
     Commands see neither the keys that the redactor knows nor the variables that keys come from. They are told which
@@ -53,10 +65,10 @@ class ToolSetup:
 
     def __init__(
         self,
-        options: AgentOptions,
+        options: ToolOptions,
         environment: Environment,
         settings: Settings,
-        sandbox: SandboxSetup,
+        sandbox: SandboxControl,
         transcript: Transcript,
         models: ModelChoice,
         post: Callable[[Outbound], None],
@@ -78,9 +90,9 @@ class ToolSetup:
         self.host_services = HostServices(
             post,
             environment.ids.request_id,
-            lambda: transcript.journal.cwd,
+            transcript.folder,
             environment.variables,
-            walled=lambda: sandbox.policy is not None,
+            walled=sandbox.is_enclosing,
             steered=lambda path: sandbox.policy is not None and sandbox.policy.lets_steer(path),
         )
         self._fitter = GuardedFitter(sandbox.processes)
@@ -99,6 +111,11 @@ class ToolSetup:
         known = sorted(tool.spec.name for tool in self.toolset.every())
         for problem in self._choice.problems(known):
             report(problem)
+
+    def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
+        """Where a sandbox is new, tell the model of it and how to ask for a command outside."""
+        if self._sandbox.is_enclosing() and not self._tells_of_wall:
+            self.move_to(cwd)
 
     def move_to(self, cwd: str) -> Workplace:
         """Work in another folder from here on."""
@@ -146,11 +163,32 @@ class ToolSetup:
     def _policy(self) -> SandboxPolicy | None:
         return self._sandbox.policy
 
+    def current_workplace(self) -> Workplace:
+        """Where tools work now."""
+        return self.workplace
+
+    def project_files(self, conceal: Callable[[str], Callable[[str], bool]]) -> ProjectFiles:
+        """The files that hosts may complete: nothing that the tool `find` would not show.
+
+        `conceal` returns the test for real paths that the rules keep from a tool of this name.
+        """
+
+        def concealment() -> Callable[[str], bool]:
+            from pigeon.sandbox.file_access import WalledPaths
+            from pigeon.tools.find import FindTool
+
+            denied = conceal(FindTool.name)
+            hidden = WalledPaths(self._transcript.folder(), self._environment.home, self._policy).hides()
+            return lambda place: shows_process_memory(place) or denied(place) or hidden(place)
+
+        return ProjectFiles(self._transcript.folder, self._environment.variables, self._environment.home, concealment)
+
     def _host_is_outside(self) -> bool:
         policy = self._sandbox.policy
         return policy is not None and policy.host_shell_outside
 
     def _tools(self) -> dict[str, Tool]:
+        self._tells_of_wall = self._sandbox.is_enclosing()
         return dict(
             built_in_tools(
                 self.workplace,
@@ -175,6 +213,8 @@ class ToolSetup:
         policy = self._sandbox.policy
         if policy is None:
             return self._outside_variables()
+        from pigeon.secrets.shapes import is_secret_variable
+
         shown = policy.pass_variables
         return self._outside_variables(lambda name, value: name not in shown and is_secret_variable(name, value))
 
@@ -209,7 +249,7 @@ class ToolChoice:
     an option or the conversation says otherwise.
     """
 
-    def __init__(self, options: AgentOptions, settings: Settings, built_in: Sequence[str]) -> None:
+    def __init__(self, options: ToolOptions, settings: Settings, built_in: Sequence[str]) -> None:
         self._options = options
         self._built_in = built_in
         self._named = ToolSelection() if options.tools is None else option_selection(options.tools, "--tools")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pigeon.system.ids import RANDOM_IDS
+from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire.dialogs import NotifyRequest
 from pigeon.wire.events import ExtensionError, Outbound
 
@@ -19,11 +19,15 @@ MOST_HELD = 200
 class Reports:
     """Collects problems; `at_start` and `notify` are what parts get as their `report`."""
 
-    def __init__(self, new_id: Callable[[], str] = RANDOM_IDS.dialog_id) -> None:
-        self._new_id = new_id
+    def __init__(self) -> None:
+        self._ids = RANDOM_IDS
         self.startup: list[str] = []
         self._held: list[Outbound] = []
         self._post: Callable[[Outbound], None] | None = None
+
+    def use_ids(self, ids: Ids) -> None:
+        """Take the ids of records from these: a recording decides about them, and what opens it may report."""
+        self._ids = ids
 
     def at_start(self, text: str) -> None:
         """A problem with options or settings, found while the agent is built; the same one is listed once."""
@@ -32,11 +36,11 @@ class Reports:
 
     def notify(self, text: str) -> None:
         """Show a warning."""
-        self.post(NotifyRequest(id=self._new_id(), message=text, notify_type="warning"))
+        self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="warning"))
 
     def tell(self, text: str) -> None:
         """Show what a person may want to know and need not act on."""
-        self.post(NotifyRequest(id=self._new_id(), message=text, notify_type="info"))
+        self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="info"))
 
     def closed(self, text: str) -> None:
         """A problem for which the guard fails closed."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pigeon.app.environment import Environment
-from pigeon.app.options import AgentOptions
-from pigeon.app.reports import Reports
+from msgspec import Struct
+
 from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
+from pigeon.session.host.reports import Reports
 from pigeon.wire.base import Json
 from pigeon.wire.errors import StartupError
 
@@ -24,24 +24,34 @@ FOREIGN = (
     "Not loaded: {}. Pigeon runs extensions in Python, and these belong to another agent: what they add (commands, "
     "tools, approval before tools run) is missing."
 )
-DEBUG = "PIGEON_DEBUG_EXTENSIONS"
 
 
-class ExtensionSetup:
+class ExtensionOptions(Struct, frozen=True, kw_only=True):
+    """The extensions that options name, whether there are others, and the options that only extensions know."""
+
+    named: tuple[str, ...] = ()
+    only_named: bool = False
+    flags: Mapping[str, bool | str] = {}
+
+
+class AgentExtensions:
     """Loads extensions in the two steps that trust asks for; `runner` is none as long as there is nothing to load."""
 
     def __init__(
         self,
-        options: AgentOptions,
-        environment: Environment,
+        options: ExtensionOptions,
         agent_dir: str,
         cwd: str,
+        home: str,
         reports: Reports,
+        *,
+        print_tracebacks: bool,
     ) -> None:
         self._options = options
-        self._environment = environment
         self._agent_dir = agent_dir
         self._cwd = cwd
+        self._home = home
+        self._print_tracebacks = print_tracebacks
         self._reports = reports
         self.runner: Runner | None = None
         self._foreign: list[str] = []
@@ -52,17 +62,16 @@ class ExtensionSetup:
         Raises `StartupError` if one of the first does not load: what was asked for may be what guards the agent. Those
         of other agents, with all their packages, are only named in a notice: clients of those agents bring them along.
         """
-        home = self._environment.home
-        failed = await self._load(named(self._options.extensions, self._cwd, home))
+        failed = await self._load(named(self._options.named, self._cwd, self._home))
         if failed:
             raise StartupError("\n".join(f'Failed to load extension "{path}": {why}' for path, why in failed.items()))
-        if not self._options.no_extensions:
-            await self._load(user_sources(self._agent_dir, listed, home))
+        if not self._options.only_named:
+            await self._load(user_sources(self._agent_dir, listed, self._home))
             self._foreign.extend(_package_names(packages))
 
     async def load_project(self, folders: Sequence[str]) -> None:
         """Those of a project, from its folders; only for one that is trusted."""
-        if not self._options.no_extensions:
+        if not self._options.only_named:
             await self._load(project_sources(folders))
         if self._foreign:
             found = list(dict.fromkeys(self._foreign))
@@ -92,7 +101,7 @@ class ExtensionSetup:
                 mode="rpc",
                 flags=self._options.flags,
                 post=self._reports.post,
-                print_tracebacks=bool(self._environment.variables.get(DEBUG)),
+                print_tracebacks=self._print_tracebacks,
             )
         return await self.runner.load(sources)
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from pigeon.app.reports import MOST_HELD, Reports
+from pigeon.session.host.reports import MOST_HELD, Reports
 from pigeon.wire.dialogs import NotifyRequest
 from pigeon.wire.events import ExtensionError, Outbound
 

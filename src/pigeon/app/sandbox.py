@@ -1,0 +1,36 @@
+"""The sandbox that options and settings ask for, connected with what it has to know: extensions and trusted folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from pigeon.app.options import AgentOptions
+from pigeon.config.layers import Layers
+from pigeon.extensions.runtime.discovery import extension_places
+from pigeon.sandbox.control import AskedSandbox, SandboxControl
+from pigeon.system.environment import Environment
+from pigeon.system.process.start import ProcessOwner
+from pigeon.trust.trust_file import doubt_trusted
+
+
+def sandbox_of(
+    options: AgentOptions,
+    environment: Environment,
+    agent_dir: str,
+    layers: Layers,
+    processes: ProcessOwner,
+    report: Callable[[str], None] = lambda problem: None,
+) -> SandboxControl:
+    """The sandbox of an agent, before anything is enclosed; raises `StartupError` for options that make no sense."""
+    named = [environment.absolute(path) for path in options.extensions]
+    return SandboxControl(
+        AskedSandbox(options.sandbox, options.sandbox_network or None),
+        environment,
+        agent_dir,
+        layers,
+        processes,
+        find_extensions=partial(extension_places, named, agent_dir, environment.home),
+        on_writable=partial(doubt_trusted, agent_dir),
+        report=report,
+    )

@@ -1,0 +1,70 @@
+"""Imports everything that an agent may need, for processes that fork agents: `pigeon serve` and `pigeon batch`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import msgspec
+
+from pigeon.wire import codec
+
+# Packages whose modules are imported: all that an agent may need, and nothing of the front ends.
+PACKAGES = (
+    "agent", "app", "config", "dialects", "export", "extensions", "permissions", "providers", "resources", "rpc",
+    "sandbox", "secrets", "session", "system", "tools", "transport", "trust", "wire",
+)  # fmt: skip
+# What those import inside functions.
+LATE = (
+    "anyio._backends._asyncio",
+    "anyio.lowlevel",
+    "anyio.streams.memory",
+    "anyio.streams.stapled",
+    "concurrent.futures.thread",
+    "httpcore2",
+    "jsonschema_rs",
+    "markdown_it",
+    "nh3",
+    "pigeon.mcp.control",
+    "pwd",
+    "pygments.lexers",
+    "queue",
+    "regex",
+    "resource",
+    "secrets",
+    "shlex",
+    "socket",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "uuid",
+    "yaml",
+)
+# Modules that are programs of their own, or that do not survive a fork.
+LEFT_OUT = ("pigeon.system.process.helper_main",)
+
+
+def import_all() -> None:
+    """Import what an agent may need, and prepare its records."""
+    import importlib
+    import pkgutil
+
+    root = os.path.dirname(os.path.dirname(__file__))
+    for package in PACKAGES:
+        for module in pkgutil.walk_packages([f"{root}/{package}"], f"pigeon.{package}."):
+            if module.name not in LEFT_OUT:
+                importlib.import_module(module.name)
+    for name in LATE:
+        importlib.import_module(name)
+    _prepare_records()
+
+
+def _prepare_records() -> None:
+    """What msgspec works out about a record when it meets it first is kept with its class, and so shared."""
+    found: list[type] = [msgspec.Struct]
+    for record in found:
+        found += record.__subclasses__()
+    for record in found[1:]:
+        if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
+            with suppress(TypeError, NameError):
+                codec.prepare(record)

@@ -1,0 +1,32 @@
+"""The command `pigeon attach`; what carries it out is imported when it is called."""
+
+from __future__ import annotations
+
+from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
+
+
+def _attach(call: CommandCall) -> int:
+    from pigeon.frontends.stdio.attach import run_attach
+
+    return run_attach(call)
+
+
+ATTACH = CommandDeclaration(
+    name="attach",
+    summary="connect stdin and stdout to a conversation of `pigeon serve`",
+    run=_attach,
+    actions=(Action("", ("URL",), "relay until the input ends; the conversation continues"),),
+    options=(
+        ("--new", "DIR", "start a new conversation in this folder; URL is then the server's address"),
+        ("--model", "PATTERN", "the model for the new conversation"),
+        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--token-file", "FILE", "the token (default: PIGEON_TOKEN, else that of your own server on this machine)"),
+        ("--reconnect", "SECONDS", "how long to try to reconnect when the connection breaks (default: 300)"),
+        ("--mode", "MODE", ""),
+    ),
+    examples=(
+        ("pigeon attach ws://127.0.0.1:7463/0198f2c4-...", "the command for your host program to start"),
+        ("pigeon attach http://127.0.0.1:7463 --new .", "a new conversation in this folder"),
+        ("pigeon attach unix:serve.sock?session=0198f2c4-...", "over the server's Unix socket"),
+    ),
+)

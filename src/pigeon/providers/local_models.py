@@ -1,0 +1,93 @@
+"""Models that need no key and no network: the demo, scripts for the tests of hosts, and recordings.
+
+They exist only when they are named; what answers for them is imported with the first request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pigeon.agent.interfaces import ModelProvider
+from pigeon.providers.demo.api import DEMO, GUIDE
+from pigeon.providers.gateway import ProviderFactory
+from pigeon.providers.registry import ModelRegistry
+from pigeon.providers.scripted.api import SCRIPTED
+from pigeon.wire.model import Model
+
+RECORDED = "recorded"
+# Models that are files of this machine begin like this.
+FILE_MODELS = (f"{SCRIPTED.name}/", f"{RECORDED}/")
+
+
+class AvailableModels:
+    """The models that a host can choose: those with credentials, and a built-in one that was asked for.
+
+    The demo can also be chosen where it was not: it is not listed, but found by its name.
+    """
+
+    def __init__(self, registry: ModelRegistry, built_in: Model | None) -> None:
+        self._registry = registry
+        self._built_in = [built_in] if built_in else []
+
+    def available(self) -> list[Model]:
+        """Models that can be used now."""
+        return [*self._built_in, *self._registry.available()]
+
+    def find(self, provider: str, model_id: str) -> Model | None:
+        """One of them."""
+        for model in self._built_in:
+            if (model.provider, model.id) == (provider, model_id):
+                return model
+        if (provider, model_id) == (DEMO.name, GUIDE):
+            from pigeon.providers.demo.model import demo_model
+
+            return demo_model()
+        return self._registry.find(provider, model_id)
+
+
+class RecordedCatalog:
+    """The models of a recording."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self._models: dict[str, list[Model]] = {}
+        for model in models:
+            self._models.setdefault(model.provider, []).append(model)
+
+    def providers(self) -> list[str]:
+        """Their providers."""
+        return list(self._models)
+
+    def models(self, provider: str) -> list[Model]:
+        """Those of one provider."""
+        return self._models.get(provider, [])
+
+
+def local_model(asked: str, absolute: Callable[[str], str]) -> Model | None:
+    """The demo or a script, if that is what was asked for; `absolute` finds the file of a script."""
+    if asked in (DEMO.name, f"{DEMO.name}/{GUIDE}"):
+        from pigeon.providers.demo.model import demo_model
+
+        return demo_model()
+    if asked.startswith(f"{SCRIPTED.name}/"):
+        from pigeon.providers.scripted.model import scripted_model
+
+        return scripted_model(asked.removeprefix(f"{SCRIPTED.name}/"), absolute)
+    return None
+
+
+def local_providers(absolute: Callable[[str], str]) -> dict[str, ProviderFactory]:
+    """What answers for the demo and for scripts, by provider."""
+    return {SCRIPTED.name: partial(_make_scripted, absolute), DEMO.name: _make_demo}
+
+
+def _make_scripted(absolute: Callable[[str], str]) -> ModelProvider:
+    from pigeon.providers.scripted.model import ScriptedModel
+
+    return ScriptedModel(absolute)
+
+
+def _make_demo() -> ModelProvider:
+    from pigeon.providers.demo.model import DemoModel
+
+    return DemoModel()

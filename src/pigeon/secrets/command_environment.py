@@ -1,0 +1,82 @@
+"""The environment of commands: which variables hold keys and are left out, and what commands learn of the session."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
+
+# fmt: off
+SECRET_NAMES = frozenset(
+    {
+        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
+        "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
+        "GOOGLE_CLOUD_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "MISTRAL_API_KEY", "GROQ_API_KEY", "CEREBRAS_API_KEY",
+        "XAI_API_KEY", "OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "ZAI_API_KEY", "ZAI_CODING_CN_API_KEY",
+        "DEEPSEEK_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "FIREWORKS_API_KEY", "TOGETHER_API_KEY", "BASETEN_API_KEY",
+        "OPENCODE_API_KEY", "KIMI_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "MINIMAX_CN_API_KEY",
+        "META_API_KEY", "CLOUDFLARE_API_KEY", "COPILOT_GITHUB_TOKEN", "ANT_LING_API_KEY", "RADIUS_API_KEY",
+        "PERPLEXITY_API_KEY", "COHERE_API_KEY",
+    }
+)
+# fmt: on
+_SECRET_FAMILIES = r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY"
+# fmt: off
+# What a command that prints a key may well refer to, and no command can do without.
+NEEDED = frozenset(
+    {
+        "HOME", "PATH", "USER", "LOGNAME", "SHELL", "PWD", "LANG", "LC_ALL", "TERM", "TMPDIR", "HOSTNAME", "DISPLAY",
+        "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "GPG_TTY",
+    }
+)
+# fmt: on
+_OF_ANOTHER_SESSION = ("PI_SESSION_ID", "PI_SESSION_FILE", "PI_PROVIDER", "PI_MODEL", "PI_REASONING_LEVEL")
+MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
+
+
+def is_secret(name: str, also: Collection[str] = ()) -> bool:
+    """True for a variable that holds the key of a model provider."""
+    return name not in NEEDED if name in also else _is_called_secret(name)
+
+
+@lru_cache(maxsize=1024)
+def _is_called_secret(name: str) -> bool:
+    return name.upper() in SECRET_NAMES or re.fullmatch(_SECRET_FAMILIES, name.upper()) is not None
+
+
+def is_proxy(name: str) -> bool:
+    """True for a variable with the address of a proxy, which commands need, whatever stands in it."""
+    return name.upper().endswith("_PROXY")
+
+
+def tool_environment(
+    environ: Mapping[str, str],
+    *,
+    keep_provider_keys: bool = False,
+    also_secret: Collection[str] = (),
+    shows_key: Callable[[str], bool] = lambda value: False,
+    conceals: Callable[[str, str], bool] = lambda name, value: False,
+    session: Mapping[str, str] | None = None,
+    bin_folder: str | None = None,
+) -> dict[str, str]:
+    """What a command sees.
+
+    Provider keys are left out unless asked for: known names, names in `also_secret` (those that the user's files refer
+    to) and any variable whose value shows a key in some form; a proxy is needed, whatever stands in its address. So is
+    what `conceals` says by name and value. `session` adds what commands may know of the session.
+    """
+    seen = {
+        name: value
+        for name, value in environ.items()
+        if not conceals(name, value)
+        if keep_provider_keys or not (is_secret(name, also_secret) or (shows_key(value) and not is_proxy(name)))
+    }
+    for name in _OF_ANOTHER_SESSION:
+        seen.pop(name, None)
+    seen.update(MARKERS)
+    if bin_folder is not None:
+        seen["PATH"] = f"{bin_folder}{os.pathsep}{seen['PATH']}" if seen.get("PATH") else bin_folder
+    if session is not None:
+        seen.update(session)
+    return seen

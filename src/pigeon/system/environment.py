@@ -1,0 +1,86 @@
+"""What surrounds an agent: variables, home, the folder that relative paths begin at, clock, ids, the terminal.
+
+The caller of `pigeon.app.build` gives it, so that agents in one process can have different ones. Packages get it, or
+the values that they need from it, and never ask the process; `pigeon.app.environment` reads that of the process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from pigeon.system import clock
+from pigeon.system.ids import RANDOM_IDS, Ids
+from pigeon.system.paths import absolute
+from pigeon.wire.errors import StartupError
+
+# The folder in which Pigeon keeps its files, in the home and in projects.
+OWN_NAME = ".pigeon"
+# The folders that the other agents of the family keep in the home, by the names of their programs.
+FAMILY = {"pi": ".pi", "omp": ".omp", "xcsh": ".xcsh"}
+# The pages of the documentation, as they are installed with the package and as they are in the repository.
+DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
+
+
+def no_terminal(folder: str) -> str:
+    """Where no person can be asked which session to resume."""
+    raise StartupError("--resume needs a terminal to choose in; here use --session PATH|ID or --continue")
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """The surroundings of one agent.
+
+    `variables` may change while the agent runs (those of the process do when an extension sets one): they are read when
+    they are needed. `cwd` is empty where the process has no working directory any more. `pick_session` is given a
+    folder of sessions and returns the file that a person chose. `called` is the name of another agent of the family
+    where the program was called by it. In a `reproducible` one the same happens each time: it is that of a recording.
+    `module_path` is where Python looks for modules, if the process is Pigeon's own: folders that commands in a sandbox
+    can write are taken out of it.
+    """
+
+    variables: Mapping[str, str]
+    home: str
+    cwd: str
+    called: str = ""
+    now: Callable[[], int] = clock.now_ms
+    ids: Ids = RANDOM_IDS
+    reproducible: bool = False
+    pick_session: Callable[[str], str] = no_terminal
+    module_path: list[str] | None = None
+
+    @property
+    def temporary(self) -> str:
+        """The folder for temporary files."""
+        return next((self.variables[name] for name in ("TMPDIR", "TEMP", "TMP") if self.variables.get(name)), "/tmp")
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        """The home that `~` means, and the one that the system has for the user."""
+        import pwd
+
+        try:
+            return self.home, pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            return (self.home,)
+
+    def agent_dir(self, asked: str | None = None) -> str:
+        """The folder of settings, models, keys and sessions: the one asked for, else a variable's, else in the home.
+
+        A program that is `called` like another agent of the family stands in for it: it uses the folder of that agent,
+        unless there is one of its own.
+        """
+        named = asked or self.variables.get("PIGEON_CODING_AGENT_DIR") or self.variables.get("PI_CODING_AGENT_DIR")
+        if named:
+            return self.absolute(named)
+        own = os.path.join(self.home, OWN_NAME, "agent")
+        if self.called not in FAMILY or os.path.lexists(own):
+            return own
+        # Only the two that know this variable; it names a folder in the home.
+        renamed = self.variables.get("PI_CONFIG_DIR") if self.called != "pi" else None
+        return os.path.join(self.home, renamed or FAMILY[self.called], "agent")
+
+    def absolute(self, path: str) -> str:
+        """Where a path of the options leads."""
+        return absolute(path, self.cwd, self.home)

@@ -1,0 +1,92 @@
+"""`app` puts an agent together and is out of the way then: no function of it runs while the agent works."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from fakes.in_process_agents import InProcessAgent, bash
+from fakes.source_tree import ROOT
+from pigeon.wire import codec
+
+APP = str(ROOT / "src" / "pigeon" / "app")
+
+
+@contextmanager
+def calls_of_app() -> Iterator[list[str]]:
+    """The functions of `app` that are called meanwhile, lambdas and comprehensions included."""
+    called: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(APP):
+            called.append(frame.f_code.co_qualname)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+
+def _copy_to(folder: Path, session: Path) -> Path:
+    """The same conversation in another working directory."""
+    lines = session.read_bytes().splitlines(keepends=True)
+    header = {**codec.decode(lines[0]), "cwd": str(folder), "id": "elsewhere"}
+    copy = session.with_name("elsewhere.jsonl")
+    copy.write_bytes(codec.encode(header) + b"\n" + b"".join(lines[1:]))
+    return copy
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[InProcessAgent]:
+    made = InProcessAgent(tmp_path)
+    made.configure(
+        {"permissions": {"deny": ["bash(rm*)"]}},
+        [bash("echo one"), bash("rm -rf x"), "done", "and again"],
+        EXAMPLE_API_KEY="sk-1234567890abcdef",
+    )
+    (made.work / ".pigeon" / "rules").mkdir(parents=True)
+    (made.work / ".mcp.json").write_text('{"mcpServers": {}}')
+    yield made
+    await made.stop()
+
+
+async def test_nothing_of_app_is_called_during_a_prompt_with_tool_calls(agent: InProcessAgent) -> None:
+    await agent.start()
+    with calls_of_app() as called:
+        await agent.say("go")
+    assert agent.results()[0] == "one\n"
+    assert "rm" in agent.results()[1]
+    assert called == []
+
+
+async def test_nothing_of_app_is_called_when_the_host_decides_about_trust(agent: InProcessAgent) -> None:
+    session = (await agent.start()).session
+    with calls_of_app() as called:
+        assert session.trust.decide(trusted=True, keep=False).trusted
+        await agent.say("go")
+    assert called == []
+
+
+async def test_nothing_of_app_is_called_when_the_conversation_moves_to_another_folder(agent: InProcessAgent) -> None:
+    session = (await agent.start()).session
+    other = agent.root / "other"
+    other.mkdir()
+    await agent.say("go")
+    file = session.journal.file
+    assert file is not None
+    moved = _copy_to(other, Path(file))
+    with calls_of_app() as called:
+        await session.switching.open(str(moved))
+        assert session.files.matching("x", 5) == []
+        await agent.say("go on")
+    assert session.journal.cwd == str(other)
+    assert called == []
