@@ -167,10 +167,10 @@ async def test_trust_is_for_the_folder_it_was_given_for(one: InProcessAgent) -> 
     }
     (one.root / "other.jsonl").write_text(json.dumps(header) + "\n")
     session = (await one.start(trust_project=True)).session
-    assert "Prompt of work." in session.engine.system_prompt()
+    assert "Prompt of work." in session.system_prompt.text()
     assert await session.switching.open("other.jsonl") is False
     assert session.journal.cwd == str(elsewhere)
-    assert "Prompt of" not in session.engine.system_prompt()
+    assert "Prompt of" not in session.system_prompt.text()
 
 
 async def test_what_is_found_while_building_is_told_to_the_host_once_there_is_one(one: InProcessAgent) -> None:
@@ -191,7 +191,7 @@ async def test_warming_up_reads_the_files_of_the_system_prompt(one: InProcessAge
     agent = await one.start()
     await agent.lifecycle.warm()
     (one.agent_dir / "AGENTS.md").write_text("Screech.")
-    assert "Coo softly." in agent.session.engine.system_prompt()
+    assert "Coo softly." in agent.session.system_prompt.text()
 
 
 async def test_extensions_add_skills(one: InProcessAgent) -> None:

@@ -139,7 +139,7 @@ async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
     assert two.results() == [f"two in {two.work}: two", f"two in {two.work}: two two"]
     assert [notice["method"] for notice in one.heard("extension_ui_request")] == ["notify"]
     assert two.heard("extension_ui_request") == []
-    prompts = [agent.agent.session.engine.system_prompt() for agent in pair]
+    prompts = [agent.agent.session.system_prompt.text() for agent in pair]
     assert ["number one" in prompt for prompt in prompts] == [True, False]
     assert ["number two" in prompt for prompt in prompts] == [False, True]
 

@@ -30,7 +30,7 @@ from pigeon.session.model_choice import ModelChoice, ModelOptions
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.session.settings import SessionSettings
-from pigeon.session.steering.todos import Todos
+from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.system.process.start import ProcessOwner

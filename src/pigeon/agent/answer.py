@@ -4,7 +4,7 @@ message, which `Fold` puts together from the deltas with constant work for each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -212,7 +212,7 @@ class CutByWatch(Exception):
 
 
 class AnswerStream:
-    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if the watch ended it."""
+    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if a watch ended it."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class AnswerStream:
         publish: Publish,
         now: Callable[[], int],
         finalize: Callable[[Message], Awaitable[Message]],
-        watch: Watch | None = None,
+        watches: Sequence[Watch] = (),
         limits: AnswerLimits | None = None,
     ) -> None:
         self._began = now()
@@ -229,7 +229,7 @@ class AnswerStream:
         self._request = request
         self._publish = publish
         self._finalize = finalize
-        self._watch = watch
+        self._watches = watches
         self._started = False
         self._reading = False
         self._dropping: asyncio.Future[None] | None = None
@@ -309,14 +309,15 @@ class AnswerStream:
         if not self._started:
             await self._start()
         await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
-        seen = self._watch.sees(event) if self._watch is not None else None
-        if seen is not None:
-            self.cut = True
-            await self._publish(seen)
-            raise CutByWatch
+        for watch in self._watches:
+            seen = watch.sees(event)
+            if seen is not None:
+                self.cut = True
+                await self._publish(seen)
+                raise CutByWatch
 
     async def _finish(self, finished: Finished) -> AssistantMessage:
-        self._watch = None
+        self._watches = ()
         for event in self._fold.close_open(cut_off=finished.failure is not None):
             await self._announce(event)
         self.failure = finished.failure

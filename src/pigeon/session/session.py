@@ -1,16 +1,22 @@
-"""The facade of one conversation: it builds the objects of this room from `Dependencies` and holds them for handlers.
+"""The facade of one conversation: it builds its objects from `Dependencies` and holds them for handlers.
 
 A new command does not change this file.
 """
 
 from __future__ import annotations
 
+from pigeon.session.compaction.compaction import Compaction
+from pigeon.session.compaction.summarizer import Summarizer
+from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.history.journal import Journal
+from pigeon.session.history_changes import HistoryChanges
 from pigeon.session.host.host_shell import HostShell
 from pigeon.session.host.host_tools import HostTools
+from pigeon.session.navigation import Navigation
+from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.switching import Reason, Switching
@@ -45,9 +51,19 @@ class Session:
         self.host_services = dependencies.host_services
         self.host_tools = HostTools(dependencies.toolset, bus.post, dependencies.ids.request_id)
         self.models = dependencies.models
-        self.engine = Engine(dependencies, self.queue)
+        self.system_prompt = SystemPrompt(dependencies.system_prompt, self.transcript)
+        limits = RunLimits(dependencies.settings.limits, self.transcript.journal.session_id)
+        settings, hooks = dependencies.settings, dependencies.hooks
+        provider, retry = limits.wrap_summaries(dependencies.provider), settings.retry if settings.auto_retry else None
+        summarizer = Summarizer(provider, bus.publish, retry)
+        compaction = Compaction(
+            self.transcript, self.models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
+        )
+        self.engine = Engine(dependencies, self.queue, self.system_prompt, limits, compaction)
         self.activity = self.engine.activity
-        self.prompting = Prompting(dependencies, self.engine, self.queue)
+        navigation = Navigation(self.transcript, self.models, summarizer)
+        self.history = HistoryChanges(self.transcript, self.activity, compaction, navigation, self.engine.enter_branch)
+        self.prompting = Prompting(dependencies, self.engine, self.queue, self.system_prompt)
         self.shell = HostShell(
             dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks, dependencies.now
         )

@@ -19,7 +19,7 @@ from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import artifact_folder
 from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
-from pigeon.session.steering.todos import Todos
+from pigeon.session.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell

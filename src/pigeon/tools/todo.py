@@ -35,7 +35,7 @@ _PHASE: dict[str, Json] = {
 
 
 class Plan(Protocol):
-    """Where the plan is kept: `session/steering/todos.py`."""
+    """Where the plan is kept: `session/todos.py`."""
 
     def read(self) -> list[TodoPhase]:
         """The plan as it is; not to be changed in place."""

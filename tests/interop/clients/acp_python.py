@@ -13,6 +13,7 @@ import os
 import sys
 from typing import Any
 
+import acp
 from acp.schema import (
     ClientCapabilities,
     CreateTerminalResponse,
@@ -22,8 +23,6 @@ from acp.schema import (
     TerminalOutputResponse,
     WaitForTerminalExitResponse,
 )
-
-import acp
 
 
 class Editor:

@@ -25,8 +25,8 @@ from pigeon.session.history.reading import InvalidSession, LoadedSession, load_s
 from pigeon.session.history.repository import default_folder, file_name
 from pigeon.session.history.views import entries_pieces, name_of, tree_pieces
 from pigeon.session.model_choice import last_choice
-from pigeon.session.steering.todos import plan_on
 from pigeon.session.switching import copied_path, fork_messages_pieces
+from pigeon.session.todos import plan_on
 from pigeon.wire import codec
 from pigeon.wire.entries import CompactionEntry, LabelEntry
 from pigeon.wire.errors import Refusal

@@ -12,7 +12,7 @@ from pigeon.wire.commands import GetAvailableCommands, GetIntegrations, SetLocal
 @handles(SetLocale)
 def set_locale(cmd: SetLocale, s: Session) -> None:
     """In force at the next request to a model."""
-    s.engine.set_locale(cmd.locale)
+    s.system_prompt.set_locale(cmd.locale)
 
 
 @handles(GetIntegrations)

@@ -74,4 +74,4 @@ def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
 @handles(Compact)
 def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
     """The active run is aborted first and not resumed."""
-    return s.engine.compact(cmd.custom_instructions)
+    return s.history.compact(cmd.custom_instructions)

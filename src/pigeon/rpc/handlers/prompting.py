@@ -33,7 +33,7 @@ def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
     message = _host_message(cmd)  # a bad one changes nothing
     if not isinstance(cmd.locale, Absent):
-        s.engine.set_locale(cmd.locale)
+        s.system_prompt.set_locale(cmd.locale)
     return s.prompting.prompt(message, cmd.streaming_behavior)
 
 

@@ -113,7 +113,7 @@ def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
     options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return _told(s.engine.navigate(cmd.entry_id, options), s)
+    return _told(s.history.navigate(cmd.entry_id, options), s)
 
 
 async def _told(navigating: Awaitable[answers.Navigated], s: Session) -> answers.Navigated:

@@ -18,6 +18,6 @@ def get_trust(cmd: GetTrust, s: Session) -> TrustState:
 def set_trust(cmd: SetTrust, s: Session) -> TrustChange:
     """In force from the next request on; a run that is under way keeps what it began with."""
     change = s.trust.decide(cmd.trusted, cmd.remember)
-    s.engine.reload_rules()
+    s.engine.policies.reload()
     s.tell_commands()
     return change
