@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from fakes.in_process_agents import InProcessAgent, bash
+from pigeon.agent.inference import Delta, ModelRequest
 from pigeon.app.build import build
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.providers.scripted.model import ScriptedModel
 from pigeon.rpc.handlers.state import get_state
 from pigeon.wire.commands import GetState
 from pigeon.wire.content import ImageContent
@@ -243,11 +245,21 @@ async def test_a_run_is_finished_without_its_host_if_asked_or_for_the_demo(
     assert (await one.start(**options)).lifecycle.drains() is drains
 
 
-async def test_images_are_kept_from_the_model_where_the_settings_say_so(one: InProcessAgent) -> None:
+async def test_images_are_kept_from_the_model_where_the_settings_say_so(
+    one: InProcessAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one.configure({"images": {"blockImages": True}}, ["nothing to see"])
+    requests: list[ModelRequest] = []
+    stream = ScriptedModel.stream
+
+    def recorded(model: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
+        requests.append(request)
+        return stream(model, request)
+
+    monkeypatch.setattr(ScriptedModel, "stream", recorded)
     await one.start()
     await one.say("look", images=[{"type": "image", "data": PICTURE, "mimeType": "image/png"}])
-    request = await one.agent.session.engine.request()
+    [request] = requests
     [asked] = [message for message in request.messages if isinstance(message, UserMessage)]
     assert not [block for block in asked.content if isinstance(block, ImageContent)]
 

@@ -58,10 +58,10 @@ EDGES: dict[str, set[str]] = {
     },
     "frontends.batch": {
         *("app", "agent.inference", "agent.output_schema", "export.escaping", "export.style", "secrets.redactor"),
-        *("providers.scripted.script", "providers.http.client", "rpc.in_process", "sdk", "session.history.repository"),
+        *("providers.scripted.script", "providers.http.client", "rpc.in_process", "sdk", "session.history.file_store"),
         *("frontends", "transport", "wire", "system"),
     },
-    "frontends.terminal": {"app", "frontends", "sdk", "session.history.listing", "transport", "wire", "system"},
+    "frontends.terminal": {"app", "frontends", "sdk", "session.history.file_store", "transport", "wire", "system"},
     "frontends.acp": {
         *("app", "config.credentials", "frontends", "providers.catalog.built_in", "rpc", "sdk", "secrets.redactor"),
         *("transport", "wire", "system"),

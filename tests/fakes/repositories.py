@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.session_file import Opener, SessionFile
@@ -25,9 +26,10 @@ class DiskRepository(SessionRepository):
     def __init__(self, folder: Path, persistent: bool = True, opener: Opener = AppendFile) -> None:
         self.reports: list[str] = []
         self.opener = opener
-        super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append, os.path.abspath)
+        store = FileStore(str(folder.parent))
+        super().__init__(str(folder), store, persistent, lambda: NOW, self.reports.append, os.path.abspath)
 
-    def _store(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
+    def _session_file(self, path: str, namesake: Callable[[], str | None] | None = None) -> SessionFile:
         return SessionFile(path, self.reports.append, self.opener, namesake)
 
 

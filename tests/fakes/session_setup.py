@@ -177,7 +177,7 @@ class SessionSetup:
                 settings=settings or SessionSettings(),
                 bus=bus,
                 repository=self.repository,
-                trash=SessionTrash(str(folder or NOWHERE), lambda: NOW),
+                trash=SessionTrash(self.repository.store, lambda: NOW),
                 trust=Untrusted(),
                 transcript=transcript,
                 dialogs=Dialogs(bus.post, RANDOM_IDS.dialog_id),

@@ -303,7 +303,7 @@ class _Builder:
             settings=_session_settings(self._layers.settings, self._options, self._environment, self._recordings),
             bus=self._bus,
             repository=repository,
-            trash=SessionTrash(self._agent_dir, self._environment.now),
+            trash=SessionTrash(repository.store, self._environment.now),
             trust=trust,
             transcript=transcript,
             dialogs=self._dialogs,

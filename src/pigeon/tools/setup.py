@@ -15,8 +15,8 @@ from pigeon.sandbox.control import SandboxSetup
 from pigeon.secrets.redactor import Redactor, tool_environment
 from pigeon.secrets.shapes import is_secret_variable
 from pigeon.session.context.transcript import Transcript
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import artifact_folder
 from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.todos import Todos
@@ -41,7 +41,7 @@ def outputs_place(environment: Environment) -> str:
 
 def outputs_folder(journal: Journal, environment: Environment) -> str:
     """Where the long outputs of a conversation are kept."""
-    return artifact_folder(journal.file) if journal.file else outputs_place(environment)
+    return FileStore.outputs_of(journal.file) if journal.file else outputs_place(environment)
 
 
 class ToolSetup:
@@ -165,7 +165,7 @@ class ToolSetup:
 
     def _artifacts(self) -> str | None:
         journal = self._transcript.journal
-        return artifact_folder(journal.file) if journal.file and journal.saved else None
+        return FileStore.outputs_of(journal.file) if journal.file and journal.saved else None
 
     def _variables(self) -> Mapping[str, str]:
         policy = self._sandbox.policy

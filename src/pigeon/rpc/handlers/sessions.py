@@ -7,7 +7,6 @@ from itertools import islice
 
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
-from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.views import clean_name, entries_pieces, tree_pieces
 from pigeon.session.navigation import NavigationOptions
@@ -95,8 +94,10 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
     folders = s.repository.folders() if cmd.scope == "all" else [s.repository.folder]
     if not isinstance(cmd.session_id, Absent):
-        return answers.Sessions(sessions=listing.rows_with_id(folders, cmd.session_id))
-    rows, cursor = listing.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
+        return answers.Sessions(sessions=s.repository.store.rows_with_id(folders, cmd.session_id))
+    rows, cursor = s.repository.store.list_sessions(
+        folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit
+    )
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
 
 
