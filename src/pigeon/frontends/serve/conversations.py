@@ -221,7 +221,6 @@ class Conversations:
         self._stopping = self._closing = False
         self._wakes = WakeQueue(limits.awake, lambda: self.awake, now)
         self._store = FileStore.of_agent(agent_dir)
-        self._trash = SessionTrash(self._store, now_ms)
 
     @property
     def awake(self) -> list[ServedConversation]:
@@ -452,7 +451,7 @@ class Conversations:
 
     def _throw_away(self, file: str | None) -> None:
         if file is not None and os.path.lexists(file):
-            self._trash.put(file)
+            SessionTrash(self._store, now_ms).put(file)
 
     def _placed(self, path: str, cwd: str) -> str:
         try:
