@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from time import monotonic
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -273,13 +274,12 @@ class AnswerStream:
 
     async def _consume(self, deltas: AsyncIterator[Delta], scope: Scope) -> Finished | None:
         iterator = deltas.__aiter__()
-        time = asyncio.get_running_loop().time
-        turn = time()
+        turn = monotonic()
         while True:
             # Deltas may come as fast as they are read, and then nothing here waits: other tasks need their turn.
-            if time() - turn > LONGEST_TURN_S:
+            if monotonic() - turn > LONGEST_TURN_S:
                 await scope.wait(asyncio.sleep(0))
-                turn = time()
+                turn = monotonic()
             self._reading = True
             try:
                 delta = await scope.wait(iterator.__anext__())
