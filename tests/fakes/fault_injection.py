@@ -31,10 +31,10 @@ from pigeon.agent.inference import BlockGrew, BlockOpened, Delta, Failure, Finis
 from pigeon.dialects.choice import dialect_named
 from pigeon.providers.scripted.model import ScriptedModel
 from pigeon.rpc.handlers.all import HANDLERS
-from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.session.history.reading import load_session
 from pigeon.system.append_file import AppendFile
 
@@ -163,10 +163,11 @@ class FaultCase:
         more = {"extensions": [self._extension()]} if with_extension else {}
         more |= self.more_options()
         with faults_of(self):
-            built = await self._agent.start(full_state=self.dialect == "omp", **more)
+            built = await self._agent.start(**more)
             session = built.session
-            outbox = Outbox(self._output, dialect_named(self.dialect, "0", {}))  # type: ignore[arg-type]
-            subjects = {"session": session, "connection": HostConnection(session, outbox.form, 1 << 20)}
+            connection = SessionConnection(session, dialect_named(self.dialect, "0", {}), record_cap=1 << 20)
+            outbox = Outbox(self._output, connection)  # type: ignore[arg-type]
+            subjects = {"session": session, "connection": connection}
             self._server = Server(CommandRunner(subjects, HANDLERS), outbox)
             session.bus.announce(outbox.event, outbox.room)
             self._session = session

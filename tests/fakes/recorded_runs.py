@@ -11,6 +11,7 @@ from fakes.http_server import HttpServer, Reply
 from fakes.in_process_agents import InProcessAgent
 from pigeon.dialects.choice import dialect_named
 from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.session_connection import SessionConnection
 
 DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
 Lines = dict[str, list[bytes]]
@@ -68,7 +69,8 @@ class RecordedRun:
         built = await agent.start(**options)
         sinks = {name: ListSink() for name in DIALECTS}
         for name, sink in sinks.items():
-            built.session.bus.announce(Outbox(sink, dialect_named(name, "0", {})).event, lambda: None)
+            connection = SessionConnection(built.session, dialect_named(name, "0", {}))
+            built.session.bus.announce(Outbox(sink, connection).event, lambda: None)
         try:
             await self._talk(agent)
         finally:

@@ -70,8 +70,6 @@ class KnownModels:
 class Untrusted:
     """Trusts no project, and tells nobody."""
 
-    announces = False
-
     async def enter(self, cwd: str) -> None:
         pass
 
@@ -81,7 +79,7 @@ class Untrusted:
     def decide(self, trusted: bool, keep: bool) -> TrustChange:
         raise NotImplementedError
 
-    def announce(self, wanted: bool) -> None:
+    def repeat_waiting(self) -> None:
         pass
 
 
@@ -121,11 +119,6 @@ class SettableFormats:
 
 class NoPermissions:
     """Knows no permission rules."""
-
-    announces = False
-
-    def announce(self, wanted: bool) -> None:
-        pass
 
     def set_host_rules(self, rules: Any) -> None:
         raise NotImplementedError

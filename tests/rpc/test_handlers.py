@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -15,10 +14,12 @@ from msgspec.structs import replace
 from fakes.loop_fakes import Script, fails, says
 from fakes.model_requests import a_model, answered, text
 from fakes.session_setup import MODEL, KnownModels, SessionSetup
+from pigeon.dialects.pi_latest import PiLatest
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import EncodedData, LongAnswer
 from pigeon.rpc.server import Server
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.session.hooks import NoHooks, PromptInput
 from pigeon.session.model_choice import ModelOptions
 from pigeon.wire import codec, commands
@@ -38,9 +39,7 @@ class Host:
         self.refused: list[Any] = []
         self.order: list[Any] = []
         outbox: Any = self
-        connection = SimpleNamespace(
-            session=self.setup.session, form=SimpleNamespace(dialect=SimpleNamespace(version="9"))
-        )
+        connection = SessionConnection(self.setup.session, PiLatest("9"))
         self._server = Server(
             CommandRunner({"session": self.setup.session, "connection": connection}, HANDLERS), outbox
         )

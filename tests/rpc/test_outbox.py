@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from fakes.dialect_lines import begun, update
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import NAMES, dialect_named
+from pigeon.rpc.connection import Connection
 from pigeon.rpc.outbox import MOST_HELD, SLICE_PIECES, EncodedData, LongAnswer, Outbox
 from pigeon.wire.answers import succeeded
+from pigeon.wire.commands import Hello
 from pigeon.wire.events import AgentSettled, TextDelta, TextStart, ThinkingDelta, ToolcallDelta, TurnStart
 
 DELTAS = {"text": TextDelta, "thinking": ThinkingDelta, "call": ToolcallDelta}
@@ -66,9 +68,9 @@ class Tap:
         ]
 
 
-def an_outbox(dialect: Dialect | None = None) -> tuple[Tap, Outbox]:
+def an_outbox(connection: Connection | None = None) -> tuple[Tap, Outbox]:
     tap: Any = Tap()
-    return tap, Outbox(tap, dialect or Dialect("1", deltas=True))
+    return tap, Outbox(tap, connection or Connection(Dialect("1", deltas=True)))
 
 
 def text(delta: str, index: int = 0) -> Any:
@@ -161,10 +163,11 @@ async def test_only_growing_text_is_held() -> None:
 
 
 async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_is_plain() -> None:
-    tap, outbox = an_outbox()
+    connection = Connection(Dialect("1", deltas=True))
+    tap, outbox = an_outbox(connection)
     tap.fill()
     outbox.event(text("a"))
-    outbox.form.turn_to(dialect_named("companion", "1", {}), numbers=True)
+    connection.hello(Hello(dialect="companion", features=["seq"]))
     outbox.answer(succeeded("hello", {"x": 1}, 7))
     assert tap.texts() == ["a"]
     assert tap.records()[-1] == {"id": 7, "type": "response", "command": "hello", "success": True, "data": {"x": 1}}
@@ -172,8 +175,7 @@ async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_i
 
 
 async def test_events_are_numbered_without_gaps_and_answers_are_not() -> None:
-    tap, outbox = an_outbox()
-    outbox.form.turn_to(Dialect("1", deltas=True), numbers=True)
+    tap, outbox = an_outbox(Connection(Dialect("1", deltas=True), ["seq"]))
     for event in (TurnStart(), text("a"), AgentSettled()):
         outbox.event(event)
         outbox.answer(succeeded("abort"))
@@ -191,7 +193,7 @@ async def test_settled_stands_apart() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_no_dialect_loses_text_to_a_slow_host(name: str) -> None:
-    tap, outbox = an_outbox(dialect_named(name, "1", {}))
+    tap, outbox = an_outbox(Connection(dialect_named(name, "1", {})))
     outbox.event(begun())
     outbox.event(update(TextStart(content_index=0)))
     tap.fill()
@@ -265,7 +267,7 @@ def numbers(count: int, made: list[int]) -> LongAnswer:
 async def test_a_short_answer_is_made_at_once_and_a_long_one_in_slices_between_other_work() -> None:
     tap, made = Tap(), list[int]()
     writer: Any = tap
-    outbox = Outbox(writer, Dialect())
+    outbox = Outbox(writer, Connection(Dialect()))
     assert isinstance(outbox.encoded(numbers(10, made)), EncodedData)
     made.clear()
     waiting = outbox.encoded(numbers(4 * SLICE_PIECES, made))
@@ -284,7 +286,7 @@ async def test_a_short_answer_is_made_at_once_and_a_long_one_in_slices_between_o
 async def test_long_answers_are_made_one_after_the_other_and_not_ahead_of_a_host_that_does_not_read() -> None:
     tap, made = Tap(), list[int]()
     writer: Any = tap
-    outbox = Outbox(writer, Dialect())
+    outbox = Outbox(writer, Connection(Dialect()))
     tap.fill()
     both = [outbox.encoded(numbers(2 * SLICE_PIECES, made)) for _ in range(2)]
     work = [asyncio.ensure_future(one) for one in both if not isinstance(one, EncodedData)]
@@ -302,7 +304,7 @@ async def test_long_answers_are_made_one_after_the_other_and_not_ahead_of_a_host
 async def test_every_piece_of_a_long_answer_is_masked() -> None:
     tap = Tap()
     writer: Any = tap
-    outbox = Outbox(writer, Dialect(), lambda line: line.replace(b"secret", b"***"))
+    outbox = Outbox(writer, Connection(Dialect(), mask=lambda line: line.replace(b"secret", b"***")))
     pieces = [b'["secret"', *[b',"secret"'] * 3 * SLICE_PIECES, b"]"]
     data = outbox.encoded(LongAnswer(iter(pieces)))
     outbox.answer(succeeded("get_entries", data if isinstance(data, EncodedData) else await data))

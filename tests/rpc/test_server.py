@@ -29,7 +29,7 @@ class Answers:
         self.given.append(response)
 
     refuse_prompt = answer
-    unknown = answer
+    refuse_unknown = answer
 
 
 class Shell:
@@ -93,12 +93,13 @@ async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -
                 raise ValueError("cannot be encoded")
             super().answer(response)
 
-        refuse_prompt = unknown = answer
+        refuse_prompt = refuse_unknown = answer
 
     answers = Choosy()
     outbox: Any = answers
     handlers: Any = {**HANDLERS, GetState: lambda *_: "data"}
-    Server(CommandRunner({"session": None}, handlers), outbox).take([b'{"id":1,"type":"get_state"}'])
+    runner = CommandRunner({"session": None, "connection": None}, handlers)
+    Server(runner, outbox).take([b'{"id":1,"type":"get_state"}'])
     assert [(one.id, one.error) for one in answers.given] == [(1, UNEXPECTED)]
 
 
@@ -158,7 +159,7 @@ async def test_a_call_whose_result_is_too_long_fails_at_once(
             ("host_tool_result", command.id, command.result.content[0]["text"])
         ),
     }
-    server = Server(CommandRunner({"session": None}, handlers), outbox)
+    server = Server(CommandRunner({"session": None, "connection": None}, handlers), outbox)
     framing, stream = Framing(64, tells_ends=True), json.dumps(line).encode() + b"\n"
     for at in range(0, len(stream), shown):
         server.take(framing.feed(stream[at : at + shown]))
@@ -182,7 +183,8 @@ async def test_no_more_is_taken_than_the_host_reads() -> None:
 
     answers = Full()
     outbox: Any = answers
-    server = Server(CommandRunner({"session": None}, {**HANDLERS, GetState: lambda *_: None}), outbox)
+    runner = CommandRunner({"session": None, "connection": None}, {**HANDLERS, GetState: lambda *_: None})
+    server = Server(runner, outbox)
     began = asyncio.ensure_future(server.until_begun())
     await asyncio.sleep(0)
     assert not began.done()

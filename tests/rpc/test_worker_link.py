@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 
 from pigeon.rpc import worker_link
-from pigeon.rpc.worker_link import NEEDED, SLEEP, WorkerLink
+from pigeon.rpc.worker_link import WorkerLink
+from pigeon.rpc.worker_records import SLEEP
 from pigeon.transport.event_log import EventLog, LogEnd
 from pigeon.transport.reader import Frame
+
+ALIVE = b'{"type":"alive"}\n'
+NEEDED = b'{"type":"needed"}\n'
 
 
 class FullLog(EventLog):
@@ -65,7 +69,7 @@ class Worker:
 
 async def said_to(reader: asyncio.StreamReader) -> bytes:
     """The next line besides those that only say that the worker is alive; nothing when there will be none."""
-    while (line := await asyncio.wait_for(reader.readline(), 20)) == worker_link.ALIVE + b"\n":
+    while (line := await asyncio.wait_for(reader.readline(), 20)) == ALIVE:
         pass
     return line
 
@@ -90,7 +94,7 @@ def test_an_answer_comes_behind_the_notice_of_the_events_before_it(tmp_path: Pat
     async def test(worker: Worker) -> None:
         reader, writer = await worker.connect()
         assert await line_of(reader) == {"type": "logged", "segment": 1, "offset": 0, "pid": os.getpid(), "heard": 0}
-        assert await reader.readline() == worker_link.ALIVE + b"\n"
+        assert await reader.readline() == ALIVE
         worker.link.events.put([b'{"seq":1}', b"\n"])
         worker.link.events.put([b'{"seq":2}\n'])
         worker.link.answers.put([b'{"answer":1}\n'])
@@ -136,7 +140,7 @@ def test_commands_are_answered_while_the_disk_is_full_and_events_come_when_there
         assert worker.link.events.full
         waiting = asyncio.ensure_future(worker.link.events.room())
         writer.write(SLEEP + b"\n")
-        assert await said_to(reader) == NEEDED + b"\n"
+        assert await said_to(reader) == NEEDED
         worker.log.full = False
         await waiting
         assert (await line_of(reader))["offset"] == 30
@@ -152,7 +156,7 @@ def test_a_worker_that_is_asked_to_sleep_goes_only_if_it_is_not_needed(tmp_path:
         await line_of(reader)
         worker.busy = True
         writer.write(b'{"type":"get_state"}\n' + SLEEP + b"\n")
-        assert await said_to(reader) == NEEDED + b"\n"
+        assert await said_to(reader) == NEEDED
         assert worker.taken == [b'{"type":"get_state"}']
         assert not worker.left
         worker.busy = False

@@ -467,7 +467,6 @@ def _session_settings(
         tool_mode=settings.tool_execution,
         block_images=settings.images.block_images,
         keep_unreadable_images=options.keep_unreadable_images,
-        full_state=options.full_state,
         unattended=options.unattended,
         reproducible=environment.reproducible,
         finish_gate=or_else(

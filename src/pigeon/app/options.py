@@ -94,11 +94,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether a run is finished when the host goes away.
     drain: bool = False
 
-    # What dialects differ in: the interrupt mode unless the settings name one, what happens to broken images, and
-    # whether the state tells all that oh-my-pi's clients read.
+    # What dialects differ in: the interrupt mode unless the settings name one, and what happens to broken images.
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
-    full_state: bool = False
 
     def spoken_in(self, dialect: type[Dialect] | Dialect) -> AgentOptions:
         """The same for a host that speaks this dialect."""
@@ -106,5 +104,4 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
             self,
             interrupt_mode=dialect.default_interrupt_mode,
             keep_unreadable_images=dialect.keeps_unreadable_images,
-            full_state=dialect.full_state,
         )

@@ -21,7 +21,6 @@ from pigeon.wire.events import (
     AgentSettled,
     AutoCompactionEnd,
     AutoCompactionStart,
-    AvailableCommandsUpdate,
     CompactionEnd,
     CompactionStart,
     Event,
@@ -36,8 +35,6 @@ from pigeon.wire.messages import AssistantMessage
 
 _UPDATE = "message_update"
 _APART = (AgentSettled, PromptResult, SessionSettled)
-_ALWAYS = (PromptResult, SessionSettled)
-_OF_OMP = (*_ALWAYS, AvailableCommandsUpdate)
 
 
 class OutputLine(Struct):
@@ -59,6 +56,8 @@ class Dialect:
     provisional_stop: ClassVar[str] = "stop"
     keeps_unreadable_images: ClassVar[bool] = True
     full_state: ClassVar[bool] = False
+    # True for the dialect of served conversations: its clients know system messages, and get events of later versions.
+    is_served: ClassVar[bool] = False
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         self.version = version
@@ -87,7 +86,7 @@ class Dialect:
             return self.compaction(event)
         if isinstance(event, ToolsDeclared):
             return self.tools_declared(event)
-        return () if isinstance(event, _OF_OMP) else (event,)
+        return (event,) if event.dialects is None or self.name in event.dialects else ()
 
     def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, here none: most clients do not know the role."""
@@ -163,10 +162,8 @@ def numbered(line: OutputLine, number: int) -> OutputLine:
 
 
 def kind_of(record: Record) -> str:
-    """The type of an event; none for what no host may do without: dialogs, and how prompts ended."""
-    if not isinstance(record, Event) or isinstance(record, _ALWAYS):
-        return ""
-    return str(record.__struct_config__.tag)
+    """The type of an event; empty for what is always sent: dialogs, calls, and how prompts ended."""
+    return str(record.__struct_config__.tag) if isinstance(record, Event) and not record.always_sent else ""
 
 
 def older_name(event: CompactionStart | CompactionEnd) -> Record:

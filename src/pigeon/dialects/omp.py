@@ -21,7 +21,6 @@ from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
     AgentStart,
-    AvailableCommandsUpdate,
     CompactionEnd,
     CompactionStart,
     MessageEnd,
@@ -115,8 +114,7 @@ class Omp(OhMyPi):
         """Rows: how each prompt ended, then that nothing follows; the slash commands."""
         if isinstance(event, (AgentStart, SessionSettled)):
             self._settled = isinstance(event, SessionSettled)
-        own = isinstance(event, (PromptResult, SessionSettled, AvailableCommandsUpdate))
-        return (event,) if own else super().project(event)
+        return super().project(event)
 
     def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
         """Row: run end; results follow."""

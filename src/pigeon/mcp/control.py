@@ -95,7 +95,7 @@ class ServerControl:
         self._turns = asyncio.Semaphore(MOST_STARTING)
         self._closed = False
         self._place: tuple[str, bool] | None = None
-        self.announces = False
+        self._skips_pause = False
         parts.on_run(self.run_begun)
         parts.toolset.missing.stand_in(self.expected)
 
@@ -125,8 +125,8 @@ class ServerControl:
         self.begin()
 
     def begin_soon(self) -> None:
-        """Connect all servers after a pause, unless that has begun or the host has the feature `mcp`."""
-        if self.announces:
+        """Connect all servers after a pause, unless that has begun; at once for a host that shows how they come up."""
+        if self._skips_pause:
             self.begin()
         elif not self._began and self._beginning is None and not self._closed:
             self._beginning = asyncio.get_running_loop().call_later(START_PAUSE, self.begin)
@@ -183,7 +183,7 @@ class ServerControl:
             if anew or wanted.get(name) != server.config:
                 del self._servers[name]
                 self._stop(server)
-                if name not in wanted and self.announces:
+                if name not in wanted:
                     self._parts.post(McpServerChanged(server=server.state([], 0, []), removed=True))
         ordered: dict[str, ToolServer] = {}
         fresh: list[ToolServer] = []
@@ -221,10 +221,10 @@ class ServerControl:
 
     # What the session and its host see
 
-    def announce(self, wanted: bool) -> None:
-        """Turn events about changes on or off for the host; on ends the pause before servers are connected."""
-        self.announces = wanted
-        if wanted and self._beginning is not None:
+    def skip_start_pause(self) -> None:
+        """End the pause before servers are connected, and have none from now on."""
+        self._skips_pause = True
+        if self._beginning is not None:
             self.begin()
 
     def state(self) -> McpServers:
@@ -387,8 +387,7 @@ class ServerControl:
             self._offered.listed(server)
             if server.prompts:
                 self._parts.tell_commands()
-        if self.announces:
-            self._parts.post(McpServerChanged(server=self._state(server)))
+        self._parts.post(McpServerChanged(server=self._state(server)))
         if server.status in ("failed", "sign_in") and server.error:
             self._report_server(server)
 

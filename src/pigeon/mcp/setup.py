@@ -31,18 +31,13 @@ class ToolServerSetup:
         self._control: ServerControl | None = None
         self._place: tuple[str, bool] | None = None
         self._began = False
-        self._announces = False
+        self._skips_pause = False
 
-    @property
-    def announces(self) -> bool:
-        """True if the host hears of changes."""
-        return self._announces
-
-    def announce(self, wanted: bool) -> None:
-        """Whether the host shall hear of changes; if so, there is no pause before servers are connected."""
-        self._announces = wanted
+    def skip_start_pause(self) -> None:
+        """Connect servers as soon as there are some, without the pause that leaves a start to other work."""
+        self._skips_pause = True
         if self._control is not None:
-            self._control.announce(wanted)
+            self._control.skip_start_pause()
 
     def read(self, cwd: str, trusted: bool) -> None:
         """The conversation is in this folder; its own files count if it is trusted. They are read when there is need,
@@ -120,7 +115,8 @@ class ToolServerSetup:
 
             self._waiting = False
             self._control = ServerControl(self._parts())
-            self._control.announce(self._announces)
+            if self._skips_pause:
+                self._control.skip_start_pause()
             if self._place is not None:
                 self._control.read(*self._place)
             if self._began:

@@ -57,7 +57,6 @@ class PermissionSetup:
         self._transcript = transcript
         self._dialogs = dialogs
         self._post = post
-        self._announces = False
         self._host_mode: ApprovalMode = options.approval_mode
         self._extending = extending
         self._walled = walled
@@ -67,15 +66,6 @@ class PermissionSetup:
         # What waits for a gate: there is none before there are rules.
         self._kept: list[SessionAllowance] = []
         self._gate = extending
-
-    @property
-    def announces(self) -> bool:
-        """True if the host is told how a question ended."""
-        return self._announces
-
-    def announce(self, wanted: bool) -> None:
-        """Tell the host how questions end, or do not."""
-        self._announces = wanted
 
     def gate(self) -> Gate | None:
         """What stands before the next tool call; none if there are neither rules nor extensions nor a sandbox."""
@@ -207,9 +197,8 @@ class PermissionSetup:
                 outcome = outcome_of(end.answer.value)
             return outcome
         finally:
-            if self._announces:
-                for id in asked:
-                    self._post(PermissionResolved(id=id, tool_call_id=call.id, outcome=outcome))
+            for id in asked:
+                self._post(PermissionResolved(id=id, tool_call_id=call.id, outcome=outcome))
 
     def _protected_places(self) -> ProtectedPlaces:
         from pigeon.permissions.protected import ProtectedPlaces

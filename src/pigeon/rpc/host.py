@@ -6,25 +6,23 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Protocol, get_args
+from typing import ClassVar, Protocol
 
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.all import HANDLERS
-from pigeon.rpc.handlers.hello import hello
-from pigeon.rpc.host_connection import HostConnection
 from pigeon.rpc.lanes import CommandRunner
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.router import CommandHandler
 from pigeon.rpc.server import Server
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.session.session import Session
 from pigeon.transport import exit_codes
 from pigeon.transport.reader import DEFAULT_CAP, Frame, Framing, Reader
 from pigeon.transport.writer import LineSink, Writer
 from pigeon.wire import codec
-from pigeon.wire.answers import Feature
 from pigeon.wire.base import Json
-from pigeon.wire.commands import Command, Hello
+from pigeon.wire.commands import Command
 from pigeon.wire.events import Outbound
 
 STOP_SECONDS = 0.6
@@ -130,9 +128,8 @@ class Host:
         self._shutdown = Shutdown(self._end_asked)
         self._channel = channel
         channel.open(self._shutdown.request)
-        merges = not session.reproducible
-        self._outbox = Outbox(channel.answers, dialect, mask, channel.events, channel.numbered, merges)
-        self._connection = HostConnection(session, self._outbox.form, record_cap)
+        self._connection = SessionConnection(session, dialect, mask, channel.numbered, record_cap)
+        self._outbox = Outbox(channel.answers, self._connection, channel.events, merges=not session.reproducible)
         self._commands = CommandRunner({"session": session, "connection": self._connection}, self.handlers)
         self._server = Server(self._commands, self._outbox)
         self._ending: asyncio.Future[None] | None = None
@@ -144,8 +141,7 @@ class Host:
 
     def speak_fully(self) -> None:
         """Number events and use every feature from the first line on, as a host would ask for with `hello`."""
-        hello(Hello(features=list(get_args(Feature))), self._connection)
-        self._outbox.form.take_turn()
+        self._connection.use_all_features()
         self._session.dialogs.tell_ends()
         self._session.host_tools.tell_ends()
 

@@ -1,10 +1,9 @@
 """Connects a host to an agent elsewhere: the host speaks its own dialect, which is translated for the agent.
 
 The agent is a conversation of `pigeon serve`, which sends every client the same events: `pi-latest` with all features.
-What the host has not asked for is removed here, and the rest is put into its dialect, as if the agent were in this
-process: commands are read and answered by the server of `--mode rpc` (`rpc/server.py`), which has them carried out over
-there (`RemoteCommands`), and events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are
-made of the ends of runs.
+The host's own `Connection` puts them into its dialect, as if the agent were in this process: commands are read and
+answered by the server of `--mode rpc` (`rpc/server.py`), which has them carried out over there (`RemoteCommands`), and
+events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are made of the ends of runs.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect
-from pigeon.dialects.choice import changed_dialect
-from pigeon.rpc.lanes import MOST_IN_FLIGHT, Finish
-from pigeon.rpc.outbox import EncodedData, Outbox
+from pigeon.rpc.connection import Connection, EncodedData
+from pigeon.rpc.lanes import Finish
+from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
-from pigeon.transport.reader import DEFAULT_CAP, Frame
+from pigeon.transport.reader import Frame
 from pigeon.transport.writer import LineSink
 from pigeon.wire import codec
-from pigeon.wire.answers import Accepted, EventFilter, Feature, InputLimits, Welcome
-from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.answers import Accepted
+from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import (
     AbortAndPrompt,
     ClearQueue,
@@ -43,29 +42,21 @@ from pigeon.wire.commands import (
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import (
     AgentEnd,
-    AgentRestarted,
     AgentSettled,
     AgentStart,
     AvailableCommand,
     AvailableCommandsUpdate,
-    Gap,
-    McpServerChanged,
     MessageEnd,
     MessageStart,
     MessageUpdate,
     Outbound,
-    PermissionResolved,
     PromptError,
     PromptResult,
     QueueUpdate,
-    SelectionChanged,
     SessionSettled,
-    TrustRequired,
 )
 from pigeon.wire.messages import AssistantMessage, SystemMessage
 
-BAD_FILTER = "events must be a list of event types, or null for all"
-NEWEST = "pi-latest"
 _SAYS = (Prompt, Steer, FollowUp, AbortAndPrompt)
 _FAILED = "The run ended in an error"
 # What oh-my-pi's clients read besides in the state, and what is the same of every agent here.
@@ -98,7 +89,7 @@ class RemoteCommands:
     def __init__(
         self,
         write: Callable[[bytes], None],
-        own: Callable[[Command], Any],
+        own: Callable[[Hello | SetEventFilter], Any],
         answered: Callable[[Command, Any], Any],
     ) -> None:
         """`answered` may change the data of a successful answer."""
@@ -159,8 +150,8 @@ class Relay:
         decoded: Callable[[dict[str, Json]], Any],
     ) -> None:
         self._decoded = decoded
-        self._outbox = Outbox(sink, dialect)
-        self._features: frozenset[str] = frozenset()
+        self._connection = Connection(dialect)
+        self._outbox = Outbox(sink, self._connection)
         self._commands = RemoteCommands(write, self._own, self._answered)
         self._server = Server(self._commands, self._outbox)
         self._in_message = False
@@ -171,7 +162,7 @@ class Relay:
     def start(self) -> None:
         """Say whatever the dialect says first."""
         self._outbox.greet()
-        if self._outbox.form.dialect.full_state:
+        if self._dialect.full_state:
             self._commands.submit(GetAvailableCommands(), self._tell_commands)
 
     def take(self, frames: list[Frame]) -> Awaitable[None] | None:
@@ -199,40 +190,29 @@ class Relay:
             return
         event = self._decoded(value)
         if isinstance(event, Outbound.__args__):
-            for one in self._shown(replace(event, seq=ABSENT)):
+            for one in self._published(replace(event, seq=ABSENT)):
                 self._outbox.event(one)
-        elif self._newest:
+        elif self._dialect.is_served:
             self._outbox.pass_on(line)
 
     # Events
 
     @property
-    def _newest(self) -> bool:
-        return self._outbox.form.dialect.name == NEWEST
+    def _dialect(self) -> Dialect:
+        return self._connection.dialect
 
-    def _shown(self, event: Any) -> list[Any]:
-        """The events that an agent in this process would have sent this host in its place: none, one or several."""
-        if isinstance(event, PermissionResolved):
-            return [event] if "permissions" in self._features else []
-        if isinstance(event, TrustRequired):
-            return [event] if "trust" in self._features else []
-        if isinstance(event, SelectionChanged):
-            return [event] if "selection" in self._features else []
-        if isinstance(event, McpServerChanged):
-            return [event] if "mcp" in self._features else []
-        if isinstance(event, (AgentRestarted, Gap)):
-            return [event] if self._newest else []
+    def _published(self, event: Any) -> list[Any]:
+        """The events that an agent in this process would have published in its place: none, one or several."""
         if isinstance(event, QueueUpdate):
             self._prompts.queue_is([*event.steering, *event.follow_up])
-            return [event if "attribution" in self._features else replace(event, items=ABSENT)]
-        if isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
+        elif isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
             return self._message(event)
-        if isinstance(event, AgentStart):
+        elif isinstance(event, AgentStart):
             self._in_run = True
         elif isinstance(event, AgentEnd):
             self._in_run = False
-            messages = [one for one in event.messages if self._newest or not isinstance(one, SystemMessage)]
-            return [replace(event, messages=messages)]
+            shown = [one for one in event.messages if self._dialect.is_served or not isinstance(one, SystemMessage)]
+            return [replace(event, messages=shown)]
         elif isinstance(event, AgentSettled):
             return self._ends(event)
         return [event]
@@ -240,8 +220,8 @@ class Relay:
     def _message(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
         if isinstance(event, MessageUpdate):
             # No snapshot can be made of an answer whose beginning was missed; its end has the whole text.
-            return [event] if self._in_message or self._outbox.form.dialect.deltas else []
-        if isinstance(event.message, SystemMessage) and not self._newest:
+            return [event] if self._in_message or self._dialect.deltas else []
+        if isinstance(event.message, SystemMessage) and not self._dialect.is_served:
             return []
         if isinstance(event.message, AssistantMessage):
             self._in_message = isinstance(event, MessageStart)
@@ -250,12 +230,10 @@ class Relay:
 
     def _ends(self, event: AgentSettled) -> list[Any]:
         """The end of a run with the results of its prompts; a run that a dead agent left open is ended completely."""
-        denied = event.reason == "denied" and "permissions" not in self._features
-        settled = replace(event, reason="done") if denied else event
         ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
         self._in_run = self._in_message = False
         results = self._prompts.results(event, self._error(event))
-        return [*ends, settled, *results, SessionSettled(run_id=event.run_id)]
+        return [*ends, event, *results, SessionSettled(run_id=event.run_id)]
 
     def _error(self, event: AgentSettled) -> PromptError:
         failed = self._last_answer
@@ -267,52 +245,25 @@ class Relay:
 
     # Commands
 
-    def _own(self, command: Command) -> Any:
+    def _own(self, command: Hello | SetEventFilter) -> Any:
         """Answer a command that concerns only this host's connection."""
-        form = self._outbox.form
         if isinstance(command, SetEventFilter):
-            events = command.events
-            if events is not None and (
-                not isinstance(events, list) or not all(isinstance(name, str) and name for name in events)
-            ):
-                raise Refusal(BAD_FILTER)
-            form.send_only(None if events is None else frozenset(events))
-            return EventFilter(events=events)
-        assert isinstance(command, Hello)
-        wanted = or_else(command.features, [str(feature) for feature in self._in_force()])
-        after = changed_dialect(form.dialect, or_else(command.dialect, form.dialect.name), "deltas" in wanted)
-        form.turn_to(after, "seq" in wanted)
-        form.attribute((lambda: None) if "attribution" in wanted else None)
-        self._features = frozenset(wanted)
+            return self._connection.set_event_filter(command)
+        welcome = self._connection.hello(command)
         self._in_message = False
-        limits = InputLimits(record_bytes=DEFAULT_CAP, commands_in_flight=MOST_IN_FLIGHT)
-        features = self._in_force()
-        return Welcome(name="pigeon", version=after.version, dialect=after.name, features=features, limits=limits)
-
-    def _in_force(self) -> list[Feature]:
-        form = self._outbox.form
-        known: list[tuple[Feature, bool]] = [
-            ("deltas", form.dialect.deltas),
-            ("seq", form.numbers),
-            ("trust", "trust" in self._features),
-            ("permissions", "permissions" in self._features),
-            ("attribution", form.attributes),
-            ("mcp", "mcp" in self._features),
-            ("selection", "selection" in self._features),
-        ]
-        return [feature for feature, on in known if on]
+        return welcome
 
     def _answered(self, command: Command, data: Any) -> Any:
         """The data of an answer in the form for this host."""
         if isinstance(data, Accepted):
             if isinstance(command, (Prompt, AbortAndPrompt)) and data.disposition != "handled":
                 self._prompts.add(command, data)
-            return data if "attribution" in self._features else _unattributed(data)
+            return data
         if isinstance(command, RemoveQueued):
             self._withdraw(command.queued_id)
         elif isinstance(command, ClearQueue):
             self._withdraw(None)
-        if isinstance(command, GetState) and self._outbox.form.dialect.full_state:
+        if isinstance(command, GetState) and self._dialect.full_state:
             return _full_state(data)
         return data
 
@@ -382,10 +333,6 @@ def _data(command: Command, data: msgspec.Raw | Absent) -> Any:
     if isinstance(command, _SAYS):
         return msgspec.json.decode(data, type=Accepted)
     return EncodedData([bytes(data)])
-
-
-def _unattributed(accepted: Accepted) -> Accepted:
-    return replace(accepted, run_id=ABSENT, queued_id=ABSENT)
 
 
 def _full_state(data: Any) -> Any:

@@ -1,5 +1,4 @@
-"""From lines to commands, and from each command to exactly one response; no input, however malformed, ends the
-process."""
+"""From each command of a client to exactly one response; no input, however malformed, ends the process."""
 
 from __future__ import annotations
 
@@ -9,16 +8,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from pigeon.rpc.command_reader import RefusedLine, read_frame, refuse_line
+from pigeon.rpc.connection import EncodedData
 from pigeon.rpc.lanes import PROMPTS, Finish
-from pigeon.rpc.outbox import EncodedData, LongAnswer, Outbox
-from pigeon.transport.reader import Frame, SkippedEnd, TooLong
-from pigeon.wire import codec
+from pigeon.rpc.outbox import LongAnswer, Outbox
+from pigeon.transport.reader import Frame
 from pigeon.wire.answers import failed, succeeded
-from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import NAMES, Command, HostServiceResult, HostToolResult
-from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, UnknownCommand, text_for_host
-
-PARSE = "parse"
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import NAMES, Command
+from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, text_for_host
 
 
 class CommandTaker(Protocol):
@@ -73,51 +71,20 @@ class Server:
             await self._outbox.until_room()
 
     def _frame(self, frame: Frame) -> None:
-        if isinstance(frame, TooLong):
-            self._unreadable(f"the line is longer than {frame.cap} bytes and was skipped")
-            self._fail_waiting(codec.outer_members(frame.beginning), frame.cap)
-            return
-        if isinstance(frame, SkippedEnd):
-            begun = codec.outer_members(frame.beginning)
-            if begun.get("type") is None or begun.get("id") is None:
-                self._fail_waiting(codec.outer_members(frame.beginning, frame.ending), frame.cap)
-            return
-        try:
-            value = codec.decode(frame)
-        except BadRecord as error:
-            self._unreadable(str(error))
-            return
-        problem = codec.shape_error(frame, values=len(frame))
-        if problem is not None:
-            self._unreadable(f"the JSON {problem}", _short(_id_of(value)))
-            value = _failed_call(value, f"its JSON {problem}")
-            if value is None:
-                return
-        try:
-            self._value(value)
-        except Exception as error:
-            self._unreadable(_text(error))
+        for item in read_frame(frame):
+            if isinstance(item, RefusedLine):
+                self._refuse(item)
+                continue
+            try:
+                self._dispatch(item)
+            except Exception as error:
+                self._refuse(refuse_line(_text(error)))
 
-    def _fail_waiting(self, members: dict[str, Json], cap: int) -> None:
-        """If a line that was skipped is the result that a call waits for, let the call end."""
-        result = _failed_call(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
-        if result is not None:
-            self._value(result)
-
-    def _value(self, value: Any) -> None:
-        id = _id_of(value)
-        try:
-            command = codec.command_of(value)
-        except UnknownCommand as error:
-            self._outbox.unknown(failed(error.name, str(error), id))
-        except BadRecord as error:
-            name = value.get("type") if isinstance(value, dict) else None
-            if isinstance(name, str):
-                self._outbox.answer(failed(name, str(error), id))
-            else:
-                self._unreadable(str(error), id)
+    def _refuse(self, refused: RefusedLine) -> None:
+        if refused.unknown:
+            self._outbox.refuse_unknown(refused.response)
         else:
-            self._dispatch(command)
+            self._outbox.answer(refused.response)
 
     def _dispatch(self, command: Command) -> None:
         self._commands.submit(command, lambda data, error: self._finished(command, data, error), self._started)
@@ -144,33 +111,6 @@ class Server:
                 self._outbox.answer(response)
         elif not command.silent:
             self._outbox.answer(succeeded(name, ABSENT if command.answer is None else data, command.id))
-
-    def _unreadable(self, reason: str, id: Json | Absent = ABSENT) -> None:
-        self._outbox.answer(failed(PARSE, f"Failed to parse command: {reason}", id))
-
-
-def _id_of(value: Any) -> Json | Absent:
-    id = value.get("id") if isinstance(value, dict) else None
-    return ABSENT if id is None else id
-
-
-def _failed_call(value: Any, problem: str) -> Any:
-    """What stands for a result that cannot be taken: its call waits and must end. None for any other line."""
-    name = value.get("type") if isinstance(value, dict) else None
-    text = f"The host's result cannot be used: {problem}"
-    if name == NAMES[HostToolResult]:
-        failed = {"result": {"content": [{"type": "text", "text": text}]}, "isError": True}
-    elif name == NAMES[HostServiceResult]:
-        # The host has the file, maybe with changes that the disk does not have.
-        failed = {"error": text, "final": True}
-    else:
-        return None
-    return {"type": name, "id": _short(_id_of(value)) or None, **failed}
-
-
-def _short(id: Json | Absent) -> Json | Absent:
-    """An id that can be sent back, whatever the line was."""
-    return id if isinstance(id, str | int | float) else ABSENT
 
 
 def _text(error: BaseException) -> str:

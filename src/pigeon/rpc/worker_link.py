@@ -1,19 +1,12 @@
 """A worker of `pigeon serve` and its supervisor: commands come over a socket, events go into a log on disk.
 
 The supervisor may die and come back at any time; the worker continues meanwhile. Every event is in the log before the
-supervisor is told of it; answers are only sent to a connected supervisor, because no other can use them. Besides
-answers, the worker sends how far the log reaches:
+supervisor is told of it; answers are only sent to a connected supervisor, because no other can use them. What they
+exchange besides commands is declared in `rpc/worker_records.py`.
 
-    {"type":"logged","segment":1,"offset":2304,"pid":815}
-
-An answer follows the notice of all earlier events, so the supervisor can keep the order. The first
-notice has `heard` besides: the number of the last event before the supervisor before this one left, or before the
-worker began.
-
-A supervisor that wants to put a worker to sleep asks it with the line `{"sleep":true}` and sends no command until the
-worker has ended, or has said that it is needed, with `{"type":"needed"}`: only the worker knows everything in progress.
-
-Every few seconds the worker sends `{"type":"alive"}` from its event loop, so a worker that hangs falls silent.
+An answer follows the notice of all earlier events (`Logged`), so the supervisor can keep the order. A supervisor that
+wants to put a worker to sleep asks it with `Sleep`, because only the worker knows everything in progress. `Alive` comes
+from the worker's event loop, so a worker that hangs falls silent.
 """
 
 from __future__ import annotations
@@ -25,21 +18,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from socket import socket
 from typing import cast
 
+from pigeon.rpc.worker_records import SLEEP, Alive, Logged, Needed, WorkerNotice
 from pigeon.transport import exit_codes
 from pigeon.transport.event_log import EventLog, LogEnd
 from pigeon.transport.reader import Frame, Framing
 from pigeon.transport.writer import HARD_LIMIT, SOFT_LIMIT
+from pigeon.wire import codec
 
 # How long to wait for room on a disk that is full.
 PAUSE_SECONDS = 1.0
 # How long a worker without a supervisor lives: while idle, and in any case.
 LINGER_SECONDS = 600.0
 LONGEST_LINGER = 24 * 3600.0
-# The most frequent event, which changes no state.
-UPDATE = b'{"type":"message_update"'
-SLEEP = b'{"sleep":true}'
-NEEDED = b'{"type":"needed"}'
-ALIVE = b'{"type":"alive"}'
 ALIVE_SECONDS = 5.0
 
 
@@ -58,6 +48,7 @@ class LogWriter:
         self._written = written
         self._note = note
         self._waiting: list[bytes] = []
+        self._has_state = False
         self._due: asyncio.TimerHandle | asyncio.Handle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -77,8 +68,9 @@ class LogWriter:
         await self._room.wait()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
-        """Append one line, soon."""
+        """Append one line, soon; growing text, which cannot wait, changes no state."""
         self._waiting.append(b"".join(buffers))
+        self._has_state |= can_wait
         if self._due is None:
             self._due = asyncio.get_running_loop().call_soon(self.flush)
 
@@ -88,7 +80,7 @@ class LogWriter:
             self._due.cancel()
             self._due = None
         try:
-            if not all(line.startswith(UPDATE) for line in self._waiting) or not self._waiting:
+            if self._has_state or not self._waiting:
                 self._note()
             if not self._waiting:
                 self._room.set()
@@ -99,6 +91,7 @@ class LogWriter:
             self._due = asyncio.get_running_loop().call_later(PAUSE_SECONDS, self.flush)
             return
         self._waiting.clear()
+        self._has_state = False
         self._room.set()
         self._written(end)
 
@@ -200,7 +193,7 @@ class WorkerLink:
             before.abort()
         self.answers.connect(transport)
         self.events.flush()
-        self.answers.send(_notice(self._log.end, b',"heard":%d' % self._heard))
+        self._notify(Logged(*self._log.end, os.getpid(), self._heard))
         self._say_alive()
 
     def disconnected(self, connection: SupervisorConnection) -> None:
@@ -217,7 +210,7 @@ class WorkerLink:
         waiting = self._take(commands) if commands else None
         if len(commands) < len(frames):
             if waiting is not None or self._is_needed():
-                self.answers.send(NEEDED + b"\n")
+                self._notify(Needed())
             else:
                 self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
         return waiting
@@ -227,13 +220,16 @@ class WorkerLink:
         return self._busy() or not self.events.empty
 
     def _announce(self, end: LogEnd) -> None:
-        self.answers.send(_notice(end))
+        self._notify(Logged(*end, os.getpid()))
+
+    def _notify(self, notice: WorkerNotice) -> None:
+        self.answers.send(codec.encode(notice) + b"\n")
 
     def _say_alive(self) -> None:
         if self._saying is not None:
             self._saying.cancel()
         if self._connection is not None:
-            self.answers.send(ALIVE + b"\n")
+            self._notify(Alive())
             self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._say_alive)
 
     def _look_after(self) -> None:
@@ -244,10 +240,6 @@ class WorkerLink:
             self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
         else:
             loop.call_later(LINGER_SECONDS, self._look_after)
-
-
-def _notice(end: LogEnd, more: bytes = b"") -> bytes:
-    return b'{"type":"logged","segment":%d,"offset":%d,"pid":%d%b}\n' % (*end, os.getpid(), more)
 
 
 class SupervisorConnection(asyncio.Protocol):

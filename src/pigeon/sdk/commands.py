@@ -134,6 +134,12 @@ class CommandMethods(ABC):
         """The messages of the current context."""
         return cast("Messages", await self.send(commands.GetMessages()))
 
+    async def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
+        """One page of the messages, from the cursor of the previous page on."""
+        return cast(
+            "MessagesPage", await self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit)))
+        )
+
     async def get_last_assistant_text(self) -> LastAssistantText:
         """The text of the last answer; null if there is none."""
         return cast("LastAssistantText", await self.send(commands.GetLastAssistantText()))
@@ -180,6 +186,18 @@ class CommandMethods(ABC):
         """The thinking levels of the current model."""
         return cast("Levels", await self.send(commands.GetAvailableThinkingLevels()))
 
+    async def set_fast_mode(self, enabled: bool) -> FastMode:
+        """A model's faster service; it can only be turned off."""
+        return cast("FastMode", await self.send(commands.SetFastMode(enabled=enabled)))
+
+    async def get_login_providers(self) -> LoginProviders:
+        """Providers that can be logged in to: none; keys come from files and variables."""
+        return cast("LoginProviders", await self.send(commands.GetLoginProviders()))
+
+    async def login(self, provider_id: str) -> None:
+        """Log in to a provider; refused, because keys come from files and variables."""
+        await self.send(commands.Login(provider_id=provider_id))
+
     async def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
         """Deliver steering one message at a time, or all at once."""
         await self.send(commands.SetSteeringMode(mode=mode))
@@ -220,6 +238,10 @@ class CommandMethods(ABC):
         """Summarize the history now."""
         return cast("Compacted", await self.send(commands.Compact(custom_instructions=_given(custom_instructions))))
 
+    async def handoff(self, *, custom_instructions: str | None = None) -> None:
+        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
+        await self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
+
     async def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
         """Run a shell command; its output becomes context of the next prompt."""
         return cast(
@@ -231,6 +253,20 @@ class CommandMethods(ABC):
         """Kill the running `bash` commands."""
         await self.send(commands.AbortBash())
 
+    async def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
+        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+        return cast("SubagentSubscription", await self.send(commands.SetSubagentSubscription(level=level)))
+
+    async def get_subagents(self) -> Subagents:
+        """The subagents at work: none."""
+        return cast("Subagents", await self.send(commands.GetSubagents()))
+
+    async def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
+        """What a subagent said; refused, because there are none."""
+        await self.send(
+            commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file))
+        )
+
     async def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
         return cast("Cancelled", await self.send(commands.NewSession(parent_session=_given(parent_session))))
@@ -238,6 +274,10 @@ class CommandMethods(ABC):
     async def switch_session(self, session_path: str) -> Cancelled:
         """Open another session file."""
         return cast("Cancelled", await self.send(commands.SwitchSession(session_path=session_path)))
+
+    async def open_session(self, session_dir: str) -> OpenedSession:
+        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
+        return cast("OpenedSession", await self.send(commands.OpenSession(session_dir=session_dir)))
 
     async def fork(self, entry_id: str) -> Forked:
         """Branch off into a new session that ends before the given user message."""
@@ -395,6 +435,16 @@ class CommandMethods(ABC):
         """
         return cast("Welcome", await self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
 
+    async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
+        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
+        sent.
+        """
+        return cast("EventFilter", await self.send(commands.SetEventFilter(events=events)))
+
+    async def negotiate_protocol(self, protocol_version: int) -> None:
+        """Another framing of long lines; refused, because lines of any length are sent as they are."""
+        await self.send(commands.NegotiateProtocol(protocol_version=protocol_version))
+
     async def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
         """Replace the plan."""
         return cast("TodoPhases", await self.send(commands.SetTodos(phases=phases)))
@@ -420,6 +470,10 @@ class CommandMethods(ABC):
     async def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
         """Replace the tools that the host runs."""
         return cast("ToolNames", await self.send(commands.SetHostTools(tools=tools)))
+
+    async def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
+        """URI schemes that the host reads for the model; only the empty list is accepted."""
+        return cast("HostUriSchemes", await self.send(commands.SetHostUriSchemes(schemes=schemes)))
 
     async def get_trust(self) -> TrustState:
         """Whether the conversation's project is trusted, and which of its files wait for that."""
@@ -515,60 +569,6 @@ class CommandMethods(ABC):
         Servers that can complete are asked, for at most two seconds.
         """
         return cast("McpCompletions", await self.send(commands.CompleteMcp(text=text)))
-
-    async def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
-        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
-        sent.
-        """
-        return cast("EventFilter", await self.send(commands.SetEventFilter(events=events)))
-
-    async def open_session(self, session_dir: str) -> OpenedSession:
-        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
-        return cast("OpenedSession", await self.send(commands.OpenSession(session_dir=session_dir)))
-
-    async def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
-        """One page of the messages, from the cursor of the previous page on."""
-        return cast(
-            "MessagesPage", await self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit)))
-        )
-
-    async def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
-        return cast("SubagentSubscription", await self.send(commands.SetSubagentSubscription(level=level)))
-
-    async def get_subagents(self) -> Subagents:
-        """The subagents at work: none."""
-        return cast("Subagents", await self.send(commands.GetSubagents()))
-
-    async def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a subagent said; refused, because there are none."""
-        await self.send(
-            commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file))
-        )
-
-    async def get_login_providers(self) -> LoginProviders:
-        """Providers that can be logged in to: none; keys come from files and variables."""
-        return cast("LoginProviders", await self.send(commands.GetLoginProviders()))
-
-    async def login(self, provider_id: str) -> None:
-        """Log in to a provider; refused, because keys come from files and variables."""
-        await self.send(commands.Login(provider_id=provider_id))
-
-    async def set_fast_mode(self, enabled: bool) -> FastMode:
-        """A model's faster service; it can only be turned off."""
-        return cast("FastMode", await self.send(commands.SetFastMode(enabled=enabled)))
-
-    async def handoff(self, *, custom_instructions: str | None = None) -> None:
-        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
-        await self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
-
-    async def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
-        """URI schemes that the host reads for the model; only the empty list is accepted."""
-        return cast("HostUriSchemes", await self.send(commands.SetHostUriSchemes(schemes=schemes)))
-
-    async def negotiate_protocol(self, protocol_version: int) -> None:
-        """Another framing of long lines; refused, because lines of any length are sent as they are."""
-        await self.send(commands.NegotiateProtocol(protocol_version=protocol_version))
 
 
 def _given(value: _T | None) -> _T | Absent:

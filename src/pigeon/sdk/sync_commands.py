@@ -134,6 +134,10 @@ class SyncCommandMethods(ABC):
         """The messages of the current context."""
         return cast("Messages", self.send(commands.GetMessages()))
 
+    def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
+        """One page of the messages, from the cursor of the previous page on."""
+        return cast("MessagesPage", self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit))))
+
     def get_last_assistant_text(self) -> LastAssistantText:
         """The text of the last answer; null if there is none."""
         return cast("LastAssistantText", self.send(commands.GetLastAssistantText()))
@@ -178,6 +182,18 @@ class SyncCommandMethods(ABC):
         """The thinking levels of the current model."""
         return cast("Levels", self.send(commands.GetAvailableThinkingLevels()))
 
+    def set_fast_mode(self, enabled: bool) -> FastMode:
+        """A model's faster service; it can only be turned off."""
+        return cast("FastMode", self.send(commands.SetFastMode(enabled=enabled)))
+
+    def get_login_providers(self) -> LoginProviders:
+        """Providers that can be logged in to: none; keys come from files and variables."""
+        return cast("LoginProviders", self.send(commands.GetLoginProviders()))
+
+    def login(self, provider_id: str) -> None:
+        """Log in to a provider; refused, because keys come from files and variables."""
+        self.send(commands.Login(provider_id=provider_id))
+
     def set_steering_mode(self, mode: Literal["all", "one-at-a-time"]) -> None:
         """Deliver steering one message at a time, or all at once."""
         self.send(commands.SetSteeringMode(mode=mode))
@@ -218,6 +234,10 @@ class SyncCommandMethods(ABC):
         """Summarize the history now."""
         return cast("Compacted", self.send(commands.Compact(custom_instructions=_given(custom_instructions))))
 
+    def handoff(self, *, custom_instructions: str | None = None) -> None:
+        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
+        self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
+
     def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
         """Run a shell command; its output becomes context of the next prompt."""
         return cast(
@@ -228,6 +248,18 @@ class SyncCommandMethods(ABC):
         """Kill the running `bash` commands."""
         self.send(commands.AbortBash())
 
+    def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
+        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+        return cast("SubagentSubscription", self.send(commands.SetSubagentSubscription(level=level)))
+
+    def get_subagents(self) -> Subagents:
+        """The subagents at work: none."""
+        return cast("Subagents", self.send(commands.GetSubagents()))
+
+    def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
+        """What a subagent said; refused, because there are none."""
+        self.send(commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file)))
+
     def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
         return cast("Cancelled", self.send(commands.NewSession(parent_session=_given(parent_session))))
@@ -235,6 +267,10 @@ class SyncCommandMethods(ABC):
     def switch_session(self, session_path: str) -> Cancelled:
         """Open another session file."""
         return cast("Cancelled", self.send(commands.SwitchSession(session_path=session_path)))
+
+    def open_session(self, session_dir: str) -> OpenedSession:
+        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
+        return cast("OpenedSession", self.send(commands.OpenSession(session_dir=session_dir)))
 
     def fork(self, entry_id: str) -> Forked:
         """Branch off into a new session that ends before the given user message."""
@@ -392,6 +428,16 @@ class SyncCommandMethods(ABC):
         """
         return cast("Welcome", self.send(commands.Hello(dialect=_given(dialect), features=_given(features))))
 
+    def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
+        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
+        sent.
+        """
+        return cast("EventFilter", self.send(commands.SetEventFilter(events=events)))
+
+    def negotiate_protocol(self, protocol_version: int) -> None:
+        """Another framing of long lines; refused, because lines of any length are sent as they are."""
+        self.send(commands.NegotiateProtocol(protocol_version=protocol_version))
+
     def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
         """Replace the plan."""
         return cast("TodoPhases", self.send(commands.SetTodos(phases=phases)))
@@ -417,6 +463,10 @@ class SyncCommandMethods(ABC):
     def set_host_tools(self, tools: list[HostTool]) -> ToolNames:
         """Replace the tools that the host runs."""
         return cast("ToolNames", self.send(commands.SetHostTools(tools=tools)))
+
+    def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
+        """URI schemes that the host reads for the model; only the empty list is accepted."""
+        return cast("HostUriSchemes", self.send(commands.SetHostUriSchemes(schemes=schemes)))
 
     def get_trust(self) -> TrustState:
         """Whether the conversation's project is trusted, and which of its files wait for that."""
@@ -512,56 +562,6 @@ class SyncCommandMethods(ABC):
         Servers that can complete are asked, for at most two seconds.
         """
         return cast("McpCompletions", self.send(commands.CompleteMcp(text=text)))
-
-    def set_event_filter(self, *, events: list[str] | None = None) -> EventFilter:
-        """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always
-        sent.
-        """
-        return cast("EventFilter", self.send(commands.SetEventFilter(events=events)))
-
-    def open_session(self, session_dir: str) -> OpenedSession:
-        """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
-        return cast("OpenedSession", self.send(commands.OpenSession(session_dir=session_dir)))
-
-    def get_messages_page(self, *, cursor: str | None = None, limit: int | None = None) -> MessagesPage:
-        """One page of the messages, from the cursor of the previous page on."""
-        return cast("MessagesPage", self.send(commands.GetMessagesPage(cursor=_given(cursor), limit=_given(limit))))
-
-    def set_subagent_subscription(self, level: Literal["off", "progress", "events"]) -> SubagentSubscription:
-        """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
-        return cast("SubagentSubscription", self.send(commands.SetSubagentSubscription(level=level)))
-
-    def get_subagents(self) -> Subagents:
-        """The subagents at work: none."""
-        return cast("Subagents", self.send(commands.GetSubagents()))
-
-    def get_subagent_messages(self, *, subagent_id: str | None = None, session_file: str | None = None) -> None:
-        """What a subagent said; refused, because there are none."""
-        self.send(commands.GetSubagentMessages(subagent_id=_given(subagent_id), session_file=_given(session_file)))
-
-    def get_login_providers(self) -> LoginProviders:
-        """Providers that can be logged in to: none; keys come from files and variables."""
-        return cast("LoginProviders", self.send(commands.GetLoginProviders()))
-
-    def login(self, provider_id: str) -> None:
-        """Log in to a provider; refused, because keys come from files and variables."""
-        self.send(commands.Login(provider_id=provider_id))
-
-    def set_fast_mode(self, enabled: bool) -> FastMode:
-        """A model's faster service; it can only be turned off."""
-        return cast("FastMode", self.send(commands.SetFastMode(enabled=enabled)))
-
-    def handoff(self, *, custom_instructions: str | None = None) -> None:
-        """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
-        self.send(commands.Handoff(custom_instructions=_given(custom_instructions)))
-
-    def set_host_uri_schemes(self, schemes: list[Any]) -> HostUriSchemes:
-        """URI schemes that the host reads for the model; only the empty list is accepted."""
-        return cast("HostUriSchemes", self.send(commands.SetHostUriSchemes(schemes=schemes)))
-
-    def negotiate_protocol(self, protocol_version: int) -> None:
-        """Another framing of long lines; refused, because lines of any length are sent as they are."""
-        self.send(commands.NegotiateProtocol(protocol_version=protocol_version))
 
 
 def _given(value: _T | None) -> _T | Absent:

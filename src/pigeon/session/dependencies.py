@@ -60,15 +60,6 @@ class PromptExpander(Protocol):
 class PermissionControl(Protocol):
     """What the host may see and do of permission rules."""
 
-    @property
-    def announces(self) -> bool:
-        """True if the host is told how a question ended."""
-        ...
-
-    def announce(self, wanted: bool) -> None:
-        """Tell the host how questions end, or do not."""
-        ...
-
     def set_host_rules(self, rules: Json) -> None:
         """Replace the rules of the host; raises `Refusal`."""
         ...
@@ -93,11 +84,6 @@ class PermissionControl(Protocol):
 class FolderTrust(Protocol):
     """Whether the files of the project that the conversation is in may be used."""
 
-    @property
-    def announces(self) -> bool:
-        """True if the host hears of projects that wait for a decision."""
-        ...
-
     async def enter(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there."""
         ...
@@ -110,21 +96,16 @@ class FolderTrust(Protocol):
         """Take the host's decision."""
         ...
 
-    def announce(self, wanted: bool) -> None:
-        """Whether the host shall hear of projects that wait."""
+    def repeat_waiting(self) -> None:
+        """Announce once more what waits for a decision, after what is being answered."""
         ...
 
 
 class ToolServers(Protocol):
     """Programs and services that offer tools, prompts and things to read; `mcp` implements it."""
 
-    @property
-    def announces(self) -> bool:
-        """True if the host hears of changes."""
-        ...
-
-    def announce(self, wanted: bool) -> None:
-        """Whether the host shall hear of changes."""
+    def skip_start_pause(self) -> None:
+        """Connect servers as soon as there are some, for a host that shows how they come up."""
         ...
 
     def begin(self) -> None:

@@ -191,7 +191,7 @@ class Engine:
             provider, self._owner, self._queue, given.bus.publish, scope, given.now, gate, given.settings.tool_mode
         )
         result = await run.run(opening, resumes=resumes)
-        if (given.settings.unattended or given.permissions.announces) and result.denied is not None:
+        if result.denied is not None:
             self._was_denied = result.denied
         return result
 

@@ -102,11 +102,6 @@ class Prompting:
         self._commands: set[asyncio.Future[bool]] = set()
         self._next_turn: list[CustomMessage] = []
         self._client_messages: ClientMessages | None = None
-        self._attributes = False
-
-    def attribute(self, wanted: bool) -> None:
-        """Whether answers name the run and the place in the queue from now on."""
-        self._attributes = wanted
 
     def prompt(
         self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT
@@ -326,8 +321,8 @@ class Prompting:
     def _shown(self, acceptance: Acceptance, client_id: str | Absent) -> Accepted:
         return Accepted(
             disposition=acceptance.disposition,
-            run_id=acceptance.run_id if self._attributes else ABSENT,
-            queued_id=acceptance.queued_id if self._attributes else ABSENT,
+            run_id=acceptance.run_id,
+            queued_id=acceptance.queued_id,
             client_message_id=client_id,
         )
 

@@ -160,7 +160,6 @@ class MessageQueue:
         self._items: dict[str, QueuedMessage] = {}
         self._taken: set[str] = set()
         self._saying: QueuedMessage | None = None
-        self._shows_items = False
         self._steering_mode = settings.steering_mode
         self._follow_up_mode = settings.follow_up_mode
         self._interrupt_mode = settings.interrupt_mode
@@ -169,10 +168,6 @@ class MessageQueue:
 
     def __len__(self) -> int:
         return len(self._items)
-
-    def show_items(self, wanted: bool) -> None:
-        """Whether the host is shown the messages with their ids from now on."""
-        self._shows_items = wanted
 
     def kept(self) -> list[KeptMessage]:
         """The messages that wait, and before them the one that is being said, which may not be on record yet."""
@@ -312,7 +307,7 @@ class MessageQueue:
         return waiting if mode == "all" else waiting[:1]
 
     def _announce(self) -> None:
-        size = sum(item.text_size for item in self._items.values()) * (2 if self._shows_items else 1)
+        size = sum(item.text_size for item in self._items.values())
         if size <= TOLD_AT_ONCE:
             self._tell()
             return
@@ -332,7 +327,7 @@ class MessageQueue:
             self._later.cancel()
             self._later = None
         items = self._items.values()
-        listed = [item.item() for item in items] if self._shows_items else ABSENT
+        listed = [item.item() for item in items]
         self._post(QueueUpdate(steering=_texts(items, "steering"), follow_up=_texts(items, "followUp"), items=listed))
 
 

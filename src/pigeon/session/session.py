@@ -19,9 +19,17 @@ from pigeon.session.navigation import Navigation
 from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
+from pigeon.session.settings import HostDefaults
 from pigeon.session.switching import Reason, Switching
-from pigeon.wire.events import AvailableCommandsUpdate, SelectionChanged
+from pigeon.wire.events import Event, SelectionChanged
 from pigeon.wire.messages import Message
+
+
+class CommandsChanged(Event, tag="commands_changed", kw_only=True):
+    """There are other slash commands. No dialect sends it; for those that list the commands, the connection does,
+    because a list takes reading files."""
+
+    dialects = ()
 
 
 class Session:
@@ -30,8 +38,7 @@ class Session:
     def __init__(self, dependencies: Dependencies) -> None:
         bus = dependencies.bus
         self.transcript = dependencies.transcript
-        self._full_state = dependencies.settings.full_state
-        self._announces_selection = False
+        self.unattended = dependencies.settings.unattended
         self.reproducible = dependencies.settings.reproducible
         bus.record(self.transcript.record)
         self._move_to = dependencies.move_to
@@ -78,34 +85,19 @@ class Session:
         )
         self._entered(restore=bool(self.journal.lines))
 
-    @property
-    def full_state(self) -> bool:
-        """True if the state tells all that oh-my-pi's clients read."""
-        return self._full_state
-
-    def set_full_state(self, full: bool) -> None:
-        """What the state tells from now on; dialects differ."""
-        self._full_state = full
+    def change_host_defaults(self, before: HostDefaults, after: HostDefaults) -> None:
+        """Behave as another kind of host expects, where no command or setting says otherwise."""
+        if self.queue.interrupt_mode == before.interrupt_mode:
+            self.queue.set_interrupt_mode(after.interrupt_mode)
+        self.engine.set_keep_unreadable_images(after.keep_unreadable_images)
 
     def tell_commands(self) -> None:
-        """Announce the slash commands to hosts that are told all."""
-        if self._full_state:
-            self.bus.post(AvailableCommandsUpdate(commands=self.prompting.available_commands()))
-
-    def announce_selection(self, on: bool) -> None:
-        """Whether the host is told what commands of others have chosen."""
-        self._announces_selection = on
-
-    @property
-    def announces_selection(self) -> bool:
-        """True while it is."""
-        return self._announces_selection
+        """Announce that there are other slash commands."""
+        self.bus.post(CommandsChanged())
 
     def tell_selection(self, by: str) -> None:
         """Announce the model and the place in the session, after a command has chosen one."""
-        if self._announces_selection:
-            leaf = self.journal.leaf_id
-            self.bus.post(SelectionChanged(by=by, model=self.models.model, leaf_id=leaf))
+        self.bus.post(SelectionChanged(by=by, model=self.models.model, leaf_id=self.journal.leaf_id))
 
     @property
     def journal(self) -> Journal:

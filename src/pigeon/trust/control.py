@@ -114,9 +114,8 @@ class TrustControl:
         self._use = use
         self._check = check
         self._bus = bus
-        self._listens = False
         self._announced: tuple[str, list[str]] | None = None
-        self.announces = False
+        bus.announce(self._on_event)
 
     def trusts(self, cwd: str) -> bool:
         """Whether the files of a folder may be used."""
@@ -125,8 +124,7 @@ class TrustControl:
     def use(self, cwd: str) -> None:
         """The conversation is in this folder from here on."""
         self._use(cwd)
-        if self.announces:
-            asyncio.get_running_loop().call_soon(self._look)
+        asyncio.get_running_loop().call_soon(self._announce_waiting)
 
     async def enter(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there; raises `Refusal` if it must not."""
@@ -159,24 +157,19 @@ class TrustControl:
             problem=ABSENT if problem is None else problem,
         )
 
-    def announce(self, wanted: bool) -> None:
-        """Whether the host hears of projects that wait for a decision; the first time after what is being answered."""
-        self.announces = wanted
+    def repeat_waiting(self) -> None:
+        """Announce once more what waits for a decision, after what is being answered."""
         self._announced = None
-        if wanted:
-            asyncio.get_running_loop().call_soon(self._look)
-            if not self._listens:
-                self._listens = True
-                self._bus.announce(self._heard)
+        asyncio.get_running_loop().call_soon(self._announce_waiting)
 
-    def _heard(self, event: Outbound) -> None:
-        """Look again with each run: files may have appeared."""
+    def _on_event(self, event: Outbound) -> None:
+        """Check again with each run: files may have appeared."""
         if isinstance(event, AgentStart):
-            asyncio.get_running_loop().call_soon(self._look)
+            asyncio.get_running_loop().call_soon(self._announce_waiting)
 
-    def _look(self) -> None:
-        """Tell the host, if it wants that, of what waits in the folder of the conversation; each state once."""
-        if not self.announces:
+    def _announce_waiting(self) -> None:
+        """Announce what waits for a decision in the folder of the conversation; each state once."""
+        if self._decisions.of(self._cwd()).by is not None:
             return
         state = self.state()
         found = (state.cwd, state.waiting)

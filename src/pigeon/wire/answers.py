@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
@@ -37,6 +38,8 @@ class Accepted(Record, kw_only=True):
     After `handled` no `agent_settled` follows. `runId` is the run that the message starts or waits for, and `queuedId`
     names it in the queue, for hosts with the feature `attribution`; `clientMessageId` repeats the command's.
     """
+
+    member_features = MappingProxyType({"run_id": "attribution", "queued_id": "attribution"})
 
     disposition: Disposition
     run_id: str | Absent = ABSENT

@@ -7,7 +7,8 @@ documents show as null are typed with `None` explicitly.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -19,7 +20,22 @@ _T = TypeVar("_T")
 
 
 class Record(Struct, rename="camel"):
-    """One JSON object of the protocol."""
+    """One JSON object of the protocol; of the fields in `member_features`, each is only shown to clients that have
+    asked for its feature with `hello`."""
+
+    member_features: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+
+class Outgoing(Record):
+    """What is sent without being asked for. A session publishes all of it; the record says which clients are shown it.
+
+    `feature` is the feature of `hello` that shows it, `dialects` are those that have it: None for all. What is
+    `always_sent` is left out by no event filter.
+    """
+
+    feature: ClassVar[str | None] = None
+    dialects: ClassVar[tuple[str, ...] | None] = None
+    always_sent: ClassVar[bool] = True
 
 
 class Intended:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from pigeon.wire.base import Json
+from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.commands import BY_NAME, OLD_NAMES, Command
 from pigeon.wire.errors import BadRecord, UnknownCommand
 
@@ -269,6 +269,13 @@ def command_of(value: Any) -> Command:
     cleaned = {key: item for key, item in value.items() if item is not None or key in kind.nullable}
     cleaned["type"] = name
     return convert(cleaned, kind)
+
+
+def value_text(value: Any) -> str:
+    """A value that a client gave, for an error that repeats it; a text without its quotes."""
+    if value is ABSENT:
+        return "undefined"
+    return value if isinstance(value, str) else encode(value).decode()
 
 
 def _kind(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.base import ABSENT, Absent, Json, Outgoing
 
 REQUEST: Literal["extension_ui_request"] = "extension_ui_request"
 # The options of a question about permission.
@@ -13,7 +13,7 @@ ALLOW_ALWAYS = "Allow for this session"
 DENY = "Deny"
 
 
-class _Request(Record, tag_field="method", kw_only=True):
+class _Request(Outgoing, tag_field="method", kw_only=True):
     type: Literal["extension_ui_request"] = REQUEST
     id: str
     seq: int | Absent = ABSENT

@@ -7,10 +7,11 @@ Inside the process a `MessageUpdate` carries the delta only. Dialects that show 
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Literal
 
 from pigeon.wire.answers import Compacted, QueueItem, State
-from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.base import ABSENT, Absent, Json, Outgoing, Record
 from pigeon.wire.commands.mcp import McpServerState
 from pigeon.wire.content import ToolCall, UserBlock
 from pigeon.wire.dialogs import DialogRequest
@@ -106,11 +107,13 @@ StreamEvent = (
 # --- the loop ------------------------------------------------------------------------------------------------------
 
 
-class Event(Record, tag_field="type", kw_only=True):
+class Event(Outgoing, tag_field="type", kw_only=True):
     """Anything that is sent without being asked for; `seq` numbers it for hosts with that feature.
 
     `runId` is for hosts with the feature `attribution`: the run in which it happened, or whose end it reports.
     """
+
+    always_sent = False
 
     seq: int | Absent = ABSENT
     run_id: str | Absent = ABSENT
@@ -169,6 +172,9 @@ class PromptResult(Event, tag="prompt_result", kw_only=True):
     A completed prompt that had an `outputSchema` has `output`, a value that fits it.
     """
 
+    dialects = ("omp",)
+    always_sent = True
+
     id: Json | Absent = ABSENT
     agent_invoked: bool
     status: PromptStatus
@@ -179,6 +185,9 @@ class PromptResult(Event, tag="prompt_result", kw_only=True):
 
 class SessionSettled(Event, tag="session_settled", kw_only=True):
     """oh-my-pi's word for: nothing more will happen on its own. Sent after the results of the prompts."""
+
+    dialects = ("omp",)
+    always_sent = True
 
 
 CommandSource = Literal["skill", "extension", "file"]
@@ -194,6 +203,8 @@ class AvailableCommand(Record, kw_only=True):
 
 class AvailableCommandsUpdate(Event, tag="available_commands_update", kw_only=True):
     """The slash commands, for oh-my-pi's clients: sent after the start, with another session, when they change."""
+
+    dialects = ("omp",)
 
     commands: list[AvailableCommand]
 
@@ -265,6 +276,8 @@ class ToolExecutionEnd(Event, tag="tool_execution_end", kw_only=True):
 class QueueUpdate(Event, tag="queue_update", kw_only=True):
     """The queues changed; both are listed in full. `items`, for hosts with the feature `attribution`, has the messages
     of both with their ids, in the order in which each queue delivers them."""
+
+    member_features = MappingProxyType({"items": "attribution"})
 
     steering: list[str]
     follow_up: list[str]
@@ -368,7 +381,7 @@ class BashExecutionUpdate(Event, tag="bash_execution_update", kw_only=True):
     delta: str
 
 
-class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True):
+class HostToolCall(Outgoing, tag_field="type", tag="host_tool_call", kw_only=True):
     """Sent when the model calls a host tool; the host answers with `host_tool_result` under this id."""
 
     seq: int | Absent = ABSENT
@@ -379,7 +392,7 @@ class HostToolCall(Record, tag_field="type", tag="host_tool_call", kw_only=True)
     arguments: dict[str, Json]
 
 
-class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=True):
+class HostToolCancel(Outgoing, tag_field="type", tag="host_tool_cancel", kw_only=True):
     """Sent when an open call is no longer needed."""
 
     seq: int | Absent = ABSENT
@@ -388,7 +401,7 @@ class HostToolCancel(Record, tag_field="type", tag="host_tool_cancel", kw_only=T
     target_id: str
 
 
-class _ServiceRequest(Record, tag_field="type", kw_only=True):
+class _ServiceRequest(Outgoing, tag_field="type", kw_only=True):
     seq: int | Absent = ABSENT
     run_id: str | Absent = ABSENT
     id: str
@@ -450,6 +463,8 @@ class PermissionResolved(Event, tag="permission_resolved", kw_only=True):
     time (`timeout`), the run was `aborted`, or the host has `disconnected`.
     """
 
+    feature = "permissions"
+
     id: str
     tool_call_id: str
     outcome: PermissionOutcome
@@ -460,6 +475,8 @@ class AgentRestarted(Event, tag="agent_restarted", kw_only=True):
 
     What was under way has ended: a run with its `agent_settled`, questions with their cancellation.
     """
+
+    dialects = ("pi-latest",)
 
     reason: str
 
@@ -483,6 +500,8 @@ class Gap(Event, tag="gap", kw_only=True):
 
     Only from `pigeon serve`, to a client that was away for too long.
     """
+
+    dialects = ("pi-latest",)
 
     after: int
     snapshot: GapSnapshot
@@ -526,6 +545,8 @@ class TrustRequired(Event, tag="trust_required", kw_only=True):
     Sent after `hello`, when the conversation moves to such a folder, and when more such files appear.
     """
 
+    feature = "trust"
+
     cwd: str
     waiting: list[str]
 
@@ -535,6 +556,8 @@ class SelectionChanged(Event, tag="selection_changed", kw_only=True):
 
     For hosts that share a conversation: `model` and `leafId` are what is chosen now, `by` is the command.
     """
+
+    feature = "selection"
 
     by: str
     model: Model | None
@@ -547,6 +570,8 @@ class McpServerChanged(Event, tag="mcp_server_changed", kw_only=True):
     One that is no longer configured is `removed`.
     """
 
+    feature = "mcp"
+
     server: McpServerState
     removed: bool | Absent = ABSENT
 
@@ -554,11 +579,15 @@ class McpServerChanged(Event, tag="mcp_server_changed", kw_only=True):
 class ErrorEvent(Event, tag="error", kw_only=True):
     """A failure, in the dialect that has no responses."""
 
+    dialects = ("companion",)
+
     error: str
 
 
 class Ready(Event, tag="ready", kw_only=True):
     """First line of the dialects whose clients wait for it."""
+
+    dialects = ("omp", "xcsh")
 
     version: str | Absent = ABSENT
 

@@ -9,15 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from pigeon.wire import codec
 from pigeon.wire.base import Json
+from pigeon.wire.dialogs import REQUEST
 
-ANSWERED = (b'{"method":"select"', b'{"method":"confirm"', b'{"method":"input"', b'{"method":"editor"')
-_CANCEL = b'{"method":"cancel"'
-# The line before which nothing is open.
+# The methods of dialogs that wait for an answer.
+ANSWERED = ("select", "confirm", "input", "editor")
+# The beginning of the line before which nothing is open.
 SETTLED = b'{"type":"agent_settled"'
-HOST_TOOL_CALL = b'{"type":"host_tool_call"'
-_EVENT = b'{"type":"'
+
+
+class EventHead(Struct, rename="camel"):
+    """What tells the lines of events apart, without decoding the rest."""
+
+    type: str = ""
+    method: str = ""
+    tool_name: msgspec.Raw = msgspec.Raw(b"")
+
+    def names_tool(self, name: str) -> bool:
+        """Whether the event is about this tool."""
+        return bytes(self.tool_name) == codec.encode(name)
+
+
+_decoder = msgspec.json.Decoder(EventHead)
+
+
+def head_of(line: bytes) -> EventHead:
+    """The head of a line; an empty one for what is no event."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return EventHead()
 
 
 class OpenWork:
@@ -58,16 +83,16 @@ class OpenWork:
         items = [] if self.queue is None else _members(self.queue).get("items")
         return items if isinstance(items, list) else []
 
-    def take(self, line: bytes, number: int) -> None:
-        """The next line, with its number."""
-        if line.startswith(_EVENT):
-            kind = line[len(_EVENT) : line.find(b'"', len(_EVENT))].decode("ascii", "replace")
-            if kind in _ENDS:
-                self._event(kind, line, number)
-        elif line.startswith(ANSWERED):
+    def take(self, line: bytes, number: int) -> EventHead:
+        """Follow the next line, with its number; returns its head."""
+        head = head_of(line)
+        if head.type in _ENDS:
+            self._event(head.type, line, number)
+        elif head.type == REQUEST and head.method in ANSWERED:
             self._ask(line, number)
-        elif line.startswith(_CANCEL):
+        elif head.type == REQUEST and head.method == "cancel":
             self.questions.pop(str(_members(line).get("targetId")), None)
+        return head
 
     def _ask(self, line: bytes, number: int) -> None:
         id = str(_members(line).get("id"))

@@ -20,7 +20,6 @@ from pigeon.cli.commands.sessions import session_file
 from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.serve.scopes import needed_scope
 from pigeon.providers.recording.setup import speed_of
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host import Host, PipeChannel
@@ -31,7 +30,7 @@ from pigeon.session.playback import PlaybackPace, PlayedClock, SessionPlayer, la
 from pigeon.system.clock import SteadyLoop
 from pigeon.transport import stdio
 from pigeon.wire.base import or_else
-from pigeon.wire.commands import NAMES, Command
+from pigeon.wire.commands import NAMES, Abort, Command
 from pigeon.wire.errors import Refusal, StartupError, UsageError
 from pigeon.wire.messages import AssistantMessage
 
@@ -134,6 +133,6 @@ class _ReplayHost(Host):
     """Serves a session that is played: what only looks is answered, and a run can be stopped."""
 
     handlers: ClassVar[Mapping[type[Command], CommandHandler]] = {
-        kind: handler if needed_scope(NAMES[kind]) == "read" or NAMES[kind] == "abort" else _refuse
+        kind: handler if kind.required_scope == "read" or kind is Abort else _refuse
         for kind, handler in HANDLERS.items()
     }

@@ -18,6 +18,7 @@ from pigeon.frontends.printing import complain
 from pigeon.frontends.prompt_input import CallPrompts, piped_text, prompts_of
 from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, spoken_dialect, with_key
 from pigeon.rpc.outbox import Outbox
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.images import image_of
 from pigeon.sdk.results import CUT_OFF, is_cut_off
@@ -61,8 +62,9 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
     agent, show = started.agent, started.show
     shown = None if show is None else partial(show, "out")
     writer = Writer(started.descriptors[1], lambda: shutdown.request(exit_codes.FAILED), shown)
-    outbox = Outbox(writer, dialect, agent.redactor.mask, merges=not agent.session.reproducible)
     session = agent.session
+    connection = SessionConnection(session, dialect, agent.redactor.mask)
+    outbox = Outbox(writer, connection, merges=not session.reproducible)
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()
     await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
@@ -80,7 +82,7 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
 
 async def _ask(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
     """The exit code."""
-    watch = _RunEnds(leaving)
+    watch = _RunEnds(leaving, session.unattended)
     session.bus.announce(watch.hear)
     for number, text in enumerate(prompts.texts):
         images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT
@@ -105,8 +107,9 @@ class _RunEnds:
     Of a run that ends because the process is `leaving` nothing is told: the person who asked for that knows it.
     """
 
-    def __init__(self, leaving: Callable[[], bool]) -> None:
+    def __init__(self, leaving: Callable[[], bool], unattended: bool) -> None:
         self._leaving = leaving
+        self._unattended = unattended
         self.code = exit_codes.OK
         self._failure = ""
         self._cut_off = False
@@ -119,8 +122,9 @@ class _RunEnds:
             self._cut_off = is_cut_off(event.messages)
             self._failure = "" if isinstance(failure, Absent) else f" ({failure})"
         elif isinstance(event, AgentSettled):
-            self.code = exit_codes.BY_END.get(event.reason, exit_codes.OK)
+            reason = "done" if event.reason == "denied" and not self._unattended else event.reason
+            self.code = exit_codes.BY_END.get(reason, exit_codes.OK)
             if self.code and not self._leaving():
-                complain(f"The run ended: {event.reason}{self._failure if event.reason == 'error' else ''}")
+                complain(f"The run ended: {reason}{self._failure if reason == 'error' else ''}")
             elif self._cut_off:
                 complain(f"Warning: {CUT_OFF}")

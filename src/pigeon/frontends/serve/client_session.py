@@ -1,40 +1,32 @@
 """The commands and events of one client, by WebSocket or by Unix socket.
 
-All clients of a conversation share the events that its worker writes (`worker.py`). So what `--mode rpc` does for
-its one host is done here for each client: `hello` tells it which features these events have, and `set_event_filter`
-leaves some out. Every other command goes to the worker, if the client's scope allows it.
+All clients of a conversation share the events that its worker writes (`worker.py`), so each has a `Connection` with the
+features of these events, which it cannot change. What concerns only that connection is answered here; every other
+command goes to the worker, if the client's scope allows it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, get_args
 
 from pigeon import __version__
+from pigeon.dialects.pi_latest import PiLatest
 from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.frontends.serve.conversations import Conversations
-from pigeon.frontends.serve.scopes import Scope, permitted
+from pigeon.frontends.serve.scopes import check_command
 from pigeon.frontends.serve.watching import WatchEnd, Watcher
+from pigeon.rpc.command_reader import RefusedLine, read_frame
+from pigeon.rpc.connection import ALL_FEATURES, Connection
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
-from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.transport.reader import Frame
 from pigeon.wire import codec
-from pigeon.wire.answers import (
-    DialectName,
-    EventFilter,
-    Feature,
-    InputLimits,
-    Response,
-    Sessions,
-    Welcome,
-    failed,
-    succeeded,
-)
-from pigeon.wire.base import ABSENT, Json, or_else
-from pigeon.wire.commands import SILENT_NAMES, Hello, ListSessions, SetEventFilter
-from pigeon.wire.errors import BadRecord, PigeonError, Refusal
+from pigeon.wire.answers import Response, Sessions, failed, succeeded
+from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.commands import NAMES, Command, Hello, ListSessions, Scope, SetEventFilter, SwitchSession
+from pigeon.wire.errors import PigeonError, Refusal
 
-DIALECT: DialectName = "pi-latest"
+OTHER_DIALECT = "Served conversations speak pi-latest only, not {}"
 
 
 class ClientSession:
@@ -45,7 +37,9 @@ class ClientSession:
     ) -> None:
         self._conversations = conversations
         self.conversation = conversation
-        self._watcher = Watcher(conversation, scope, after)
+        dialect = PiLatest(__version__)
+        self._connection = Connection(dialect, ALL_FEATURES, fixed_dialect=OTHER_DIALECT, fixed_features=True)
+        self._watcher = Watcher(conversation, scope, after, self._connection.wants_line)
         # Once it is open: the client gets the events after the one with this number.
         self.start = 0
 
@@ -55,10 +49,6 @@ class ClientSession:
         await self.conversation.wake()
         self.conversation.attach(self._watcher)
         self.start = self._watcher.begin()
-
-    def refuse_line(self, why: str) -> None:
-        """Answer a line that is no valid command with an error."""
-        self._answer(failed("parse", f"Failed to parse command: {why}"))
 
     def close(self) -> None:
         """The client has gone."""
@@ -77,89 +67,53 @@ class ClientSession:
         """The lines to send to the client, as they come."""
         return self._watcher.lines()
 
-    async def take(self, line: bytes) -> None:
+    async def take(self, frame: Frame) -> None:
         """Handle a line from the client; waits while the client leaves earlier answers unread."""
-        try:
-            value = codec.decode(line)
-            problem = codec.shape_error(line, values=len(line))
-        except BadRecord as error:
-            value, problem = None, str(error)
-        if not isinstance(value, dict) or value.get("type") not in SILENT_NAMES:
-            await self._watcher.room(MOST_IN_FLIGHT)
-        if problem is not None or not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            id = value.get("id") if isinstance(value, dict) else None
-            why = problem or 'expected a JSON object with a "type"'
-            self._answer(failed("parse", f"Failed to parse command: {why}", ABSENT if id is None else id))
-            return
-        if value.get("id") is None:
-            value.pop("id", None)
-        try:
-            value = permitted(value, self._watcher.scope, self._conversations, self.conversation.record.cwd)
-        except Refusal as error:
-            self._answer(failed(value["type"], str(error), value.get("id", ABSENT)))
-            return
-        if value["type"] in ("hello", "set_event_filter"):
-            self._own(value)
-        elif value["type"] == "list_sessions" and value.get("scope") == "all":
-            await self._list(value)
+        for item in read_frame(frame):
+            if isinstance(item, RefusedLine) or not item.silent:
+                await self._watcher.room(MOST_IN_FLIGHT)
+            if isinstance(item, RefusedLine):
+                self._answer(item.response)
+                continue
+            try:
+                await self._carry_out(item)
+            except PigeonError as error:
+                self._answer(failed(NAMES[type(item)], str(error), item.id))
+
+    async def _carry_out(self, command: Command) -> None:
+        """Answer a command, or send it on; raises `PigeonError`."""
+        command = check_command(command, self._watcher.scope, self._conversations, self.conversation.record.cwd)
+        if isinstance(command, Hello):
+            self._answer_with(command, self._connection.hello(command))
+        elif isinstance(command, SetEventFilter):
+            self._answer_with(command, self._connection.set_event_filter(command))
+        elif isinstance(command, ListSessions) and command.scope == "all":
+            self._answer_with(command, await self._list_all(command))
         else:
-            await self._send_on(value)
-
-    async def _send_on(self, value: dict[str, Json]) -> None:
-        try:
-            self._conversations.check_open(str(value["type"]))
-            self._check_session(value)
+            self._conversations.check_open(NAMES[type(command)])
+            self._check_session(command)
             await self._conversations.ready(self.conversation)
-        except PigeonError as error:
-            self._answer(failed(str(value["type"]), str(error), value.get("id", ABSENT)))
-            return
-        await self.conversation.tell(value, self._watcher)
+            await self.conversation.tell(codec.to_plain(command), self._watcher)
 
-    async def _list(self, value: dict[str, Any]) -> None:
-        """Answer for all folders below the roots, which the worker does not know."""
-        try:
-            command = codec.command_of(value)
-            assert isinstance(command, ListSessions)
-            asked = (None, None, command.limit, or_else(command.cursor, None))
-            rows, following = await asyncio.to_thread(self._conversations.rows, *asked)
-        except Refusal as error:
-            self._answer(failed("list_sessions", str(error), value.get("id", ABSENT)))
-            return
-        page = Sessions(sessions=rows, next_cursor=ABSENT if following is None else following)
-        self._answer(succeeded("list_sessions", codec.to_plain(page), command.id))
+    async def _list_all(self, command: ListSessions) -> Sessions:
+        """The sessions of all folders below the roots, which the worker does not know."""
+        if not isinstance(command.session_id, Absent):
+            rows = await asyncio.to_thread(self._conversations.rows_with_id, command.session_id)
+            return Sessions(sessions=rows)
+        asked = (None, None, command.limit, or_else(command.cursor, None))
+        rows, following = await asyncio.to_thread(self._conversations.rows, *asked)
+        return Sessions(sessions=rows, next_cursor=ABSENT if following is None else following)
 
-    def _check_session(self, value: dict[str, Json]) -> None:
+    def _check_session(self, command: Command) -> None:
         """Raise a `Refusal` if another conversation has the session open."""
-        path = value.get("sessionPath") if value["type"] == "switch_session" else None
-        owner = self._conversations.owner_of(path, self.conversation) if isinstance(path, str) else None
+        path = command.session_path if isinstance(command, SwitchSession) else None
+        owner = None if path is None else self._conversations.owner_of(path, self.conversation)
         if owner is not None:
             raise Refusal(f"This session is open in the conversation {owner}. Attach to that one")
 
-    def _own(self, value: dict[str, Any]) -> None:
-        """Answer a command that concerns only this client's connection."""
-        try:
-            command = codec.command_of(value)
-        except BadRecord as error:
-            self._answer(failed(value["type"], str(error), value.get("id", ABSENT)))
-            return
-        if isinstance(command, Hello):
-            self._answer(_welcome(command))
-        elif isinstance(command, SetEventFilter):
-            events = or_else(command.events, None)
-            kinds = None if events is None else frozenset(events)
-            self._watcher.send_only(kinds)
-            data = codec.to_plain(EventFilter(events=None if kinds is None else sorted(kinds)))
-            self._answer(succeeded("set_event_filter", data, command.id))
+    def _answer_with(self, command: Command, data: Json) -> None:
+        self._answer(succeeded(NAMES[type(command)], data, command.id))
 
     def _answer(self, response: Response) -> None:
-        self._watcher.answer(codec.encode(response), self.conversation.log.end)
-
-
-def _welcome(command: Hello) -> Response:
-    asked = or_else(command.dialect, DIALECT)
-    if asked != DIALECT:
-        return failed("hello", f"Served conversations speak {DIALECT} only, not {asked}", command.id)
-    limits = InputLimits(record_bytes=DEFAULT_CAP, commands_in_flight=MOST_IN_FLIGHT)
-    features = list(get_args(Feature))
-    welcome = Welcome(name="pigeon", version=__version__, dialect=DIALECT, features=features, limits=limits)
-    return succeeded("hello", codec.to_plain(welcome), command.id)
+        for line in self._connection.answer(response):
+            self._watcher.answer(b"".join(line.pieces), self.conversation.log.end)

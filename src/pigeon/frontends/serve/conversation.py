@@ -29,12 +29,11 @@ from msgspec.structs import replace
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve.conversation_record import REMEMBERED, ConversationRecord
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.scopes import covers, needed_scope
+from pigeon.frontends.serve.scopes import covers
 from pigeon.frontends.serve.watching import FollowedLog, UnservedCalls, Watcher
 from pigeon.frontends.serve.worker import WorkerRequest
 from pigeon.frontends.serve.worker_process import (
     RESTART_PAUSE,
-    Logged,
     WorkerConnection,
     Workers,
     WorkerStarts,
@@ -44,12 +43,12 @@ from pigeon.frontends.serve.worker_process import (
     stop_worker,
 )
 from pigeon.frontends.serve.worker_state import WorkerState, options_for, read_state
-from pigeon.rpc.worker_link import SLEEP
+from pigeon.rpc.worker_records import SLEEP, Logged, WorkerAnswer
 from pigeon.system.process.forking import ForkedProcess, last_words
 from pigeon.wire import codec
 from pigeon.wire.answers import failed
 from pigeon.wire.base import ABSENT, Absent, Json
-from pigeon.wire.commands import SILENT_NAMES
+from pigeon.wire.commands import SILENT_NAMES, HostToolResult
 from pigeon.wire.errors import PigeonError, Refusal, StartupError
 from pigeon.wire.open_work import OpenWork
 
@@ -67,7 +66,6 @@ SNAPSHOT_TRIES = 5
 # So much of what clients have sent may wait for a worker that does not read.
 MOST_WAITING = 64 * 1024 * 1024
 BEHIND = "The agent of this conversation has not read earlier commands yet. Try again later"
-_OUR_ID = b'{"id":"'
 
 ENDED = (
     "The agent ended before it answered: {}. Its session is intact. Its events show what it had started, and "
@@ -319,7 +317,7 @@ class ServedConversation:
             return
         if self._connection.looks_silent() > silence > 0:
             self.kill(HANGS.format(silence))
-        served = any(covers(watcher.scope, needed_scope("host_tool_result")) for watcher in self._watchers)
+        served = any(covers(watcher.scope, HostToolResult.required_scope) for watcher in self._watchers)
         for result in self._unserved.look(self.work.questions, served, unserved):
             self._send(result)
 
@@ -545,28 +543,24 @@ class ServedConversation:
             waiting.watcher.began_bash(id, waiting.id)
         self._send({**waiting.command, "id": id})
 
-    def _answered(self, line: bytes) -> None:
+    def _answered(self, answer: WorkerAnswer) -> None:
         """Pass on an answer, with the client's id in place of the supervisor's own."""
         self.used = self._now()
-        at = line.find(b'"', len(_OUR_ID))
-        id = line[len(_OUR_ID) : at].decode("ascii", "replace")
-        waiting = self._open.pop(id, None) if line.startswith(_OUR_ID) else None
+        waiting = self._open.pop(answer.id, None) if isinstance(answer.id, str) else None
         if waiting is None:
             return
-        rest = line[at + 1 :]
-        if b'"success":true' in rest[:200]:
-            self._carried_out(waiting, rest)
+        if answer.success:
+            self._carried_out(waiting, answer)
         if waiting.watcher is not None:
-            head = b"{" if isinstance(waiting.id, Absent) else b'{"id":' + codec.encode(waiting.id) + b","
-            waiting.watcher.answer(head + rest.removeprefix(b","), self.log.end)
+            waiting.watcher.answer(answer.line_for(waiting.id), self.log.end)
         elif waiting.answer is not None and not waiting.answer.done():
-            waiting.answer.set_result(codec.decode(line))
+            waiting.answer.set_result(codec.decode(answer.line_for(ABSENT)))
         self._starts.changed()
 
-    def _carried_out(self, waiting: OpenCommand, answer: bytes) -> None:
+    def _carried_out(self, waiting: OpenCommand, answer: WorkerAnswer) -> None:
         """Remember a command that succeeded, before its client is told: for the next worker, or for the run to come."""
         if waiting.name in ("prompt", "abort_and_prompt"):
-            data = codec.decode(b"{" + answer.removeprefix(b",")).get("data") or {}
+            data = answer.decode_data() or {}
             if data.get("disposition") == "started" and not self.log.has_begun(str(data.get("runId"))):
                 self._accepted_at = self._now()
         if waiting.name in REMEMBERED:

@@ -11,26 +11,13 @@ from pigeon.frontends.serve.worker_state import WorkerState
 from pigeon.system.files import replace_file
 from pigeon.wire import codec
 from pigeon.wire.base import Json
+from pigeon.wire.commands import NAMES
 from pigeon.wire.errors import BadRecord
 
 RECORD_FILE = "conversation.json"
 # What is told to the next worker: the last command of each of these types that was carried out. The name of a session,
 # its model and its thinking level are in its file, or in the worker's state; the rest of `set_*` keeps nothing.
-REMEMBERED = frozenset(
-    (
-        "set_host_tools",
-        "set_permissions",
-        "set_limits",
-        "set_steering_mode",
-        "set_follow_up_mode",
-        "set_interrupt_mode",
-        "set_locale",
-        "set_auto_compaction",
-        "set_auto_retry",
-        "set_todos",
-        "set_trust",
-    )
-)
+REMEMBERED = frozenset(name for command, name in NAMES.items() if command.outlives_worker)
 
 
 class ConversationRecord(Struct, kw_only=True):

@@ -393,6 +393,11 @@ class Conversations:
             if cursor is None or len(found) >= limit:
                 return found, cursor
 
+    def rows_with_id(self, session_id: str) -> list[SessionRow]:
+        """The session with this id, if there is one in a folder that may be opened."""
+        found = self._store.rows_with_id(self._store.folders(), session_id)
+        return [row for row in found if self.may_open(row.cwd)]
+
     def folders(self, path: str) -> list[str]:
         """The names of the folders in a folder that may be opened, without hidden ones; raises `Refusal`."""
         try:

@@ -177,10 +177,7 @@ async def _exchange(stream: _LineStream, client: ClientSession) -> None:
 async def _take(stream: _LineStream, client: ClientSession) -> None:
     while frames := await stream.frames():
         for frame in frames:
-            if not isinstance(frame, bytes):
-                client.refuse_line(f"the line is longer than {frame.cap} bytes and was skipped")
-            elif frame.strip():
-                await client.take(frame)
+            await client.take(frame)
 
 
 async def _send(stream: _LineStream, client: ClientSession) -> None:

@@ -12,29 +12,21 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.scopes import Scope
 from pigeon.system.append_file import make_private_folder
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
-from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
+from pigeon.wire.commands import Scope
+from pigeon.wire.open_work import SETTLED, OpenWork, head_of, open_work
 
 if TYPE_CHECKING:
     from pigeon.frontends.serve.conversation import ServedConversation
 
 MOST_UNREAD = 64 * 1024 * 1024
-# Events that a client may have to answer: no event filter leaves them out.
-ALWAYS_SENT = ("extension_ui_request", "host_tool_call", "host_tool_cancel")
 # Why a client is disconnected: it does not read its answers, its token was revoked, the conversation is gone.
 WatchEnd = Literal["too slow", "revoked", "deleted"]
 MOST_RUNS = 64
-_TYPE = b'"type":"'
-_START = b'{"type":"agent_start"'
-_TOOL_END = b'{"type":"tool_execution_end"'
-_TODO = b'"toolName":"todo"'
 # Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own.
-_BASH = b'{"type":"bash_execution_update"'
-_BASH_ID = _BASH + b',"id":"'
 MOST_BASH_IDS = 100
 UNSERVED = "No client that could run this tool was connected for {} seconds"
 
@@ -115,20 +107,20 @@ class FollowedLog:
         try:
             while lines := reader.read(end):
                 self._counts.count("events", len(lines))
-                self._counts.count("runs", sum(line.startswith(SETTLED) for line in lines))
+                self._counts.count("runs", sum(head_of(line).type == "agent_settled" for line in lines))
         finally:
             reader.close()
 
     def _take(self, line: bytes, number: int) -> bool:
-        self.work.take(line, number)
+        head = self.work.take(line, number)
         if self._asked.keys() != self.work.questions.keys():
             self._asked = {id: self._asked.get(id, self._now()) for id in self.work.questions}
-        if line.startswith(_TOOL_END) and _TODO in line[:200]:
+        if head.type == "tool_execution_end" and head.names_tool("todo"):
             self._plan_written()
-        if line.startswith(SETTLED):
+        if head.type == "agent_settled":
             self._counts.count("runs")
             return True
-        if line.startswith(_START):
+        if head.type == "agent_start":
             self._note_run()
             return True
         return False
@@ -146,7 +138,7 @@ class UnservedCalls:
 
     def look(self, questions: Mapping[str, bytes], served: bool, most: int) -> list[dict[str, Json]]:
         """Called once a second: failures for the calls that had no client in `most` calls in a row."""
-        calls = [id for id, line in questions.items() if line.startswith(HOST_TOOL_CALL) and not served]
+        calls = [] if served else [id for id, line in questions.items() if head_of(line).type == "host_tool_call"]
         self._looks = {id: self._looks.get(id, 0) + 1 for id in calls}
         result: Json = {"content": [{"type": "text", "text": UNSERVED.format(most)}]}
         late = [id for id, looks in self._looks.items() if looks > most]
@@ -156,13 +148,20 @@ class UnservedCalls:
 class Watcher:
     """A client; `after` is the number of the last event that it has, none for one that wants what comes from now on."""
 
-    def __init__(self, conversation: ServedConversation, scope: Scope, after: int | None) -> None:
+    def __init__(
+        self,
+        conversation: ServedConversation,
+        scope: Scope,
+        after: int | None,
+        wants: Callable[[bytes], bool] = lambda line: True,
+    ) -> None:
+        """`wants` says whether the client is sent an event."""
         self.scope = scope
         self._conversation = conversation
         self._after = after
         self._asked_before: list[bytes] = []
-        self._kinds: frozenset[str] | None = None
-        self._bash_ids: dict[bytes, bytes] = {}
+        self._wants = wants
+        self._bash_ids: dict[str, Json | Absent] = {}
         self._answers: deque[tuple[LogEnd, bytes]] = deque()
         self._unread = 0
         self._changed = asyncio.Event()
@@ -177,13 +176,9 @@ class Watcher:
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
 
-    def send_only(self, kinds: frozenset[str] | None) -> None:
-        """Send only events of these types from now on; `None` sends all."""
-        self._kinds = kinds
-
     def began_bash(self, id: str, asked_as: Json | Absent) -> None:
         """Show what this command of the client prints under the id that the client gave it, if it gave one."""
-        self._bash_ids[id.encode()] = b"" if isinstance(asked_as, Absent) else b',"id":' + codec.encode(asked_as)
+        self._bash_ids[id] = asked_as
         if len(self._bash_ids) > MOST_BASH_IDS:
             del self._bash_ids[next(iter(self._bash_ids))]
 
@@ -242,7 +237,7 @@ class Watcher:
                 if lines:
                     if self._bash_ids:
                         lines = [self._as_asked(line) for line in lines]
-                    yield lines if self._kinds is None else [line for line in lines if self._wants(line)]
+                    yield [line for line in lines if self._wants(line)]
                 elif self._answers:
                     line = self._answers.popleft()[1]
                     self._unread -= len(line)
@@ -255,13 +250,10 @@ class Watcher:
             reader.close()
 
     def _as_asked(self, line: bytes) -> bytes:
-        if not line.startswith(_BASH_ID):
+        if head_of(line).type != "bash_execution_update":
             return line
-        at = line.find(b'"', len(_BASH_ID))
-        member = self._bash_ids.get(line[len(_BASH_ID) : at])
-        return line if member is None else _BASH + member + line[at + 1 :]
-
-    def _wants(self, line: bytes) -> bool:
-        at = line.find(_TYPE) + len(_TYPE)
-        kind = line[at : line.find(b'"', at)].decode("ascii", "replace")
-        return kind in ALWAYS_SENT or self._kinds is None or kind in self._kinds
+        printed = codec.decode(line)
+        if printed.get("id") not in self._bash_ids:
+            return line
+        id = self._bash_ids[printed.pop("id")]
+        return codec.encode({"type": printed.pop("type"), **({} if isinstance(id, Absent) else {"id": id}), **printed})

@@ -33,7 +33,7 @@ from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
 from pigeon.wire.errors import BadRecord, PigeonError, StartupError, printable
 from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel, Outbound
-from pigeon.wire.open_work import HOST_TOOL_CALL, SETTLED, OpenWork, open_work
+from pigeon.wire.open_work import SETTLED, OpenWork, head_of, open_work
 from pigeon.wire.steering import Limits
 
 # How long one that is being killed may still be there.
@@ -146,7 +146,7 @@ def ends_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
     if died or left.busy or unheard:
         yield AgentRestarted(reason=why)
     for number, (id, line) in enumerate(left.questions.items()):
-        kind = HostToolCancel if line.startswith(HOST_TOOL_CALL) else CancelRequest
+        kind = HostToolCancel if head_of(line).type == "host_tool_call" else CancelRequest
         yield kind(id=f"restarted-{number}", target_id=id)
     if left.running or unheard:
         run_id = left.run_id or unheard or ABSENT

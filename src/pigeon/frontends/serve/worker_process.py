@@ -10,15 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from msgspec import Struct
-
 from pigeon.frontends.serve.worker import WorkerRequest, packed
-from pigeon.rpc.worker_link import ALIVE, NEEDED
+from pigeon.rpc.worker_records import Alive, Logged, Needed, WorkerAnswer, decode_notice
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended
-from pigeon.transport.event_log import LogEnd, log_owner
+from pigeon.transport.event_log import log_owner
 from pigeon.transport.reader import Frame, Framing
-from pigeon.wire import codec
 from pigeon.wire.errors import StartupError
 
 STOP_SECONDS = 5.0
@@ -32,21 +29,6 @@ FORK_SECONDS = 10.0
 RESTART_SECONDS = 60.0
 RESTART_PAUSE = 15.0
 SOCKET = "socket"
-_LOGGED = b'{"type":"logged"'
-
-
-class Logged(Struct, frozen=True):
-    """A worker's notice of how far its log reaches; the first has `heard`, the last event that was noticed before."""
-
-    segment: int
-    offset: int
-    pid: int
-    heard: int | None = None
-
-    @property
-    def end(self) -> LogEnd:
-        """The end of the log."""
-        return LogEnd(self.segment, self.offset)
 
 
 class Workers:
@@ -93,7 +75,7 @@ class WorkerConnection(asyncio.Protocol):
     def __init__(
         self,
         logged: Callable[[Logged], None],
-        answer: Callable[[bytes], None],
+        answer: Callable[[WorkerAnswer], None],
         needed: Callable[[], None],
         lost: Callable[[], None],
     ) -> None:
@@ -154,14 +136,15 @@ class WorkerConnection(asyncio.Protocol):
 
     def _take(self, frame: Frame) -> None:
         assert isinstance(frame, bytes)
-        if frame.startswith(_LOGGED):
-            self._logged(codec.convert(codec.decode(frame), Logged))
-        elif frame == NEEDED:
+        notice = decode_notice(frame)
+        if isinstance(notice, Logged):
+            self._logged(notice)
+        elif isinstance(notice, WorkerAnswer):
+            self._answer(notice)
+        elif isinstance(notice, Needed):
             self._needed()
-        elif frame == ALIVE:
+        elif isinstance(notice, Alive):
             self._silent = 0
-        else:
-            self._answer(frame)
 
 
 class SocketFolder:

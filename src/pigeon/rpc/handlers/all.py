@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pigeon.rpc.handlers import (
+    connection,
     export,
-    forks,
-    hello,
     host_tools,
     models,
     modes,
-    oh_my_pi,
     permissions,
     prompting,
     sessions,
     shell,
     state,
+    subagents,
     todos,
     trust,
 )
@@ -23,6 +22,6 @@ from pigeon.rpc.router import registered
 HANDLERS = registered()
 
 __all__ = [
-    "HANDLERS", "export", "forks", "hello", "host_tools", "models", "modes", "oh_my_pi", "permissions",
-    "prompting", "sessions", "shell", "state", "todos", "trust",
+    "HANDLERS", "connection", "export", "host_tools", "models", "modes", "permissions",
+    "prompting", "sessions", "shell", "state", "subagents", "todos", "trust",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire.answers import ToolNames
+from pigeon.wire.answers import HostUriSchemes, ToolNames
 from pigeon.wire.commands import (
     CompleteMcp,
     ConnectMcpServer,
@@ -16,10 +16,12 @@ from pigeon.wire.commands import (
     HostToolUpdate,
     SetHostServices,
     SetHostTools,
+    SetHostUriSchemes,
     SetMcpServers,
 )
 from pigeon.wire.commands.mcp import McpCompletions, McpResources, McpServers, McpServerState
 from pigeon.wire.commands.services import HostServicesState
+from pigeon.wire.errors import Refusal
 
 
 @handles(SetHostTools)
@@ -87,3 +89,11 @@ async def complete_mcp(cmd: CompleteMcp, s: Session) -> McpCompletions:
 def get_mcp_resources(cmd: GetMcpResources, s: Session) -> McpResources:
     """Of those that are connected now."""
     return McpResources(resources=s.tool_servers.resources())
+
+
+@handles(SetHostUriSchemes)
+def set_host_uri_schemes(cmd: SetHostUriSchemes, s: Session) -> HostUriSchemes:
+    """None are read through the host."""
+    if cmd.schemes:
+        raise Refusal("Host URI schemes are not available here; offer a host tool that reads the addresses instead")
+    return HostUriSchemes(schemes=[])

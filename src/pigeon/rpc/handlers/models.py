@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
-from pigeon.wire import answers
+from pigeon.wire import answers, codec
 from pigeon.wire.commands import (
     CycleModel,
     CycleThinkingLevel,
     GetAvailableModels,
     GetAvailableThinkingLevels,
+    GetLoginProviders,
+    Login,
+    SetFastMode,
     SetModel,
     SetThinkingLevel,
 )
+from pigeon.wire.errors import Refusal
 from pigeon.wire.model import Model
 
 
@@ -56,3 +62,23 @@ def cycle_thinking_level(cmd: CycleThinkingLevel, s: Session) -> answers.Level |
 def get_available_thinking_levels(cmd: GetAvailableThinkingLevels, s: Session) -> answers.Levels:
     """Ascending."""
     return answers.Levels(levels=list(s.models.levels()))
+
+
+@handles(GetLoginProviders)
+def get_login_providers(cmd: GetLoginProviders, s: Session) -> answers.LoginProviders:
+    """Returns an empty list: keys come from files and variables."""
+    return answers.LoginProviders(providers=[])
+
+
+@handles(Login)
+def login(cmd: Login, s: Session) -> NoReturn:
+    """Always refused."""
+    raise Refusal(f"Unknown OAuth provider: {codec.value_text(cmd.provider_id)}")
+
+
+@handles(SetFastMode)
+def set_fast_mode(cmd: SetFastMode, s: Session) -> answers.FastMode:
+    """Off it is already."""
+    if cmd.enabled:
+        raise Refusal("Fast mode is unavailable for the current model.")
+    return answers.FastMode(enabled=False, active=False)

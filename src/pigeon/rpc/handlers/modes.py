@@ -4,6 +4,7 @@ settings files."""
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import NoReturn
 
 from pigeon.rpc.router import handles
 from pigeon.session.session import Session
@@ -12,13 +13,16 @@ from pigeon.wire.commands import (
     AbortRetry,
     Compact,
     GetLimits,
+    Handoff,
     SetAutoCompaction,
     SetAutoRetry,
     SetFollowUpMode,
     SetInterruptMode,
     SetLimits,
+    SetLocale,
     SetSteeringMode,
 )
+from pigeon.wire.errors import Refusal
 from pigeon.wire.steering import limits_of
 
 
@@ -75,3 +79,19 @@ def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
 def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
     """The active run is aborted first and not resumed."""
     return s.history.compact(cmd.custom_instructions)
+
+
+@handles(Handoff)
+def handoff(cmd: Handoff, s: Session) -> NoReturn:
+    """Refused; where there could be no handoff anyway, with that reason."""
+    if s.activity.in_run:
+        raise Refusal("Cannot hand off while a response is in progress")
+    if not s.visible.lines:
+        raise Refusal("Nothing to hand off (no messages yet)")
+    raise Refusal("Handoff is not available here; use compact, or new_session with a summary in the first prompt")
+
+
+@handles(SetLocale)
+def set_locale(cmd: SetLocale, s: Session) -> None:
+    """In force at the next request to a model."""
+    s.system_prompt.set_locale(cmd.locale)

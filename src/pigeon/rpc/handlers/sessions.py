@@ -32,6 +32,15 @@ async def switch_session(cmd: c.SwitchSession, s: Session) -> answers.Cancelled:
     return answers.Cancelled(cancelled=await s.switching.open(cmd.session_path))
 
 
+@handles(c.OpenSession)
+async def open_session(cmd: c.OpenSession, s: Session) -> answers.OpenedSession:
+    """The run that is active ends first, unless the session is open already."""
+    cancelled, resumed = await s.switching.open_newest(cmd.session_dir)
+    journal = s.journal
+    file = journal.file or ABSENT
+    return answers.OpenedSession(cancelled=cancelled, resumed=resumed, session_id=journal.session_id, session_file=file)
+
+
 @handles(c.Fork)
 async def fork(cmd: c.Fork, s: Session) -> answers.Forked:
     """The text comes back for editing, also when an extension said no."""

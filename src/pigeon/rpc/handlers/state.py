@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.history.views import context_usage, list_pieces, name_in, stats_pieces
 from pigeon.session.session import Session
 from pigeon.wire import answers, codec
-from pigeon.wire.base import ABSENT
-from pigeon.wire.commands import GetCommands, GetLastAssistantText, GetMessages, GetSessionStats, GetState
+from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.commands import (
+    GetAvailableCommands,
+    GetCommands,
+    GetLastAssistantText,
+    GetMessages,
+    GetMessagesPage,
+    GetSessionStats,
+    GetState,
+)
 from pigeon.wire.content import text_of
-from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.errors import BadRecord, Refusal
+from pigeon.wire.messages import AssistantMessage, Message
+
+PAGE = 100
+LARGEST_PAGE = 256
+PAGE_BYTES = 768 * 1024
+BAD_CURSOR = "Invalid RPC message cursor"
 
 
 @handles(GetState)
-def get_state(cmd: GetState, s: Session) -> answers.State:
+def get_state(cmd: GetState, connection: SessionConnection) -> answers.State:
     """Answered at once, whatever is going on."""
-    return _with_all(_state(s), s) if s.full_state else _state(s)
+    state = _state(connection.session)
+    return _with_all(state, connection.session) if connection.dialect.full_state else state
 
 
 def _with_all(state: answers.State, s: Session) -> answers.State:
@@ -80,6 +98,50 @@ def _message_pieces(visible: VisibleEntries, count: int) -> Iterator[bytes]:
     yield b"}"
 
 
+@handles(GetMessagesPage)
+def get_messages_page(cmd: GetMessagesPage, s: Session) -> answers.MessagesPage:
+    """Pages hold for as long as the conversation does not change."""
+    limit = or_else(cmd.limit, PAGE)
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= LARGEST_PAGE:
+        raise Refusal(f"RPC message page limit must be between 1 and {LARGEST_PAGE}")
+    if s.activity.busy:
+        raise Refusal("Cannot page messages while the session is changing", code="session_busy")
+    place = {"version": 1, "sessionId": s.journal.session_id, "leafId": s.journal.leaf_id}
+    visible = s.visible
+    total = place["messageCount"] = len(visible.lines)
+    first = 0 if isinstance(cmd.cursor, Absent) else _offset(cmd.cursor, place)
+    page: list[Message] = []
+    size = 0
+    for line in visible.lines[first : first + limit]:
+        message = visible.shown(line)
+        size += len(codec.encode(message))
+        if page and size > PAGE_BYTES:
+            break
+        page.append(message)
+    behind = first + len(page)
+    cursor = ABSENT if behind >= total else _cursor({**place, "offset": behind})
+    return answers.MessagesPage(messages=page, next_cursor=cursor, total_messages=total)
+
+
+def _cursor(place: dict[str, Json]) -> str:
+    return urlsafe_b64encode(codec.encode(place)).decode().rstrip("=")
+
+
+def _offset(cursor: Json, place: dict[str, Any]) -> int:
+    try:
+        found = codec.decode(urlsafe_b64decode(str(cursor) + "=" * (-len(str(cursor)) % 4)))
+        offset = found.pop("offset")
+    except (BadRecord, ValueError, TypeError, AttributeError, KeyError):
+        raise Refusal(BAD_CURSOR) from None
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+        raise Refusal(BAD_CURSOR)
+    if found != place:
+        raise Refusal("RPC message cursor is stale", code="stale_cursor")
+    if offset > place["messageCount"]:
+        raise Refusal(BAD_CURSOR)
+    return offset
+
+
 @handles(GetLastAssistantText)
 def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.LastAssistantText:
     """Aborted answers without content do not count."""
@@ -98,7 +160,7 @@ def get_session_stats(cmd: GetSessionStats, s: Session) -> LongAnswer:
     return LongAnswer(stats_pieces(s.journal.session_id, s.journal.file, lines, usage))
 
 
-@handles(GetCommands)
-def get_commands(cmd: GetCommands, s: Session) -> answers.Commands:
+@handles(GetCommands, GetAvailableCommands)
+def get_commands(cmd: GetCommands | GetAvailableCommands, s: Session) -> answers.Commands:
     """What `prompt` expands."""
     return answers.Commands(commands=s.prompting.commands())

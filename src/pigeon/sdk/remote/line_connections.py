@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from pigeon.sdk.remote.addresses import ServedAddress
@@ -32,9 +33,6 @@ NO_WEBSOCKETS = "Conversations over the network need a package that is not insta
 _FINAL_STATUS = (400, 401, 403, 404)
 _FINAL_CLOSE = range(4000, 4008)
 _TOO_LONG_CLOSE = 1009
-# A later answer to `attach` says that the conversation is gone.
-_ATTACH = b'"type":"response","command":"attach"'
-_HEAD = 100
 _MOST_BODY = 1024 * 1024
 
 
@@ -233,7 +231,7 @@ class SocketLines:
         """The lines that come."""
         try:
             while (line := await self._next()) is not None:
-                if _ATTACH in line[:_HEAD]:
+                if _answers_attach(line):
                     raise NotReached(str(codec.decode(line).get("error")), True)
                 yield line
         except OSError:
@@ -274,3 +272,20 @@ async def _open_socket(address: ServedAddress, after: int | None, new: NewConver
         await connection.close()
         raise
     return connection
+
+
+class _Head(Struct):
+    type: str = ""
+    command: str = ""
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+def _answers_attach(line: bytes) -> bool:
+    """Whether it is a later answer to `attach`, which says that the conversation is gone."""
+    try:
+        head = _head_decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return head.type == "response" and head.command == "attach"

@@ -1,4 +1,4 @@
-"""Every command a host may send: its arguments, its lane and the shape of its answer, declared once.
+"""Every command a host may send: its arguments, its lane, its scope and the shape of its answer, declared once.
 
 Lanes say what a command may wait for; `rpc/lanes.py` runs them. `control` never waits, not even for a host that stopped
 reading. `session` commands run one after the other in order of arrival, so `set_model` then `prompt` cannot race.
@@ -22,15 +22,13 @@ from pigeon.wire.commands.host import *
 from pigeon.wire.commands.host import HOST
 from pigeon.wire.commands.mcp import *
 from pigeon.wire.commands.mcp import MCP
-from pigeon.wire.commands.oh_my_pi import *
-from pigeon.wire.commands.oh_my_pi import OH_MY_PI
 from pigeon.wire.commands.services import *
 from pigeon.wire.commands.services import SERVICES
 from pigeon.wire.commands.sessions import *
 from pigeon.wire.commands.sessions import SESSIONS
 
-ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SERVICES, *MCP, *OH_MY_PI)
-OLD_NAMES = {"queue_message": "steer", "reset": "new_session", "set_queue_mode": "set_steering_mode"}
+ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SERVICES, *MCP)
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
+OLD_NAMES = {old: name for command, name in NAMES.items() for old in command.older_names}
 SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)
 BY_NAME: dict[str, type[Command]] = {name: command for command, name in NAMES.items()}

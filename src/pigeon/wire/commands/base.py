@@ -8,6 +8,9 @@ from pigeon.wire.base import ABSENT, Absent, Json, Record
 
 Lane = Literal["control", "session", "beside"]
 Subject = Literal["session", "connection"]
+# In ascending order, each includes those before it: `read` sees, `talk` also prompts and answers questions, `admin`
+# also bypasses approval, changes what the agent may do, or reaches beyond the conversation.
+Scope = Literal["read", "talk", "admin"]
 
 
 class Command(Record, tag_field="type", kw_only=True):
@@ -17,6 +20,11 @@ class Command(Record, tag_field="type", kw_only=True):
     `data` of its response: None where that has no data, `NoReturn` for a command that is always refused; `shown` is
     what some dialects have in its place. A `silent` command has no response unless it is refused. In a command a null
     counts as absent, but for the fields in `nullable`.
+
+    `required_scope` is the least that a client of a served conversation needs to send it; every command declares its
+    own. The fields in `session_paths` name session files or folders of them, those in `output_paths` files to write. A
+    command that `outlives_worker` is repeated to the next process of a served conversation. `older_names` are accepted
+    besides.
     """
 
     lane: ClassVar[Lane] = "session"
@@ -24,6 +32,11 @@ class Command(Record, tag_field="type", kw_only=True):
     answer: ClassVar[object] = None
     shown: ClassVar[object] = None
     silent: ClassVar[bool] = False
+    required_scope: ClassVar[Scope]
+    session_paths: ClassVar[tuple[str, ...]] = ()
+    output_paths: ClassVar[tuple[str, ...]] = ()
+    outlives_worker: ClassVar[bool] = False
+    older_names: ClassVar[tuple[str, ...]] = ()
     nullable: ClassVar[frozenset[str]] = frozenset()
 
     id: Json | Absent = ABSENT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent, Intended, Json
@@ -35,6 +35,7 @@ class Prompt(_Says, tag="prompt", kw_only=True):
     ends with a final answer that fits it, which is the `output` of `agent_settled`. `limits` apply to the run that it
     starts."""
 
+    required_scope = "talk"
     streaming_behavior: StreamingBehavior | Absent = ABSENT
     output_schema: dict[str, Json] | Absent = ABSENT
     locale: str | Absent = ABSENT
@@ -44,14 +45,20 @@ class Prompt(_Says, tag="prompt", kw_only=True):
 class Steer(_Says, tag="steer", kw_only=True):
     """Queue a message for the next break in the running turn."""
 
+    required_scope = "talk"
+    older_names = ("queue_message",)
+
 
 class FollowUp(_Says, tag="follow_up", kw_only=True):
     """Queue a message for when the agent would otherwise stop."""
+
+    required_scope = "talk"
 
 
 class AbortAndPrompt(_Says, tag="abort_and_prompt", kw_only=True):
     """Abort what is running, wait until it has ended, then prompt; `outputSchema` and `limits` as for `prompt`."""
 
+    required_scope = "talk"
     output_schema: dict[str, Json] | Absent = ABSENT
     limits: LimitsGiven = ABSENT
 
@@ -61,6 +68,7 @@ class Abort(Command, tag="abort", kw_only=True):
     stop only that call and continue the turn; answered when the call has ended."""
 
     lane = "control"
+    required_scope = "talk"
     tool_call_id: str | Absent = ABSENT
 
 
@@ -68,12 +76,14 @@ class ClearQueue(Command, tag="clear_queue", kw_only=True):
     """Take back all queued messages."""
 
     answer = answers.ClearedQueue
+    required_scope = "talk"
 
 
 class RemoveQueued(Command, tag="remove_queued", kw_only=True):
     """Take back one queued message."""
 
     answer = answers.QueueItem
+    required_scope = "talk"
     queued_id: str
 
 
@@ -81,6 +91,7 @@ class EditQueued(Command, tag="edit_queued", kw_only=True):
     """Change the text of a queued message; its images and its place in the queue stay."""
 
     answer = answers.QueueItem
+    required_scope = "talk"
     queued_id: str
     message: str
 
@@ -89,6 +100,7 @@ class PromoteQueued(Command, tag="promote_queued", kw_only=True):
     """Deliver a queued message next: it becomes the first of the steering messages."""
 
     answer = answers.QueueItem
+    required_scope = "talk"
     queued_id: str
 
 
@@ -99,7 +111,9 @@ class GetState(Command, tag="get_state", kw_only=True):
     """The current state of the session."""
 
     lane = "control"
+    about = "connection"
     answer = answers.State
+    required_scope = "read"
 
 
 class GetMessages(Command, tag="get_messages", kw_only=True):
@@ -107,6 +121,17 @@ class GetMessages(Command, tag="get_messages", kw_only=True):
 
     lane = "beside"
     answer = answers.Messages
+    required_scope = "read"
+
+
+class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
+    """One page of the messages, from the cursor of the previous page on."""
+
+    lane = "beside"
+    answer = answers.MessagesPage
+    required_scope = "read"
+    cursor: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
+    limit: Annotated[Json | Absent, Intended(int | Absent)] = ABSENT
 
 
 class GetLastAssistantText(Command, tag="get_last_assistant_text", kw_only=True):
@@ -114,6 +139,7 @@ class GetLastAssistantText(Command, tag="get_last_assistant_text", kw_only=True)
 
     lane = "beside"
     answer = answers.LastAssistantText
+    required_scope = "read"
 
 
 class GetSessionStats(Command, tag="get_session_stats", kw_only=True):
@@ -121,6 +147,7 @@ class GetSessionStats(Command, tag="get_session_stats", kw_only=True):
 
     lane = "beside"
     answer = answers.SessionStats
+    required_scope = "read"
 
 
 class GetCommands(Command, tag="get_commands", kw_only=True):
@@ -128,6 +155,7 @@ class GetCommands(Command, tag="get_commands", kw_only=True):
 
     lane = "beside"
     answer = answers.Commands
+    required_scope = "read"
 
 
 class GetAvailableCommands(Command, tag="get_available_commands", kw_only=True):
@@ -135,6 +163,7 @@ class GetAvailableCommands(Command, tag="get_available_commands", kw_only=True):
 
     lane = "beside"
     answer = answers.Commands
+    required_scope = "read"
 
 
 class GetIntegrations(Command, tag="get_integrations", kw_only=True):
@@ -143,6 +172,7 @@ class GetIntegrations(Command, tag="get_integrations", kw_only=True):
     lane = "beside"
     about = "connection"
     answer = answers.Integrations
+    required_scope = "read"
 
 
 # --- models and thinking ---------------------------------------------------------------------------------------------
@@ -152,6 +182,7 @@ class SetModel(Command, tag="set_model", kw_only=True):
     """Use another model from the next request on."""
 
     answer = Model
+    required_scope = "talk"
     provider: str
     model_id: str
 
@@ -160,6 +191,7 @@ class CycleModel(Command, tag="cycle_model", kw_only=True):
     """Use the next model; null if there is nothing to cycle."""
 
     answer = answers.CycledModel | None
+    required_scope = "talk"
 
 
 class GetAvailableModels(Command, tag="get_available_models", kw_only=True):
@@ -167,11 +199,13 @@ class GetAvailableModels(Command, tag="get_available_models", kw_only=True):
 
     lane = "beside"
     answer = answers.Models
+    required_scope = "read"
 
 
 class SetThinkingLevel(Command, tag="set_thinking_level", kw_only=True):
     """Set the thinking level; it is clamped to what the model supports."""
 
+    required_scope = "talk"
     level: ThinkingLevel
 
 
@@ -179,6 +213,7 @@ class CycleThinkingLevel(Command, tag="cycle_thinking_level", kw_only=True):
     """Use the next thinking level; null for a model without thinking."""
 
     answer = answers.Level | None
+    required_scope = "talk"
 
 
 class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", kw_only=True):
@@ -186,6 +221,33 @@ class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", k
 
     lane = "beside"
     answer = answers.Levels
+    required_scope = "read"
+
+
+class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
+    """A model's faster service; it can only be turned off."""
+
+    lane = "control"
+    answer = answers.FastMode
+    required_scope = "talk"
+    enabled: bool
+
+
+class GetLoginProviders(Command, tag="get_login_providers", kw_only=True):
+    """Providers that can be logged in to: none; keys come from files and variables."""
+
+    lane = "control"
+    answer = answers.LoginProviders
+    required_scope = "read"
+
+
+class Login(Command, tag="login", kw_only=True):
+    """Log in to a provider; refused, because keys come from files and variables."""
+
+    lane = "control"
+    answer = NoReturn
+    required_scope = "admin"
+    provider_id: Annotated[Json | Absent, Intended(str)] = ABSENT
 
 
 # --- modes -----------------------------------------------------------------------------------------------------------
@@ -194,36 +256,49 @@ class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", k
 class SetSteeringMode(Command, tag="set_steering_mode", kw_only=True):
     """Deliver steering one message at a time, or all at once."""
 
+    required_scope = "talk"
+    older_names = ("set_queue_mode",)
+    outlives_worker = True
     mode: QueueMode
 
 
 class SetFollowUpMode(Command, tag="set_follow_up_mode", kw_only=True):
     """Deliver follow-ups one message at a time, or all at once."""
 
+    required_scope = "talk"
+    outlives_worker = True
     mode: QueueMode
 
 
 class SetInterruptMode(Command, tag="set_interrupt_mode", kw_only=True):
     """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
 
+    required_scope = "talk"
+    outlives_worker = True
     mode: InterruptMode
 
 
 class SetLocale(Command, tag="set_locale", kw_only=True):
     """Tell the model the language and region of the person at the host; an empty text clears it."""
 
+    required_scope = "talk"
+    outlives_worker = True
     locale: str
 
 
 class SetAutoCompaction(Command, tag="set_auto_compaction", kw_only=True):
     """Turn automatic compaction on or off."""
 
+    required_scope = "talk"
+    outlives_worker = True
     enabled: bool
 
 
 class SetAutoRetry(Command, tag="set_auto_retry", kw_only=True):
     """Turn the automatic retry of transient errors on or off."""
 
+    required_scope = "talk"
+    outlives_worker = True
     enabled: bool
 
 
@@ -232,6 +307,8 @@ class SetLimits(Command, tag="set_limits", kw_only=True):
 
     lane = "control"
     answer = answers.LimitsState
+    required_scope = "admin"
+    outlives_worker = True
     limits: Annotated[Json | Absent, Intended(Limits)] = ABSENT
 
 
@@ -240,12 +317,14 @@ class GetLimits(Command, tag="get_limits", kw_only=True):
 
     lane = "control"
     answer = answers.LimitsState
+    required_scope = "read"
 
 
 class AbortRetry(Command, tag="abort_retry", kw_only=True):
     """Cancel a waiting retry."""
 
     lane = "control"
+    required_scope = "talk"
 
 
 class Compact(Command, tag="compact", kw_only=True):
@@ -253,7 +332,17 @@ class Compact(Command, tag="compact", kw_only=True):
 
     lane = "beside"
     answer = answers.Compacted
+    required_scope = "talk"
     custom_instructions: str | Absent = ABSENT
+
+
+class Handoff(Command, tag="handoff", kw_only=True):
+    """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
+
+    lane = "control"
+    answer = NoReturn
+    required_scope = "talk"
+    custom_instructions: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
 
 
 # --- shell -----------------------------------------------------------------------------------------------------------
@@ -264,6 +353,7 @@ class Bash(Command, tag="bash", kw_only=True):
 
     lane = "beside"
     answer = answers.BashResult
+    required_scope = "admin"
     command: str
     exclude_from_context: bool | Absent = ABSENT
 
@@ -272,13 +362,46 @@ class AbortBash(Command, tag="abort_bash", kw_only=True):
     """Kill the running `bash` commands."""
 
     lane = "control"
+    required_scope = "admin"
+
+
+# --- subagents -------------------------------------------------------------------------------------------------------
+
+
+class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=True):
+    """Choose which events of subagents to receive; Pigeon has no subagents, so none ever come."""
+
+    lane = "control"
+    answer = answers.SubagentSubscription
+    required_scope = "talk"
+    level: Annotated[Json | Absent, Intended(answers.SubagentLevel)] = ABSENT
+
+
+class GetSubagents(Command, tag="get_subagents", kw_only=True):
+    """The subagents at work: none."""
+
+    lane = "control"
+    answer = answers.Subagents
+    required_scope = "read"
+
+
+class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
+    """What a subagent said; refused, because there are none."""
+
+    lane = "control"
+    answer = NoReturn
+    required_scope = "read"
+    session_paths = ("session_file",)
+    subagent_id: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
+    session_file: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
 
 
 CONVERSATION: tuple[type[Command], ...] = (
     Prompt, Steer, FollowUp, AbortAndPrompt, Abort, ClearQueue, RemoveQueued, EditQueued, PromoteQueued,
-    GetState, GetMessages, GetLastAssistantText,
+    GetState, GetMessages, GetMessagesPage, GetLastAssistantText,
     GetSessionStats, GetCommands, GetAvailableCommands, GetIntegrations, SetModel, CycleModel, GetAvailableModels,
-    SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels, SetSteeringMode, SetFollowUpMode,
-    SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, SetLimits, GetLimits, AbortRetry,
-    Compact, Bash, AbortBash,
+    SetThinkingLevel, CycleThinkingLevel, GetAvailableThinkingLevels, SetFastMode, GetLoginProviders, Login,
+    SetSteeringMode, SetFollowUpMode, SetInterruptMode, SetLocale, SetAutoCompaction, SetAutoRetry, SetLimits,
+    GetLimits, AbortRetry, Compact, Handoff, Bash, AbortBash, SetSubagentSubscription, GetSubagents,
+    GetSubagentMessages,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
@@ -23,14 +23,37 @@ class Hello(Command, tag="hello", kw_only=True):
     lane = "control"
     about = "connection"
     answer = answers.Welcome
+    required_scope = "read"
     dialect: answers.DialectName | Absent = ABSENT
     features: list[str] | Absent = ABSENT
+
+
+class SetEventFilter(Command, tag="set_event_filter", kw_only=True):
+    """Send only events of these types from now on; null for all. Dialogs and the ends of prompts are always sent."""
+
+    lane = "control"
+    about = "connection"
+    answer = answers.EventFilter
+    nullable = frozenset({"events"})
+    required_scope = "read"
+    events: Annotated[Json | Absent, Intended(list[str] | Absent | None)] = ABSENT
+
+
+class NegotiateProtocol(Command, tag="negotiate_protocol", kw_only=True):
+    """Another framing of long lines; refused, because lines of any length are sent as they are."""
+
+    lane = "control"
+    answer = NoReturn
+    required_scope = "read"
+    protocol_version: Annotated[Json | Absent, Intended(int)] = ABSENT
 
 
 class SetTodos(Command, tag="set_todos", kw_only=True):
     """Replace the plan."""
 
     answer = answers.TodoPhases
+    required_scope = "talk"
+    outlives_worker = True
     phases: list[TodoPhaseGiven]
 
 
@@ -42,6 +65,8 @@ class SetPermissions(Command, tag="set_permissions", kw_only=True):
 
     lane = "control"
     answer = answers.Permissions
+    required_scope = "admin"
+    outlives_worker = True
     permissions: dict[str, Json]
 
 
@@ -51,6 +76,7 @@ class SetApprovalMode(Command, tag="set_approval_mode", kw_only=True):
 
     lane = "control"
     answer = answers.Permissions
+    required_scope = "admin"
     mode: answers.ApprovalMode
 
 
@@ -59,6 +85,7 @@ class GetPermissions(Command, tag="get_permissions", kw_only=True):
 
     lane = "control"
     answer = answers.Permissions
+    required_scope = "read"
 
 
 class HostTool(Record, kw_only=True):
@@ -86,7 +113,18 @@ class SetHostTools(Command, tag="set_host_tools", kw_only=True):
     """Replace the tools that the host runs."""
 
     answer = answers.ToolNames
+    required_scope = "admin"
+    outlives_worker = True
     tools: list[HostTool]
+
+
+class SetHostUriSchemes(Command, tag="set_host_uri_schemes", kw_only=True):
+    """URI schemes that the host reads for the model; only the empty list is accepted."""
+
+    lane = "control"
+    answer = answers.HostUriSchemes
+    required_scope = "admin"
+    schemes: list[Json]
 
 
 class HostToolUpdate(Command, tag="host_tool_update", kw_only=True):
@@ -94,6 +132,7 @@ class HostToolUpdate(Command, tag="host_tool_update", kw_only=True):
 
     lane = "control"
     silent = True
+    required_scope = "admin"
     id: Annotated[Json | Absent, Intended(str)] = ABSENT
     partial_result: HostToolOutcome
 
@@ -103,6 +142,7 @@ class HostToolResult(Command, tag="host_tool_result", kw_only=True):
 
     lane = "control"
     silent = True
+    required_scope = "admin"
     id: Annotated[Json | Absent, Intended(str)] = ABSENT
     result: HostToolOutcome
     is_error: bool | Absent = ABSENT
@@ -113,6 +153,7 @@ class ExtensionUiResponse(Command, tag="extension_ui_response", kw_only=True):
 
     lane = "control"
     silent = True
+    required_scope = "talk"
     id: Annotated[Json | Absent, Intended(str)] = ABSENT
     value: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
     confirmed: Annotated[Json | Absent, Intended(bool | Absent)] = ABSENT
@@ -125,6 +166,7 @@ class GetTrust(Command, tag="get_trust", kw_only=True):
 
     lane = "control"
     answer = answers.TrustState
+    required_scope = "read"
 
 
 class SetTrust(Command, tag="set_trust", kw_only=True):
@@ -134,11 +176,13 @@ class SetTrust(Command, tag="set_trust", kw_only=True):
     """
 
     answer = answers.TrustChange
+    required_scope = "admin"
+    outlives_worker = True
     trusted: bool
     remember: bool = False
 
 
 HOST: tuple[type[Command], ...] = (
-    Hello, SetTodos, SetPermissions, SetApprovalMode, GetPermissions, SetHostTools, HostToolUpdate,
-    HostToolResult, ExtensionUiResponse, GetTrust, SetTrust,
+    Hello, SetEventFilter, NegotiateProtocol, SetTodos, SetPermissions, SetApprovalMode, GetPermissions, SetHostTools,
+    SetHostUriSchemes, HostToolUpdate, HostToolResult, ExtensionUiResponse, GetTrust, SetTrust,
 )  # fmt: skip

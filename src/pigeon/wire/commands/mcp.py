@@ -83,6 +83,7 @@ class GetMcpServers(Command, tag="get_mcp_servers", kw_only=True):
 
     lane = "control"
     answer = McpServers
+    required_scope = "read"
 
 
 class SetMcpServers(Command, tag="set_mcp_servers", kw_only=True):
@@ -94,6 +95,7 @@ class SetMcpServers(Command, tag="set_mcp_servers", kw_only=True):
 
     lane = "control"
     answer = McpServers
+    required_scope = "admin"
     servers: dict[str, Json]
 
 
@@ -102,6 +104,7 @@ class ConnectMcpServer(Command, tag="connect_mcp_server", kw_only=True):
 
     lane = "control"
     answer = McpServerState
+    required_scope = "admin"
     name: str
 
 
@@ -110,6 +113,7 @@ class GetMcpResources(Command, tag="get_mcp_resources", kw_only=True):
 
     lane = "control"
     answer = McpResources
+    required_scope = "read"
 
 
 class CompleteMcp(Command, tag="complete_mcp", kw_only=True):
@@ -122,6 +126,7 @@ class CompleteMcp(Command, tag="complete_mcp", kw_only=True):
 
     lane = "beside"
     answer = McpCompletions
+    required_scope = "talk"
     text: str
 
 

@@ -32,6 +32,7 @@ class SetHostServices(Command, tag="set_host_services", kw_only=True):
 
     lane = "control"
     answer = HostServicesState
+    required_scope = "admin"
     read_files: bool = False
     write_files: bool = False
     run_commands: bool = False
@@ -46,6 +47,7 @@ class HostServiceResult(Command, tag="host_service_result", kw_only=True):
 
     lane = "control"
     silent = True
+    required_scope = "admin"
     id: Annotated[Json | Absent, Intended(str)] = ABSENT
     content: str | Absent = ABSENT
     output: str | Absent = ABSENT

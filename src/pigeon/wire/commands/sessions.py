@@ -25,6 +25,9 @@ class NewSession(Command, tag="new_session", kw_only=True):
     """Start an empty conversation."""
 
     answer = answers.Cancelled
+    required_scope = "talk"
+    older_names = ("reset",)
+    session_paths = ("parent_session",)
     parent_session: str | Absent = ABSENT
 
 
@@ -32,13 +35,25 @@ class SwitchSession(Command, tag="switch_session", kw_only=True):
     """Open another session file."""
 
     answer = answers.Cancelled
+    required_scope = "admin"
+    session_paths = ("session_path",)
     session_path: str
+
+
+class OpenSession(Command, tag="open_session", kw_only=True):
+    """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
+
+    answer = answers.OpenedSession
+    required_scope = "admin"
+    session_paths = ("session_dir",)
+    session_dir: str
 
 
 class Fork(Command, tag="fork", kw_only=True):
     """Branch off into a new session that ends before the given user message."""
 
     answer = answers.Forked
+    required_scope = "talk"
     entry_id: str
 
 
@@ -46,6 +61,7 @@ class Branch(Command, tag="branch", kw_only=True):
     """`fork` under its other name."""
 
     answer = answers.Forked
+    required_scope = "talk"
     entry_id: str
 
 
@@ -53,6 +69,7 @@ class Clone(Command, tag="clone", kw_only=True):
     """Copy the whole active branch into a new session."""
 
     answer = answers.Cancelled
+    required_scope = "talk"
 
 
 class GetForkMessages(Command, tag="get_fork_messages", kw_only=True):
@@ -60,6 +77,7 @@ class GetForkMessages(Command, tag="get_fork_messages", kw_only=True):
 
     lane = "beside"
     answer = answers.ForkMessages
+    required_scope = "read"
 
 
 class GetBranchMessages(Command, tag="get_branch_messages", kw_only=True):
@@ -67,6 +85,7 @@ class GetBranchMessages(Command, tag="get_branch_messages", kw_only=True):
 
     lane = "beside"
     answer = answers.ForkMessages
+    required_scope = "read"
 
 
 class GetEntries(Command, tag="get_entries", kw_only=True):
@@ -74,6 +93,7 @@ class GetEntries(Command, tag="get_entries", kw_only=True):
 
     lane = "beside"
     answer = answers.Entries
+    required_scope = "read"
     since: str | Absent = ABSENT
 
 
@@ -82,6 +102,7 @@ class GetTree(Command, tag="get_tree", kw_only=True):
 
     lane = "beside"
     answer = answers.Tree
+    required_scope = "read"
 
 
 class NavigateTree(Command, tag="navigate_tree", kw_only=True):
@@ -89,6 +110,7 @@ class NavigateTree(Command, tag="navigate_tree", kw_only=True):
 
     lane = "beside"
     answer = answers.Navigated
+    required_scope = "talk"
     entry_id: str
     summarize: bool | Absent = ABSENT
     custom_instructions: str | Absent = ABSENT
@@ -101,6 +123,7 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
 
     lane = "beside"
     answer = answers.Sessions
+    required_scope = "read"
     scope: ListScope = "project"
     cursor: str | Absent = ABSENT
     limit: PageLimit = 50
@@ -113,12 +136,15 @@ class DeleteSession(Command, tag="delete_session", kw_only=True):
 
     lane = "beside"
     answer = answers.SessionRow
+    required_scope = "admin"
+    session_paths = ("session_path",)
     session_path: str
 
 
 class SetSessionName(Command, tag="set_session_name", kw_only=True):
     """Give the session a display name."""
 
+    required_scope = "talk"
     name: str
 
 
@@ -127,6 +153,8 @@ class ExportHtml(Command, tag="export_html", kw_only=True):
 
     lane = "beside"
     answer = answers.Exported
+    required_scope = "admin"
+    output_paths = ("output_path",)
     output_path: str | Absent = ABSENT
 
 
@@ -139,6 +167,7 @@ class GetHtml(Command, tag="get_html", kw_only=True):
 
     lane = "beside"
     answer = answers.HtmlPage
+    required_scope = "read"
     before: str | Absent = ABSENT
     after: str | Absent = ABSENT
     around: str | Absent = ABSENT
@@ -151,6 +180,7 @@ class RenderHtml(Command, tag="render_html", kw_only=True):
 
     lane = "beside"
     answer = answers.RenderedHtml
+    required_scope = "read"
     markdown: str | Absent = ABSENT
     diff: str | Absent = ABSENT
     call: RenderedCall | Absent = ABSENT
@@ -161,6 +191,7 @@ class FindText(Command, tag="find_text", kw_only=True):
 
     lane = "beside"
     answer = answers.FoundTexts
+    required_scope = "read"
     text: str
     limit: PageLimit = 100
 
@@ -175,6 +206,7 @@ class FindFiles(Command, tag="find_files", kw_only=True):
 
     lane = "beside"
     answer = answers.FoundFiles
+    required_scope = "talk"
     text: str = ""
     limit: PageLimit = 20
 
@@ -184,10 +216,11 @@ class GetBranches(Command, tag="get_branches", kw_only=True):
 
     lane = "beside"
     answer = answers.Branches
+    required_scope = "read"
 
 
 SESSIONS: tuple[type[Command], ...] = (
-    NewSession, SwitchSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries, GetTree,
-    NavigateTree, ListSessions, DeleteSession, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText, FindFiles,
-    GetBranches,
+    NewSession, SwitchSession, OpenSession, Fork, Branch, Clone, GetForkMessages, GetBranchMessages, GetEntries,
+    GetTree, NavigateTree, ListSessions, DeleteSession, SetSessionName, ExportHtml, GetHtml, RenderHtml, FindText,
+    FindFiles, GetBranches,
 )  # fmt: skip

@@ -14,9 +14,9 @@ from msgspec import Meta, Struct
 from pigeon import __version__
 from pigeon.frontends.serve.conversation import ConversationState
 from pigeon.frontends.serve.http.entrance import COOKIE, HttpRefusal
-from pigeon.frontends.serve.scopes import Scope
 from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import ABSENT, Absent, Json, Record
+from pigeon.wire.commands import Scope
 
 MOST_LISTED = 200
 LISTED = 50

@@ -25,7 +25,8 @@ from starlette.requests import HTTPConnection
 
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.http.tokens import Token, Tokens
-from pigeon.frontends.serve.scopes import Scope, covers
+from pigeon.frontends.serve.scopes import covers
+from pigeon.wire.commands import Scope
 from pigeon.wire.errors import Refusal
 
 COOKIE = "pigeon_token"

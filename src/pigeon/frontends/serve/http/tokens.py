@@ -17,9 +17,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.frontends.serve.scopes import SCOPES, Scope
+from pigeon.frontends.serve.scopes import SCOPES
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import put_file
+from pigeon.wire.commands import Scope
 from pigeon.wire.errors import Refusal, StartupError
 
 LINK_SECONDS = 600.0

@@ -1,0 +1,98 @@
+"""From a line to a command, or to the answer that refuses it: the same for every connection, whatever the line is.
+
+Servers behind a pipe (`rpc/server.py`, also of `pigeon attach`) and of served conversations
+(`frontends/serve/client_session.py`) read lines here, so that no client is answered in words of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from pigeon.transport.reader import Frame, SkippedEnd, TooLong
+from pigeon.wire import codec
+from pigeon.wire.answers import Response, failed
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.commands import NAMES, Command, HostServiceResult, HostToolResult
+from pigeon.wire.errors import BadRecord, UnknownCommand
+
+PARSE = "parse"
+
+
+class RefusedLine(Struct, frozen=True):
+    """A line that is no command, with its answer; dialects answer a command that is `unknown` differently."""
+
+    response: Response
+    unknown: bool = False
+
+
+def read_frame(frame: Frame) -> list[Command | RefusedLine]:
+    """The command in a line, or its refusal.
+
+    A result that cannot be used is refused, and stands for a failure besides: its call waits and must end.
+    """
+    if isinstance(frame, TooLong):
+        refused = refuse_line(f"the line is longer than {frame.cap} bytes and was skipped")
+        return [refused, *_failed_result(codec.outer_members(frame.beginning), frame.cap)]
+    if isinstance(frame, SkippedEnd):
+        begun = codec.outer_members(frame.beginning)
+        if begun.get("type") is not None and begun.get("id") is not None:
+            return []
+        return _failed_result(codec.outer_members(frame.beginning, frame.ending), frame.cap)
+    try:
+        value = codec.decode(frame)
+    except BadRecord as error:
+        return [refuse_line(str(error))]
+    problem = codec.shape_error(frame, values=len(frame))
+    if problem is None:
+        return [_read_value(value)]
+    refused = refuse_line(f"the JSON {problem}", _short_id(_id_of(value)))
+    result = _failure_for(value, f"its JSON {problem}")
+    return [refused] if result is None else [refused, _read_value(result)]
+
+
+def _read_value(value: Any) -> Command | RefusedLine:
+    id = _id_of(value)
+    try:
+        return codec.command_of(value)
+    except UnknownCommand as error:
+        return RefusedLine(failed(error.name, str(error), id), unknown=True)
+    except BadRecord as error:
+        name = value.get("type") if isinstance(value, dict) else None
+        return RefusedLine(failed(name, str(error), id)) if isinstance(name, str) else refuse_line(str(error), id)
+
+
+def refuse_line(reason: str, id: Json | Absent = ABSENT) -> RefusedLine:
+    """The refusal of a line that is no command."""
+    return RefusedLine(failed(PARSE, f"Failed to parse command: {reason}", id))
+
+
+def _failed_result(members: dict[str, Json], cap: int) -> list[Command | RefusedLine]:
+    """If a line that was skipped is the result that a call waits for, the failure that ends the call."""
+    result = _failure_for(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
+    return [] if result is None else [_read_value(result)]
+
+
+def _failure_for(value: Any, problem: str) -> Any:
+    """What stands for a result that cannot be used; None for any other line."""
+    name = value.get("type") if isinstance(value, dict) else None
+    text = f"The host's result cannot be used: {problem}"
+    if name == NAMES[HostToolResult]:
+        failure = {"result": {"content": [{"type": "text", "text": text}]}, "isError": True}
+    elif name == NAMES[HostServiceResult]:
+        # The host has the file, maybe with changes that the disk does not have.
+        failure = {"error": text, "final": True}
+    else:
+        return None
+    return {"type": name, "id": _short_id(_id_of(value)) or None, **failure}
+
+
+def _id_of(value: Any) -> Json | Absent:
+    id = value.get("id") if isinstance(value, dict) else None
+    return ABSENT if id is None else id
+
+
+def _short_id(id: Json | Absent) -> Json | Absent:
+    """An id that can be sent back, whatever the line was."""
+    return id if isinstance(id, str | int | float) else ABSENT

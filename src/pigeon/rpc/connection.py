@@ -1,0 +1,272 @@
+"""What one client is shown: its dialect, features, event filter, numbers and ids of runs, with keys masked.
+
+A session publishes everything and knows no client; a `Connection` makes of it what this client is sent. Every client
+has one: behind a pipe (`rpc/outbox.py`), in this process (`rpc/in_process.py`), of a served conversation
+(`frontends/serve/client_session.py`), and with its agent elsewhere (`rpc/relay.py`). Where the session is in the same
+process, it is a `SessionConnection` (`rpc/session_connection.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pigeon.dialects.base import Dialect, OutputLine, kind_of, numbered, plain_answer, with_data, with_member
+from pigeon.dialects.choice import changed_dialect
+from pigeon.rpc.lanes import MOST_IN_FLIGHT
+from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire import codec, events
+from pigeon.wire.answers import EventFilter, Feature, InputLimits, Response, Welcome
+from pigeon.wire.base import ABSENT, Absent, Outgoing, Record, or_else
+from pigeon.wire.commands import Hello, SetEventFilter
+from pigeon.wire.dialogs import REQUEST
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import AgentSettled, BashExecutionUpdate, MessageUpdate, Outbound, PromptResult
+
+NAME = "pigeon"
+ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
+BAD_FILTER = "events must be null or an array of non-empty event type strings"
+# The features that do more than show events and members of records, with the reason for each.
+BEHAVIOUR_FEATURES: Final[dict[Feature, str]] = {
+    "permissions": "A run whose last calls were denied ends with the reason `denied`, which other clients do not know: "
+    "for them it is `done`. For an unattended agent everybody gets the reason",
+    "mcp": "Tool servers are connected without a pause, because the client shows how they come up",
+    "trust": "What waits for a decision is announced once more, because the client has not seen it yet",
+}
+_ALWAYS_SENT = frozenset(
+    (REQUEST, *(kind.__struct_config__.tag for kind in events.ALL if issubclass(kind, Outgoing) and kind.always_sent))
+)
+_T = TypeVar("_T")
+
+
+class _Kind(Struct):
+    type: str = ""
+
+
+_kind_decoder = msgspec.json.Decoder(_Kind)
+
+
+class EncodedData:
+    """The data of an answer, encoded and masked."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
+
+
+class Connection:
+    """The form of everything for one client: the one that it begins with, then what `hello` agrees on."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        features: Iterable[str] = (),
+        mask: Callable[[bytes], bytes] = lambda data: data,
+        count: int = 0,
+        record_cap: int = DEFAULT_CAP,
+        shows_denials: bool = False,
+        fixed_dialect: str = "",
+        fixed_features: bool = False,
+    ) -> None:
+        """`mask` takes keys out of everything but the updates of an answer, which are the model's own words. `count`
+        events were numbered before. One that `shows_denials` does so without the feature `permissions`, too.
+
+        With `fixed_dialect`, the text of the refusal, the client cannot change its dialect; with `fixed_features`, it
+        keeps those that it begins with, whatever it asks for.
+        """
+        self._dialect = dialect
+        self._features = _features_in_force(features, dialect)
+        self.mask = mask
+        self._count = count
+        self._record_cap = record_cap
+        self._shows_denials = shows_denials
+        self._fixed_dialect = fixed_dialect
+        self._fixed_features = fixed_features
+        self._kinds: frozenset[str] | None = None
+        self._before_change: Callable[[], None] = lambda: None
+        self._answers_hello = False
+        self._hidden_denial: str | Absent = ABSENT
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect that is spoken now."""
+        return self._dialect
+
+    @property
+    def features(self) -> list[Feature]:
+        """The features in force."""
+        return [feature for feature in ALL_FEATURES if feature in self._features]
+
+    def before_change(self, callback: Callable[[], None]) -> None:
+        """Have this called before each change, so that what waits leaves in the form that it was meant for."""
+        self._before_change = callback
+
+    # What the client says about its connection
+
+    def hello(self, command: Hello) -> Welcome:
+        """Agree on dialect and features, in force from the answer on; raises `Refusal`."""
+        name = or_else(command.dialect, self._dialect.name)
+        if self._fixed_dialect and name != self._dialect.name:
+            raise Refusal(self._fixed_dialect.format(name))
+        features: Iterable[str] = self.features
+        if not self._fixed_features and not isinstance(command.features, Absent):
+            features = command.features
+        self._change(changed_dialect(self._dialect, name, "deltas" in features), features)
+        self._answers_hello = True
+        limits = InputLimits(record_bytes=self._record_cap, commands_in_flight=MOST_IN_FLIGHT)
+        version = self._dialect.version
+        return Welcome(name=NAME, version=version, dialect=self._dialect.name, features=self.features, limits=limits)
+
+    def set_event_filter(self, command: SetEventFilter) -> EventFilter:
+        """Send only events of some types, from the next one on; raises `Refusal`."""
+        kinds = command.events
+        if kinds is not None and not (isinstance(kinds, list) and all(isinstance(one, str) and one for one in kinds)):
+            raise Refusal(BAD_FILTER)
+        self._before_change()
+        self._kinds = None if kinds is None else frozenset(kinds)
+        return EventFilter(events=kinds)
+
+    def use_all_features(self) -> None:
+        """Have what `hello` could ask for in this dialect, without its answer."""
+        self._change(self._dialect, ALL_FEATURES)
+
+    def _change(self, dialect: Dialect, features: Iterable[str]) -> None:
+        self._before_change()
+        self._dialect = dialect
+        self._features = _features_in_force(features, dialect)
+
+    # Events
+
+    def lines(self, event: Outbound) -> list[OutputLine]:
+        """An event as lines of the dialect: none, one or several."""
+        run_id = self._run_of(event)
+        if isinstance(event, MessageUpdate):
+            # By far the most frequent one. Everyone gets it, and it is not masked.
+            lines = self._dialect.lines(event if isinstance(event.run_id, Absent) else replace(event, run_id=ABSENT))
+            if self._kinds is not None:
+                lines = [line for line in lines if self._wants(line.kind)]
+        else:
+            shown = self._show(event)
+            if shown is None:
+                return []
+            lines = self._dialect.lines(shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT))
+            lines = self._masked([line for line in lines if self._wants(line.kind)])
+        if run_id is not None:
+            lines = [with_member(line, b'"runId":"%s"' % run_id.encode()) for line in lines]
+        if "seq" in self._features:
+            lines = [numbered(line, self._next_number()) for line in lines]
+        return lines
+
+    def records(self, event: Outbound) -> Iterator[Any]:
+        """An event as records of the dialect: none, one or several."""
+        shown = event if isinstance(event, MessageUpdate) else self._show(event)
+        if shown is None:
+            return
+        run_id = self._run_of(event) or ABSENT
+        is_update = isinstance(shown, MessageUpdate)
+        records: Iterable[Any] = (shown,) if is_update else map(self.mask_record, self._dialect.project(shown))
+        for record in records:
+            if self._wants(kind_of(record)):
+                yield self._with_number(record if record.run_id == run_id else replace(record, run_id=run_id))
+
+    def wants_line(self, line: bytes) -> bool:
+        """Whether the filter lets an event through that is encoded already."""
+        if self._kinds is None:
+            return True
+        kind = _kind_decoder.decode(line).type
+        return kind in self._kinds or kind in _ALWAYS_SENT
+
+    def _wants(self, kind: str) -> bool:
+        return self._kinds is None or not kind or kind in self._kinds
+
+    def _show(self, event: Outbound) -> Outbound | None:
+        """The event without what the client has not asked for; None if that is all of it."""
+        if event.feature is not None and event.feature not in self._features:
+            return None
+        if isinstance(event, (AgentSettled, PromptResult)):
+            event = self._without_denial(event)
+        return self._without_members(event)
+
+    def _without_denial(self, event: AgentSettled | PromptResult) -> AgentSettled | PromptResult:
+        """The end of a denied run, and of its prompts, as that of a run that is done, for a client to which it is."""
+        if self._shows_denials or "permissions" in self._features:
+            return event
+        if isinstance(event, PromptResult):
+            if self._hidden_denial and event.run_id == self._hidden_denial and event.status == "error":
+                return replace(event, status="completed" if event.agent_invoked else "aborted", error=ABSENT)
+            return event
+        denied = event.reason == "denied"
+        self._hidden_denial = event.run_id if denied else ABSENT
+        return replace(event, reason="done") if denied else event
+
+    def _without_members(self, record: _T) -> _T:
+        if not isinstance(record, Record) or not record.member_features:
+            return record
+        hidden = [name for name, feature in record.member_features.items() if feature not in self._features]
+        return replace(record, **dict.fromkeys(hidden, ABSENT)) if hidden else record
+
+    def _run_of(self, event: Outbound) -> str | None:
+        """The run that an event is about, for clients that are told; what a client's own command prints is of none."""
+        if "attribution" not in self._features or isinstance(event, BashExecutionUpdate):
+            return None
+        return self._active_run() if isinstance(event.run_id, Absent) else event.run_id
+
+    def _active_run(self) -> str | None:
+        return None
+
+    def _with_number(self, record: Any) -> Any:
+        return replace(record, seq=self._next_number()) if "seq" in self._features else record
+
+    def _next_number(self) -> int:
+        self._count += 1
+        return self._count
+
+    # Answers
+
+    def greeting(self) -> list[OutputLine]:
+        """The lines that come before all others."""
+        return self._dialect.greeting()
+
+    def answer(self, response: Response) -> list[OutputLine]:
+        """The answer to a command as lines: none, one or several."""
+        # The answer to `hello` itself has the one form that every dialect shares.
+        is_hello, self._answers_hello = self._answers_hello, False
+        data = response.data
+        if isinstance(data, EncodedData):
+            lines = self._masked(self._dialect.answer(replace(response, data=ABSENT)))
+            return [with_data(line, data.pieces) for line in lines]
+        shown = self.show_data(data)
+        response = response if shown is data else replace(response, data=shown)
+        return self._masked(plain_answer(response) if is_hello else self._dialect.answer(response))
+
+    def refuse_prompt(self, response: Response, with_result: bool) -> list[OutputLine]:
+        """The refusal of a prompt as lines, with the result that a dialect may add or without."""
+        return self._masked(self._dialect.refused_prompt(response) if with_result else self._dialect.answer(response))
+
+    def refuse_unknown(self, response: Response) -> list[OutputLine]:
+        """The refusal of a command that does not exist as lines."""
+        return self._masked(self._dialect.unknown_command(response))
+
+    def show_data(self, data: _T) -> _T:
+        """The data of an answer without the members that the client has not asked for."""
+        return self._without_members(data)
+
+    def mask_record(self, record: _T) -> _T:
+        """A record without keys; itself if it has none."""
+        encoded = codec.encode(record)
+        masked = self.mask(encoded)
+        return record if masked == encoded else codec.convert(codec.decode(masked), type(record))
+
+    def _masked(self, lines: list[OutputLine]) -> list[OutputLine]:
+        return [replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in lines]
+
+
+def _features_in_force(wanted: Iterable[str], dialect: Dialect) -> frozenset[str]:
+    """Those that are known; whether updates are deltas is up to the dialect."""
+    known = {feature for feature in wanted if feature in ALL_FEATURES and feature != "deltas"}
+    return frozenset((*known, "deltas") if dialect.deltas else known)

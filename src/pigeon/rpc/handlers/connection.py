@@ -1,0 +1,43 @@
+"""Handlers: what a client and Pigeon agree on about their connection."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from pigeon.rpc.router import handles
+from pigeon.rpc.session_connection import SessionConnection
+from pigeon.session.session import Session
+from pigeon.wire.answers import EventFilter, Integrations, ModelReadiness, Welcome
+from pigeon.wire.codec import value_text
+from pigeon.wire.commands import GetIntegrations, Hello, NegotiateProtocol, SetEventFilter
+from pigeon.wire.errors import Refusal
+
+
+@handles(Hello)
+def hello(cmd: Hello, connection: SessionConnection) -> Welcome:
+    """In force from the answer on."""
+    return connection.hello(cmd)
+
+
+@handles(SetEventFilter)
+def set_event_filter(cmd: SetEventFilter, connection: SessionConnection) -> EventFilter:
+    """In force from the next event on."""
+    return connection.set_event_filter(cmd)
+
+
+@handles(NegotiateProtocol)
+def negotiate_protocol(cmd: NegotiateProtocol, s: Session) -> NoReturn:
+    """Refused in the words of oh-my-pi, so that a client learns at once that it was never offered."""
+    raise Refusal(f"Unsupported RPC protocol version: {value_text(cmd.protocol_version)}")
+
+
+@handles(GetIntegrations)
+def get_integrations(cmd: GetIntegrations, connection: SessionConnection) -> Integrations:
+    """Never asks the network: a model counts as connected while its provider has credentials."""
+    models, version = connection.session.models, connection.dialect.version
+    model = models.model
+    if model is None:
+        return Integrations(version=version, model=ModelReadiness(state="no_provider"), services=[])
+    known = any(one.reference == model.reference for one in models.available())
+    readiness = ModelReadiness(state="connected" if known else "auth_error", provider=model.provider)
+    return Integrations(version=version, model=readiness, services=[])

@@ -1,0 +1,57 @@
+"""The connection of a client to a session in this process, and how what they agree on changes the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pigeon.dialects.base import Dialect
+from pigeon.rpc.connection import Connection
+from pigeon.session.session import CommandsChanged, Session
+from pigeon.session.settings import HostDefaults
+from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire.errors import Refusal
+from pigeon.wire.events import AvailableCommandsUpdate, Outbound
+
+BUSY = "hello changes the format of events, so it is refused during a run; send it first, or between runs"
+
+
+class SessionConnection(Connection):
+    """The subject of commands that are about the connection as well as the session."""
+
+    def __init__(
+        self,
+        session: Session,
+        dialect: Dialect,
+        mask: Callable[[bytes], bytes] = lambda data: data,
+        count: int = 0,
+        record_cap: int = DEFAULT_CAP,
+        fixed_dialect: str = "",
+    ) -> None:
+        super().__init__(dialect, (), mask, count, record_cap, session.unattended, fixed_dialect)
+        self.session = session
+
+    def _change(self, dialect: Dialect, features: Iterable[str]) -> None:
+        session, before = self.session, self.dialect
+        if session.activity.in_run:
+            raise Refusal(BUSY)
+        super()._change(dialect, features)
+        # What a dialect changes beyond the form: what its clients expect where nothing else is said.
+        session.change_host_defaults(_defaults_of(before), _defaults_of(dialect))
+        # What features change beyond the form, as `BEHAVIOUR_FEATURES` lists it.
+        if "mcp" in self._features:
+            session.tool_servers.skip_start_pause()
+        if "trust" in self._features:
+            session.trust.repeat_waiting()
+
+    def _show(self, event: Outbound) -> Outbound | None:
+        if isinstance(event, CommandsChanged) and self.dialect.full_state:
+            event = AvailableCommandsUpdate(commands=self.session.prompting.available_commands())
+        return super()._show(event)
+
+    def _active_run(self) -> str | None:
+        activity = self.session.activity
+        return activity.run_id if activity.in_run else None
+
+
+def _defaults_of(dialect: Dialect) -> HostDefaults:
+    return HostDefaults(dialect.default_interrupt_mode, dialect.keeps_unreadable_images)

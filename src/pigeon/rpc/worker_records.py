@@ -1,0 +1,81 @@
+"""What a worker of `pigeon serve` and its supervisor send each other besides commands (`rpc/worker_link.py`).
+
+A worker sends `WorkerNotice`s, one to a line; answers are among them. A supervisor sends commands and `Sleep`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from pigeon.transport.event_log import LogEnd
+from pigeon.wire import codec
+from pigeon.wire.answers import Response
+from pigeon.wire.base import ABSENT, Absent, Json
+
+
+class Logged(Struct, tag_field="type", tag="logged", frozen=True, omit_defaults=True):
+    """How far the log reaches. The first one to a supervisor has `heard`: the number of the last event before the
+    supervisor before this one left, or before the worker began."""
+
+    segment: int
+    offset: int
+    pid: int
+    heard: int | None = None
+
+    @property
+    def end(self) -> LogEnd:
+        """The end of the log."""
+        return LogEnd(self.segment, self.offset)
+
+
+class Needed(Struct, tag_field="type", tag="needed", frozen=True):
+    """The worker does not sleep, because something is in progress."""
+
+
+class Alive(Struct, tag_field="type", tag="alive", frozen=True):
+    """The event loop of the worker runs; sent every few seconds."""
+
+
+class WorkerAnswer(Struct, tag_field="type", tag="response", frozen=True):
+    """The answer to a command, which has the id that the supervisor gave it; its texts and data stay encoded."""
+
+    command: str
+    success: bool
+    id: Json | Absent = ABSENT
+    data: msgspec.Raw | Absent = ABSENT
+    error: msgspec.Raw | Absent = ABSENT
+    code: msgspec.Raw | Absent = ABSENT
+
+    def line_for(self, id: Json | Absent) -> bytes:
+        """The same answer under the id that the client gave its command."""
+        given = ABSENT if isinstance(id, Absent) else msgspec.Raw(codec.encode(id))
+        members = {"error": self.error, "code": self.code}
+        return codec.encode(
+            Response(id=given, command=self.command, success=self.success, data=self.data, **members)  # type: ignore[arg-type]
+        )
+
+    def decode_data(self) -> Json:
+        """The data of the answer; None if it has none."""
+        return None if isinstance(self.data, Absent) else codec.decode(bytes(self.data))
+
+
+class Sleep(Struct, frozen=True):
+    """The worker shall end, unless it is needed; no command is sent until it has ended or answered `Needed`."""
+
+    sleep: Literal[True] = True
+
+
+WorkerNotice = Logged | Needed | Alive | WorkerAnswer
+SLEEP = codec.encode(Sleep())
+_decoder: msgspec.json.Decoder[WorkerNotice] = msgspec.json.Decoder(WorkerNotice)
+
+
+def decode_notice(line: bytes) -> WorkerNotice | None:
+    """A line of a worker; None if it is of another release and not known here."""
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
