@@ -126,4 +126,6 @@ def test_the_attributes_of_a_class_are_those_that_its_code_sets(tmp_path: Path) 
     """
     assert dict(tree_of(tmp_path, one=source).attributes()) == {"pigeon.one.Large": 5}
     many = "\n".join(f"  self.a{number} = 1" for number in range(16))
-    assert tree_of(tmp_path, two=f"class Huge:\n def __init__(self):\n{many}").large_objects() == {"pigeon.two.Huge": 16}
+    assert tree_of(tmp_path, two=f"class Huge:\n def __init__(self):\n{many}").large_objects() == {
+        "pigeon.two.Huge": 16
+    }

@@ -27,7 +27,7 @@ class SessionConnection(Connection):
         record_cap: int = DEFAULT_CAP,
         fixed_dialect: str = "",
     ) -> None:
-        super().__init__(dialect, (), mask, count, record_cap, session.unattended, fixed_dialect)
+        super().__init__(dialect, (), mask, count, record_cap, session.dependencies.settings.unattended, fixed_dialect)
         self.session = session
 
     def _change(self, dialect: Dialect, features: Iterable[str]) -> None:
@@ -39,9 +39,9 @@ class SessionConnection(Connection):
         session.change_host_defaults(_defaults_of(before), _defaults_of(dialect))
         # What features change beyond the form, as `BEHAVIOUR_FEATURES` lists it.
         if "mcp" in self._features:
-            session.tool_servers.skip_start_pause()
+            session.dependencies.tool_servers.skip_start_pause()
         if "trust" in self._features:
-            session.trust.repeat_waiting()
+            session.dependencies.trust.repeat_waiting()
 
     def _show(self, event: Outbound) -> Outbound | None:
         if isinstance(event, CommandsChanged) and self.dialect.full_state:

@@ -44,7 +44,7 @@ class Engine:
         compaction: Compaction,
     ) -> None:
         settings, bus = dependencies.settings, dependencies.bus
-        self._given = dependencies
+        self._dependencies = dependencies
         self._queue = queue
         self._system_prompt = system_prompt
         self.limits = limits
@@ -75,16 +75,18 @@ class Engine:
         Raises `SessionInUse` where another process writes the session; then nothing was begun.
         """
         try:
-            if self._given.transcript.journal.claim(begins=True):
+            if self._dependencies.transcript.journal.claim(begins=True):
                 self.enter_branch()
         except Refusal:
             self.activity.end()
             raise
         self._owner.begin_run(scope, system_prompt)
-        self.policies.begin_run(RunStart(scope, limits, self._given.output_formats, self._given.now), policies)
+        self.policies.begin_run(
+            RunStart(scope, limits, self._dependencies.output_formats, self._dependencies.now), policies
+        )
         loop = asyncio.get_running_loop()
         self._settlement.add_run(loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run"))
-        loop.call_soon(self._given.run_started)  # behind the run's first step, which sends the request
+        loop.call_soon(self._dependencies.run_started)  # behind the run's first step, which sends the request
 
     def abort(self) -> Awaitable[None] | None:
         """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""
@@ -122,9 +124,9 @@ class Engine:
 
         With `restore` it begins or goes on here, and its tools are taken, too.
         """
-        branch = self._given.transcript.journal.branch
-        self._given.toolset.enter(branch, restore=restore)
-        self._given.todos.enter(branch)
+        branch = self._dependencies.transcript.journal.branch
+        self._dependencies.toolset.enter(branch, restore=restore)
+        self._dependencies.todos.enter(branch)
         self.policies.enter_branch(branch)
 
     def set_limits(self, limits: Limits) -> None:
@@ -185,7 +187,7 @@ class Engine:
         return result
 
     async def _run_once(self, scope: Scope, opening: Sequence[Spoken], resumes: bool) -> RunResult:
-        given = self._given
+        given = self._dependencies
         provider, gate = self.policies.wrap_provider(given.provider), self.policies.wrap_gate(given.gate)
         run = Run(
             provider, self._owner, self._queue, given.bus.publish, scope, given.now, gate, given.settings.tool_mode
@@ -230,10 +232,10 @@ class Engine:
     async def _continuation(self, result: RunResult, scope: Scope) -> list[CustomMessage]:
         """What extensions want done before the agent settles."""
         stopped = result.answer.stop_reason
-        asked = self._given.hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
+        asked = self._dependencies.hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
         return await result_of_run(asked, scope, [])
 
     def _sync(self) -> None:
         """Have the disk confirm the session file, in a thread; without one the next run does."""
         with suppress(RuntimeError):
-            self._syncing = asyncio.get_running_loop().run_in_executor(None, self._given.transcript.journal.sync)
+            self._syncing = asyncio.get_running_loop().run_in_executor(None, self._dependencies.transcript.journal.sync)

@@ -90,7 +90,7 @@ class Prompting:
     def __init__(
         self, dependencies: Dependencies, engine: Engine, queue: MessageQueue, system_prompt: SystemPrompt
     ) -> None:
-        self._given = dependencies
+        self._dependencies = dependencies
         self._bus = dependencies.bus
         self._transcript = dependencies.transcript
         self._hooks = dependencies.hooks
@@ -163,7 +163,11 @@ class Prompting:
 
     def commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
-        return [*self._hooks.commands(), *self._given.expander.commands(), *self._given.tool_servers.commands()]
+        return [
+            *self._hooks.commands(),
+            *self._dependencies.expander.commands(),
+            *self._dependencies.tool_servers.commands(),
+        ]
 
     def available_commands(self) -> list[AvailableCommand]:
         """The same in the words of oh-my-pi's clients."""
@@ -201,9 +205,9 @@ class Prompting:
         if limits.active and (reached := limits.exhausted()) is not None:
             self._activity.end()
             raise Refusal(f"{limit_text(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
-        if self._given.models.model is None:
+        if self._dependencies.models.model is None:
             self._activity.end()
-            raise Refusal(NO_MODEL.format(models_file=self._given.models_file))
+            raise Refusal(NO_MODEL.format(models_file=self._dependencies.models_file))
         return scope
 
     async def _start(
@@ -253,7 +257,7 @@ class Prompting:
         message = await self._queueable(given, kind)
         if message is None:
             return self._accepted(given, HANDLED)
-        return self._put(given, QueuedMessage(self._given.ids.request_id(), message, kind), message)
+        return self._put(given, QueuedMessage(self._dependencies.ids.request_id(), message, kind), message)
 
     async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
         """The run may have ended while the extensions had a look: then the prompt starts the next one."""
@@ -262,7 +266,7 @@ class Prompting:
             return self._accepted(given, HANDLED)
         if self._activity.in_run:
             return self._put(
-                given, QueuedMessage(self._given.ids.request_id(), message, kind, OpenPrompt(given.id)), message
+                given, QueuedMessage(self._dependencies.ids.request_id(), message, kind, OpenPrompt(given.id)), message
             )
         scope = self._reserve_run()
         with self._reserved():
@@ -352,8 +356,8 @@ class Prompting:
             rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
         named = NOTHING_NAMED
         if heard.text.startswith("/") or "@" in heard.text:
-            named = await _answer(self._given.tool_servers.content_of(heard.text), scope)
-        text = self._given.expander.expand(heard.text) if named.text is None else named.text
+            named = await _answer(self._dependencies.tool_servers.content_of(heard.text), scope)
+        text = self._dependencies.expander.expand(heard.text) if named.text is None else named.text
         return UserMessage(
             content=[TextContent(text=text), *rest, *named.blocks],
             timestamp=self._now(),

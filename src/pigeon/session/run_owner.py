@@ -35,7 +35,7 @@ class SessionRunOwner:
         retry: Retry,
         make_room: Callable[[Scope], Awaitable[None]],
     ) -> None:
-        self._given = dependencies
+        self._dependencies = dependencies
         self._policies = policies
         self._system_prompt = system_prompt
         self._retry = retry
@@ -57,17 +57,17 @@ class SessionRunOwner:
     @property
     def one_at_a_time(self) -> bool:
         """True if the same events must come in the same order each time."""
-        return self._given.settings.reproducible
+        return self._dependencies.settings.reproducible
 
     async def declare_tools(self) -> None:
         """Put on record which tools the model has, where the branch does not say so."""
-        declaration = self._given.toolset.declaration(self._given.now())
+        declaration = self._dependencies.toolset.declaration(self._dependencies.now())
         if declaration is not None:
-            await self._given.bus.publish(ToolsDeclared(message=declaration))
+            await self._dependencies.bus.publish(ToolsDeclared(message=declaration))
 
     async def request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
-        given, transcript = self._given, self._given.transcript
+        given, transcript = self._dependencies, self._dependencies.transcript
         context = transcript.context
         changed = await result_of_run(given.hooks.context(context), self._scope, context)
         messages = transcript.model_messages if changed is context else model_messages(changed)
@@ -84,9 +84,9 @@ class SessionRunOwner:
 
     def model(self) -> Model:
         """The model that is asked."""
-        if self._given.models.model is None:
+        if self._dependencies.models.model is None:
             raise Refusal("No model selected")
-        return self._given.models.model
+        return self._dependencies.models.model
 
     def watches(self) -> Sequence[Watch]:
         """What may cut the next answer."""
@@ -96,15 +96,15 @@ class SessionRunOwner:
         """The message without keys in what a tool returned, and with images that models take. What a tool returned is
         kept even where it is no image: the tool cannot be asked to send it again."""
         if isinstance(message, ToolResultMessage):
-            message = cast("SendableT", self._given.mask_result(message))
+            message = cast("SendableT", self._dependencies.mask_result(message))
         if not has_images(message.content):
             return message
         keep = self._keep_unreadable_images or isinstance(message, ToolResultMessage)
-        return await ready_to_send(message, self._given.images, keep, self._scope)
+        return await ready_to_send(message, self._dependencies.images, keep, self._scope)
 
     async def finalize(self, message: Message) -> Message:
         """Extensions may change a message before it goes on record, unless that takes longer than the run."""
-        return await result_of_run(self._given.hooks.message_end(message), self._scope, message)
+        return await result_of_run(self._dependencies.hooks.message_end(message), self._scope, message)
 
     async def answered(self, answer: AssistantMessage) -> None:
         """A retry that led here has succeeded."""
@@ -113,7 +113,7 @@ class SessionRunOwner:
 
     def keep_tokens(self, sampled: Sampled) -> None:
         """Put the token ids of the last answer on record, for trajectories; no event tells of them."""
-        journal = self._given.transcript.journal
+        journal = self._dependencies.transcript.journal
         answer = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
         if answer is not None:
             data = {
@@ -127,11 +127,11 @@ class SessionRunOwner:
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
-        return self._policies.change_tools(self._given.toolset.callable())
+        return self._policies.change_tools(self._dependencies.toolset.callable())
 
     def missing_tool(self, name: str) -> Tool | None:
         """A tool that is there now, or may be in the time that a call can wait; raises `ToolFailed`."""
-        return self._given.toolset.missing.tool(name)
+        return self._dependencies.toolset.missing.tool(name)
 
     def refused_call(self, call: ToolCall) -> str | None:
         """Why a policy keeps a tool call from being made; None if it may be."""

@@ -37,25 +37,13 @@ class Session:
 
     def __init__(self, dependencies: Dependencies) -> None:
         bus = dependencies.bus
+        self.dependencies = dependencies
         self.transcript = dependencies.transcript
-        self.unattended = dependencies.settings.unattended
-        self.reproducible = dependencies.settings.reproducible
         bus.record(self.transcript.record)
-        self._move_to = dependencies.move_to
         self.bus = bus
-        self.repository = dependencies.repository
-        self.trash = dependencies.trash
-        self.trust = dependencies.trust
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
-        self.pages = dependencies.pages
-        self.files = dependencies.files
-        self.tool_servers = dependencies.tool_servers
-        self.sandbox = dependencies.sandbox
-        self.dialogs = dependencies.dialogs
-        self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings, new_id=dependencies.ids.request_id)
-        self.host_services = dependencies.host_services
         self.host_tools = HostTools(dependencies.toolset, bus.post, dependencies.ids.request_id)
         self.models = dependencies.models
         self.system_prompt = SystemPrompt(dependencies.system_prompt, self.transcript)
@@ -124,8 +112,8 @@ class Session:
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""
         self.host_tools.disconnect()
-        self.host_services.disconnect()
-        self.dialogs.close()
+        self.dependencies.host_services.disconnect()
+        self.dependencies.dialogs.close()
 
     async def close(self) -> None:
         """Stop everything for good."""
@@ -134,7 +122,7 @@ class Session:
         self.activity.close()
         self.shell.abort()
         await self.activity.until_idle()
-        await self.tool_servers.close()
+        await self.dependencies.tool_servers.close()
         self.journal.close()
 
     def _enter(self, journal: Journal, reason: Reason) -> None:
@@ -143,7 +131,7 @@ class Session:
             self.queue.clear()
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
-            self.shell.move_to(self._move_to(journal.cwd))
+            self.shell.move_to(self.dependencies.move_to(journal.cwd))
         self.transcript.turn_to(journal)
         self.engine.limits.enter(journal.session_id)
         self._entered(restore=reason == "resume")

@@ -116,4 +116,4 @@ def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessag
 @handles(FindFiles)
 async def find_files(cmd: FindFiles, s: Session) -> FoundFiles:
     """Nothing is read of them."""
-    return FoundFiles(paths=await asyncio.to_thread(s.files.matching, cmd.text.lower(), cmd.limit))
+    return FoundFiles(paths=await asyncio.to_thread(s.dependencies.files.matching, cmd.text.lower(), cmd.limit))

@@ -101,10 +101,10 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 @handles(c.ListSessions)
 def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
-    folders = s.repository.folders() if cmd.scope == "all" else [s.repository.folder]
+    folders = s.dependencies.repository.folders() if cmd.scope == "all" else [s.dependencies.repository.folder]
     if not isinstance(cmd.session_id, Absent):
-        return answers.Sessions(sessions=s.repository.store.rows_with_id(folders, cmd.session_id))
-    rows, cursor = s.repository.store.list_sessions(
+        return answers.Sessions(sessions=s.dependencies.repository.store.rows_with_id(folders, cmd.session_id))
+    rows, cursor = s.dependencies.repository.store.list_sessions(
         folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit
     )
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
@@ -114,7 +114,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
     """The file is held while it is moved, so that no process writes it meanwhile."""
     try:
-        return s.trash.put(s.repository.absolute(cmd.session_path)).row
+        return s.dependencies.trash.put(s.dependencies.repository.absolute(cmd.session_path)).row
     except StartupError as error:
         raise Refusal(str(error)) from None
 

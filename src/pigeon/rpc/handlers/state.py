@@ -81,7 +81,7 @@ def _state(s: Session) -> answers.State:
         pending_message_count=queued,
         queued_message_count=queued,
         todo_phases=s.todos.read(),
-        sandbox=s.sandbox(),
+        sandbox=s.dependencies.sandbox(),
     )
 
 
