@@ -16,8 +16,10 @@ from pigeon.agent.inference import Delta, ModelRequest
 from pigeon.app.build import build
 from pigeon.app.environment import Environment
 from pigeon.app.options import AgentOptions
+from pigeon.dialects.base import Dialect
 from pigeon.providers.scripted.model import ScriptedModel
 from pigeon.rpc.handlers.state import get_state
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.wire.commands import GetState
 from pigeon.wire.content import ImageContent
 from pigeon.wire.errors import StartupError
@@ -88,7 +90,7 @@ async def test_settings_and_options_are_the_state_of_the_session(
 ) -> None:
     one.configure(settings)
     agent = await one.start(**options)
-    found = get_state(GetState(), agent.session)
+    found = get_state(GetState(), SessionConnection(agent.session, Dialect()))
     assert {name: getattr(found, name) for name in state} == state
 
 

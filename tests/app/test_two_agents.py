@@ -12,7 +12,9 @@ import pytest
 from msgspec import UNSET
 
 from fakes.in_process_agents import InProcessAgent, bash
+from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.state import get_state
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.wire.commands import GetState
 
 COUNTING = """
@@ -97,7 +99,7 @@ async def test_keys_models_and_settings_are_each_agents_own(pair: tuple[InProces
     assert [agent.session.models.level for agent in (first, second)] == ["high", "medium"]
     assert list(second.session.toolset.active()) == ["read", "ls"]
     assert "bash" in first.session.toolset.active()
-    states = [get_state(GetState(), agent.session) for agent in (first, second)]
+    states = [get_state(GetState(), SessionConnection(agent.session, Dialect())) for agent in (first, second)]
     assert [state.steering_mode for state in states] == ["all", "one-at-a-time"]
     assert [state.interrupt_mode for state in states] == ["wait", "immediate"]
     assert [state.session_file is UNSET for state in states] == [False, True]

@@ -10,7 +10,7 @@ VAGUE = {"utils", "util", "helpers", "common", "misc"}
 
 # Class names that two modules may share, with the reason. `extensions/public` repeats names of the wire on purpose (an
 # author of extensions knows the protocol) and is compared only with itself.
-SHARED: dict[str, str] = {}
+SHARED: dict[str, str] = {"Connection": "of a client (`rpc`), and to a model server (`providers`)"}
 
 
 def test_a_class_name_exists_once() -> None:

@@ -9,7 +9,7 @@ process, it is a `SessionConnection` (`rpc/session_connection.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -30,13 +30,6 @@ from pigeon.wire.events import AgentSettled, BashExecutionUpdate, MessageUpdate,
 NAME = "pigeon"
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 BAD_FILTER = "events must be null or an array of non-empty event type strings"
-# The features that do more than show events and members of records, with the reason for each.
-BEHAVIOUR_FEATURES: Final[dict[Feature, str]] = {
-    "permissions": "A run whose last calls were denied ends with the reason `denied`, which other clients do not know: "
-    "for them it is `done`. For an unattended agent everybody gets the reason",
-    "mcp": "Tool servers are connected without a pause, because the client shows how they come up",
-    "trust": "What waits for a decision is announced once more, because the client has not seen it yet",
-}
 _ALWAYS_SENT = frozenset(
     (REQUEST, *(kind.__struct_config__.tag for kind in events.ALL if issubclass(kind, Outgoing) and kind.always_sent))
 )

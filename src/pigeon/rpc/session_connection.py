@@ -9,9 +9,26 @@ from pigeon.rpc.connection import Connection
 from pigeon.session.session import CommandsChanged, Session
 from pigeon.session.settings import HostDefaults
 from pigeon.transport.reader import DEFAULT_CAP
+from pigeon.wire.answers import Feature
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AvailableCommandsUpdate, Outbound
 
+# The features that do more than show events and members of records: why, and what is done when a client asks for one.
+BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None]]] = {
+    "permissions": (
+        "A run whose last calls were denied ends with the reason `denied`, which other clients do not know: for them "
+        "it is `done` (`Connection`). For an unattended agent everybody gets the reason",
+        lambda session: None,
+    ),
+    "mcp": (
+        "Tool servers are connected without a pause, because the client shows how they come up",
+        lambda session: session.dependencies.tool_servers.skip_start_pause(),
+    ),
+    "trust": (
+        "What waits for a decision is announced once more, because the client has not seen it yet",
+        lambda session: session.dependencies.trust.repeat_waiting(),
+    ),
+}
 BUSY = "hello changes the format of events, so it is refused during a run; send it first, or between runs"
 
 
@@ -37,11 +54,10 @@ class SessionConnection(Connection):
         super()._change(dialect, features)
         # What a dialect changes beyond the form: what its clients expect where nothing else is said.
         session.change_host_defaults(_defaults_of(before), _defaults_of(dialect))
-        # What features change beyond the form, as `BEHAVIOUR_FEATURES` lists it.
-        if "mcp" in self._features:
-            session.dependencies.tool_servers.skip_start_pause()
-        if "trust" in self._features:
-            session.dependencies.trust.repeat_waiting()
+        for feature in self.features:
+            if feature in BEHAVIOUR_FEATURES:
+                _, change = BEHAVIOUR_FEATURES[feature]
+                change(session)
 
     def _show(self, event: Outbound) -> Outbound | None:
         if isinstance(event, CommandsChanged) and self.dialect.full_state:

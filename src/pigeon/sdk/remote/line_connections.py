@@ -274,12 +274,12 @@ async def _open_socket(address: ServedAddress, after: int | None, new: NewConver
     return connection
 
 
-class _Head(Struct):
+class _ResponseHead(Struct):
     type: str = ""
     command: str = ""
 
 
-_head_decoder = msgspec.json.Decoder(_Head)
+_head_decoder = msgspec.json.Decoder(_ResponseHead)
 
 
 def _answers_attach(line: bytes) -> bool:

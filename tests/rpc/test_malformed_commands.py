@@ -1,0 +1,233 @@
+"""A malformed command gets the same answer over every connection: that of `--mode rpc` over stdio."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from websockets.sync.client import connect
+
+from fakes.agent_folders import AgentFolders
+from fakes.in_process_agents import InProcessAgent
+from fakes.rpc_process import RpcProcess
+from fakes.served import ServedConversations, shared_server
+from pigeon.rpc.in_process import InProcessHost
+from pigeon.wire import codec
+from pigeon.wire.commands import ALL, BY_NAME, NAMES, Command
+from pigeon.wire.errors import PigeonError, Refusal
+
+WAIT = 60.0
+SAMPLES = ["x", 5, 1.5, True, [], {}, [[1]], [None], {"x": None}, "\ud800", 10**40, -1]
+NO_OBJECTS = [b"", b"   ", b"null", b"true", b"5", b'"get_state"', b"[]", b'[{"type":"get_state"}]']
+BAD_JSON = [
+    b"{", b"}", b"{]", b'{"type":', b'{"type":"get_state"', b'{"type":"get_state"}}', b"{'type':'get_state'}",
+    b'{"type":"get_state",}', b'{"id":"a" "type":"get_state"}', b"NaN", b'{"type":"get_state","x":NaN}',
+    b'{"type":"get_state","x":1e999}', b'{"type":"\\ud800"}', b'{"id":"\\udfff","type":"\\ud800x"}', b"\xff\xfe",
+    b'{"type":"\xff"}', b'{"id":"deep","type":"get_state","x":' + b"[" * 300 + b"]" * 300 + b"}",
+    b'{"id":"deep","type":"host_tool_result","x":' + b"[" * 300 + b"]" * 300 + b"}",
+]  # fmt: skip
+BAD_TYPES: list[Any] = [
+    None, 5, 1.5, True, [], {}, ["get_state"], {"type": "get_state"}, "", " ", "GET_STATE", "get_state ", "no_command",
+    "tools_declared", "message_update", "response", "parse", "\u2028", 10**40,
+]  # fmt: skip
+# What is well-formed and refused for what it says, in words of the handler.
+REFUSED: list[dict[str, Any]] = [
+    *({"type": "set_event_filter", "events": value} for value in (5, True, "agent_end", [[1]], [""], [None], {}, [5])),
+    {"type": "set_event_filter"},
+    *({"type": "get_messages_page", "limit": value} for value in (0, -1, 257, 1.5, True, "x", [], {}, 10**40)),
+    *({"type": "get_messages_page", "cursor": value} for value in (5, "x", [], {}, True, "e30")),
+    *({"type": "set_subagent_subscription", "level": value} for value in (5, "x", [], {}, True)),
+    *({"type": "get_subagent_messages", "subagentId": value} for value in (5, "x", [])),
+    *({"type": "login", "providerId": value} for value in (5, "x", [], None)),
+    *({"type": "negotiate_protocol", "protocolVersion": value} for value in (5, "x", [], None)),
+    *({"type": "set_limits", "limits": value} for value in (5, "x", [], {"turns": "x"}, {"x": 1}, {"turns": -1})),
+    *({"type": "set_host_uri_schemes", "schemes": value} for value in ([5], ["x"])),
+    *({"type": "set_host_tools", "tools": value} for value in ([{}], [{"name": 5}], [{"name": "x"}])),
+    {"type": "hello", "dialect": "x"},
+    {"type": "hello", "features": "seq"},
+    {"type": "list_sessions", "scope": "all", "sessionId": "no-such-session"},
+    {"type": "list_sessions", "scope": "all", "sessionId": 5},
+    {"type": "list_sessions", "scope": "all", "limit": 0},
+    {"type": "list_sessions", "scope": "all", "cursor": 5},
+    {"type": "set_fast_mode", "enabled": True},
+    {"type": "steer", "message": "x", "images": [5]},
+    {"type": "remove_queued", "queuedId": "no-such-message"},
+    {"type": "fork", "entryId": "no-such-entry"},
+    {"type": "queue_message"},
+    {"type": "reset", "parentSession": 5},
+    {"type": "set_queue_mode", "mode": 5},
+]
+Ask = Callable[[bytes], dict[str, Any]]
+
+
+def malformed_lines() -> list[bytes]:
+    """Every field of every command with every wrong type of JSON, and what is no command at all."""
+    commands = [{"type": type} for type in BAD_TYPES] + [{}, {"x": 5}, *REFUSED]
+    for command in ALL:
+        fields = {field.encode_name: field for field in msgspec.structs.fields(command) if field.name != "id"}
+        needed = {name: sample_of(field.type) for name, field in fields.items() if field.required}
+        tried = [{name: value for name, value in needed.items() if name != left_out} for left_out in needed]
+        tried += [{**needed, name: value} for name in fields for value in SAMPLES]
+        if needed:
+            tried.append({})
+            tried += [{**needed, name: None} for name in needed]
+        commands += [one for members in tried if is_refused(one := {"type": NAMES[command], **members})]
+    ids: list[Any] = [5, 1.5, True, [], {"x": [1]}, "", "\ud800", 10**40, 0]
+    commands += [{"id": id, "type": "no_command"} for id in ids]
+    numbered = [{"id": f"m-{number}", **one} for number, one in enumerate(commands)]
+    doubled = [b'{"id":"d","type":"prompt","type":"steer"}', b'{"id":"d","type":"bash","command":"x","command":5}']
+    return [*NO_OBJECTS, *BAD_JSON, *doubled, *(json.dumps(one).encode() for one in numbered)]
+
+
+def sample_of(kind: Any) -> Any:
+    """A value that a field takes."""
+    for value in ("x", 5, True, [], {}, {"content": []}, "off", "all", "wait", "write", "once"):
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            continue
+        return value
+    raise AssertionError(f"no sample for {kind}")
+
+
+def is_refused(value: dict[str, Any]) -> bool:
+    try:
+        codec.command_of(codec.decode(json.dumps(value).encode()))
+    except Refusal:
+        return True
+    return False
+
+
+LINES = malformed_lines()
+
+
+def next_response(lines: Iterator[bytes | str]) -> dict[str, Any]:
+    for line in lines:
+        record: dict[str, Any] = codec.decode(line if isinstance(line, bytes) else line.encode())
+        if record.get("type") == "response":
+            return record
+    raise AssertionError("the connection ended without an answer")
+
+
+@contextmanager
+def by_process(process: RpcProcess) -> Iterator[Ask]:
+    with process:
+
+        def ask(line: bytes) -> dict[str, Any]:
+            start = process.mark()
+            process.send(line)
+            return process.wait(lambda record: record.get("type") == "response", start)
+
+        yield ask
+
+
+@contextmanager
+def by_web_socket(server: ServedConversations, id: str) -> Iterator[Ask]:
+    headers = {"Authorization": f"Bearer {server.token}"}
+    with connect(f"{server.ws}/api/sessions/{id}/rpc", additional_headers=headers, max_size=None) as link:
+
+        def ask(line: bytes) -> dict[str, Any]:
+            link.send(line.decode("utf-8", "replace"))
+            return next_response(iter(lambda: link.recv(WAIT), None))
+
+        yield ask
+
+
+@contextmanager
+def by_unix_socket(server: ServedConversations, id: str) -> Iterator[Ask]:
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(WAIT)
+        link.connect(str(server.socket))
+        with link.makefile("rwb") as stream:
+
+            def ask(line: bytes) -> dict[str, Any]:
+                stream.write(line + b"\n")
+                stream.flush()
+                return next_response(iter(stream.readline, b""))
+
+            assert ask(json.dumps({"type": "attach", "session": id}).encode())["success"]
+            yield ask
+
+
+def connection_of(kind: str, server: ServedConversations) -> AbstractContextManager[Ask]:
+    id = server.new()
+    if kind == "WebSocket":
+        return by_web_socket(server, id)
+    if kind == "Unix socket":
+        return by_unix_socket(server, id)
+    address = f"{server.ws}/{id}"
+    return by_process(RpcProcess(server.folders, address, "--dialect", "pi-latest", mode=("attach",)))
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The answers over stdio."""
+    folders = AgentFolders(tmp_path_factory.mktemp("stdio"))
+    folders.configure({"providers": {}})
+    with by_process(RpcProcess(folders, "--model", "demo", "--dialect", "pi-latest")) as ask:
+        return [ask(line) for line in LINES]
+
+
+def test_there_are_several_hundred_malformed_lines_and_hardly_one_is_accepted(wanted: list[dict[str, Any]]) -> None:
+    accepted = [line for line, answer in zip(LINES, wanted, strict=True) if answer["success"]]
+    assert len(LINES) > 500
+    assert [json.loads(line)["type"] for line in accepted] == ["list_sessions"]
+
+
+@pytest.mark.parametrize("kind", ["WebSocket", "Unix socket", "attach"])
+def test_a_malformed_command_gets_the_answer_of_stdio(kind: str, wanted: list[dict[str, Any]]) -> None:
+    with connection_of(kind, shared_server()) as ask:
+        different = [
+            (line[:200], answer, like)
+            for line, like in zip(LINES, wanted, strict=True)
+            if (answer := ask(line)) != like
+        ]
+    assert not different, f"{len(different)} of {len(LINES)}, the first: {different[:3]}"
+
+
+async def test_a_malformed_command_gets_the_answer_of_stdio_in_the_same_process(
+    wanted: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    agent = InProcessAgent(tmp_path)
+    agent.configure()
+    built = await agent.start()
+    host = InProcessHost(built.session, "0", lambda record: None, lambda data: data)
+    different, compared = [], 0
+    for line, like in zip(LINES, wanted, strict=True):
+        command = command_in(line)
+        if command is not None and not like["success"]:
+            compared += 1
+            problem = await refusal_of(host, command)
+            if problem != like["error"]:
+                different.append((line[:200], problem, like))
+    await agent.stop()
+    assert compared > 300
+    assert not different, f"{len(different)} of {compared}, the first: {different[:3]}"
+
+
+def command_in(line: bytes) -> Command | None:
+    """The command of a line as a program would make it, unchecked; None if there is no way to."""
+    try:
+        value = codec.decode(line)
+        kind = BY_NAME[value.pop("type")]
+        names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+        return kind(**{names[name]: given for name, given in value.items()})
+    except (PigeonError, LookupError, TypeError, AttributeError):
+        return None
+
+
+async def refusal_of(host: InProcessHost, command: Command) -> str | None:
+    errors: list[BaseException | None] = []
+    try:
+        host.submit(command, lambda data, error: errors.append(error))
+    except PigeonError as error:
+        return str(error)
+    await host.drained()
+    (error,) = errors
+    return None if error is None else str(error)
