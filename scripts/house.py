@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from house_facts import named_facts
-from house_measures import SMALL, SourceTree
+from house_measures import MOST_ATTRIBUTES, SMALL, SourceTree
 from prompt_trace import OWN_ROOT, Trace, trace_prompts
 
 FULL = 15
@@ -86,6 +86,7 @@ def _source_of(tree: SourceTree, allowed: dict[str, int]) -> list[tuple[str, str
         ("modules with exactly one importer, in their own package", f"{len(tree.single_importers())}"),
         (f"  of which have fewer than {SMALL} lines", f"{len(tree.small_fragments())}"),
         ("class names that exist twice or more", but(len(tree.repeated_classes()), "test_names.SHARED")),
+        (f"classes with more than {MOST_ATTRIBUTES} attributes", f"{len(tree.large_objects())}"),
         (
             "attributes assigned from outside their class",
             but(len(foreign), "test_wiring.ALLOWED"),
@@ -101,6 +102,8 @@ def _list_counted(tree: SourceTree) -> None:
     _list("small modules and their only importer", [f"{one} < {by}" for one, by in tree.small_fragments().items()])
     classes = tree.repeated_classes().items()
     _list("class names that exist twice or more", [f"{name}: {', '.join(found)}" for name, found in sorted(classes)])
+    large = tree.large_objects().items()
+    _list(f"classes with more than {MOST_ATTRIBUTES} attributes", [f"{name} {count}" for name, count in large])
     _list("foreign assignments", [f"{one} (line {one.line})" for one in tree.foreign_assignments()])
     _list("unused names", tree.unused_names())
     _list("tools, APIs, features and session files named by hand", [str(one) for one in named_facts(tree)])

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 PACKAGE = "pigeon"
 SMALL = 60
+MOST_ATTRIBUTES = 15
 MIRRORS = (f"{PACKAGE}.extensions.public",)  # names of the wire on purpose: an author of extensions knows those
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -252,6 +253,18 @@ class SourceTree:
                     methods = [child.name for child in node.body if isinstance(child, Function)]
                     yield f"{module}.{node.name}", sum(not name.startswith("_") for name in methods)
 
+    def attributes(self) -> Iterator[tuple[str, int]]:
+        """Every class with its dotted name and how many different attributes its code sets on `self`."""
+        for module in self.modules:
+            for node in nodes_of(self.tree(module)):
+                if isinstance(node, ast.ClassDef):
+                    yield f"{module}.{node.name}", len(_own_attributes(node))
+
+    def large_objects(self) -> dict[str, int]:
+        """Classes with more than 15 attributes, the largest first."""
+        found = [(name, count) for name, count in self.attributes() if count > MOST_ATTRIBUTES]
+        return dict(sorted(found, key=lambda pair: -pair[1]))
+
     def foreign_assignments(self) -> list[ForeignAssignment]:
         """Where an attribute of an object is set or deleted outside its class.
 
@@ -475,6 +488,17 @@ def _top_names(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
                 yield from ((one.id, node) for one in ast.walk(target) if isinstance(one, ast.Name))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id, node
+
+
+def _own_attributes(node: ast.ClassDef) -> set[str]:
+    return {
+        one.attr
+        for one in ast.walk(node)
+        if isinstance(one, ast.Attribute)
+        and isinstance(one.ctx, ast.Store)
+        and isinstance(one.value, ast.Name)
+        and one.value.id == "self"
+    }
 
 
 def _registering(node: Definition) -> list[ast.expr]:

@@ -76,12 +76,12 @@ def trace_prompts(root: Path) -> tuple[Trace, Trace]:
     """Run two prompts on the program of a checkout and say what each of them called."""
     sys.path.insert(0, str(OWN_ROOT / "tests"))
     from fakes.agent_folders import AgentFolders, providers
-    from fakes.model_server import Gate, ModelServer
+    from fakes.model_server import Gate, ModelServer, Text
 
     with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
         gates = [Gate(), Gate()]
         for gate in gates:
-            server.answers("Hello there.", gate)
+            server.answers(Text("Hello there.", piece=100, closes=False), gate)
         folders = AgentFolders(Path(folder))
         folders.configure(providers(server.url))
         log = Path(folder) / "calls.json"
@@ -108,7 +108,8 @@ def trace_prompts(root: Path) -> tuple[Trace, Trace]:
 def _converse(process: subprocess.Popen[bytes], finish: list[Callable[[], None]]) -> list[tuple[float, float]]:
     """Play the conversation; for each prompt the times of sending it and of reading its first delta.
 
-    The server holds the rest of each answer back until `finish` is called, so that none of it is in the trace.
+    The server sends one delta and holds the rest of each answer back until `finish` is called, so that none of it is in
+    the trace, however late the delta is read.
     """
     assert process.stdin is not None
     _send(process, {"id": "1", "type": "get_state"})

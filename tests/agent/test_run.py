@@ -263,7 +263,7 @@ class Scissors:
 async def test_a_watch_cuts_an_answer_and_the_run_goes_on_with_what_the_owner_says() -> None:
     scripts = (says("I will ", "forbidden", " thing"), says("Better."), says("last"))
     stage = Stage(*scripts, queues=Queues(follow_ups=["next"]))
-    stage.owner.watches = [Scissors("forbidden")]
+    stage.owner.next_watches = [Scissors("forbidden")]
     stage.owner.said = [[UserMessage(content="the rule", timestamp=1)]]
     await stage.run("go")
     assert stage.spoken() == [
@@ -282,7 +282,7 @@ async def test_a_watch_cuts_an_answer_and_the_run_goes_on_with_what_the_owner_sa
 
 async def test_a_cut_without_a_word_of_the_owner_ends_the_run() -> None:
     stage = Stage(says("forbidden"))
-    stage.owner.watches = [Scissors("forbidden")]
+    stage.owner.next_watches = [Scissors("forbidden")]
     await stage.run("go")
     assert stage.heard.outline()[-2:] == ["turn_end", "agent_end"]
 

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 
 from fakes.in_process_agents import InProcessAgent, bash
+from pigeon.agent.inference import Delta, ModelRequest
 from pigeon.app.build import build
 from pigeon.app.options import AgentOptions
+from pigeon.dialects.base import Dialect
+from pigeon.providers.scripted.model import ScriptedModel
 from pigeon.rpc.handlers.state import get_state
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.system.environment import Environment
 from pigeon.wire.commands import GetState
 from pigeon.wire.content import ImageContent
@@ -86,7 +90,7 @@ async def test_settings_and_options_are_the_state_of_the_session(
 ) -> None:
     one.configure(settings)
     agent = await one.start(**options)
-    found = get_state(GetState(), agent.session)
+    found = get_state(GetState(), SessionConnection(agent.session, Dialect()))
     assert {name: getattr(found, name) for name in state} == state
 
 
@@ -167,10 +171,10 @@ async def test_trust_is_for_the_folder_it_was_given_for(one: InProcessAgent) -> 
     }
     (one.root / "other.jsonl").write_text(json.dumps(header) + "\n")
     session = (await one.start(trust_project=True)).session
-    assert "Prompt of work." in session.engine.system_prompt()
+    assert "Prompt of work." in session.system_prompt.text()
     assert await session.switching.open("other.jsonl") is False
     assert session.journal.cwd == str(elsewhere)
-    assert "Prompt of" not in session.engine.system_prompt()
+    assert "Prompt of" not in session.system_prompt.text()
 
 
 async def test_what_is_found_while_building_is_told_to_the_host_once_there_is_one(one: InProcessAgent) -> None:
@@ -191,7 +195,7 @@ async def test_warming_up_reads_the_files_of_the_system_prompt(one: InProcessAge
     agent = await one.start()
     await agent.lifecycle.warm()
     (one.agent_dir / "AGENTS.md").write_text("Screech.")
-    assert "Coo softly." in agent.session.engine.system_prompt()
+    assert "Coo softly." in agent.session.system_prompt.text()
 
 
 async def test_extensions_add_skills(one: InProcessAgent) -> None:
@@ -243,11 +247,21 @@ async def test_a_run_is_finished_without_its_host_if_asked_or_for_the_demo(
     assert (await one.start(**options)).lifecycle.drains() is drains
 
 
-async def test_images_are_kept_from_the_model_where_the_settings_say_so(one: InProcessAgent) -> None:
+async def test_images_are_kept_from_the_model_where_the_settings_say_so(
+    one: InProcessAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one.configure({"images": {"blockImages": True}}, ["nothing to see"])
+    requests: list[ModelRequest] = []
+    stream = ScriptedModel.stream
+
+    def recorded(model: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
+        requests.append(request)
+        return stream(model, request)
+
+    monkeypatch.setattr(ScriptedModel, "stream", recorded)
     await one.start()
     await one.say("look", images=[{"type": "image", "data": PICTURE, "mimeType": "image/png"}])
-    request = await one.agent.session.engine.request()
+    [request] = requests
     [asked] = [message for message in request.messages if isinstance(message, UserMessage)]
     assert not [block for block in asked.content if isinstance(block, ImageContent)]
 

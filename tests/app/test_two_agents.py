@@ -12,7 +12,9 @@ import pytest
 from msgspec import UNSET
 
 from fakes.in_process_agents import InProcessAgent, bash
+from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.state import get_state
+from pigeon.rpc.session_connection import SessionConnection
 from pigeon.wire.commands import GetState
 
 COUNTING = """
@@ -97,7 +99,7 @@ async def test_keys_models_and_settings_are_each_agents_own(pair: tuple[InProces
     assert [agent.session.models.level for agent in (first, second)] == ["high", "medium"]
     assert list(second.session.toolset.active()) == ["read", "ls"]
     assert "bash" in first.session.toolset.active()
-    states = [get_state(GetState(), agent.session) for agent in (first, second)]
+    states = [get_state(GetState(), SessionConnection(agent.session, Dialect())) for agent in (first, second)]
     assert [state.steering_mode for state in states] == ["all", "one-at-a-time"]
     assert [state.interrupt_mode for state in states] == ["wait", "immediate"]
     assert [state.session_file is UNSET for state in states] == [False, True]
@@ -139,7 +141,7 @@ async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
     assert two.results() == [f"two in {two.work}: two", f"two in {two.work}: two two"]
     assert [notice["method"] for notice in one.heard("extension_ui_request")] == ["notify"]
     assert two.heard("extension_ui_request") == []
-    prompts = [agent.agent.session.engine.system_prompt() for agent in pair]
+    prompts = [agent.agent.session.system_prompt.text() for agent in pair]
     assert ["number one" in prompt for prompt in prompts] == [True, False]
     assert ["number two" in prompt for prompt in prompts] == [False, True]
 

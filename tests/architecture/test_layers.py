@@ -73,12 +73,12 @@ EDGES: dict[str, set[str]] = {
             "providers.http.client",
             "rpc.in_process",
             "sdk",
-            "session.history.repository",
+            "session.history.file_store",
         ),
         *("export.page_writer", "frontends", "transport", "sandbox.written_folders", "wire", "system"),
     },
     "frontends.terminal": {
-        *("frontends", "providers.demo.api", "sdk", "session.history.listing", "tools.catalog", "transport"),
+        *("frontends", "providers.demo.api", "sdk", "session.history.file_store", "tools.catalog", "transport"),
         *("sandbox.written_folders", "wire", "system"),
     },
     "frontends.acp": {

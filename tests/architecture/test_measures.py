@@ -110,3 +110,22 @@ def test_modules_that_import_each_other_are_a_cycle_only_while_they_are_imported
 
 def test_comments_are_counted_without_directives(tmp_path: Path) -> None:
     assert tree_of(tmp_path, a__b="x = 1  # noqa: E1\n# why\ny = 1  # type: ignore\nz = '# no'\n").comments() == 1
+
+
+def test_the_attributes_of_a_class_are_those_that_its_code_sets(tmp_path: Path) -> None:
+    source = """
+    class Large:
+        def __init__(self):
+            self.a = self.b = 1
+            self.c, self.d = 1, 2
+            self.a += 1
+            other.e = 1
+
+        def set(self):
+            self.f: int = 1
+    """
+    assert dict(tree_of(tmp_path, one=source).attributes()) == {"pigeon.one.Large": 5}
+    many = "\n".join(f"  self.a{number} = 1" for number in range(16))
+    assert tree_of(tmp_path, two=f"class Huge:\n def __init__(self):\n{many}").large_objects() == {
+        "pigeon.two.Huge": 16
+    }

@@ -16,7 +16,6 @@ FOLDER_MODULES = 20
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS: dict[str, str] = {}
 WIDE_CLASSES: dict[str, str] = {
-    "pigeon.session.engine.Engine": "the methods of `RunOwner` that the loop asks, and what commands ask for",
 }
 FULL_FOLDERS: dict[str, str] = {}
 

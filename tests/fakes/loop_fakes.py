@@ -145,7 +145,7 @@ class Owner:
     def __init__(self, *tools: AnyTool) -> None:
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in tools}
         self.said: list[list[Spoken]] = []
-        self.watches: list[Watch | None] = []
+        self.next_watches: list[Watch] = []
         self.asked: list[tuple[str, bool]] = []
         self.retries = False
         self.failures: list[Failure | None] = []
@@ -166,8 +166,8 @@ class Owner:
             raise self.crashes.pop()
         return a_request(a_model())
 
-    def watch(self) -> Watch | None:
-        return self.watches.pop(0) if self.watches else None
+    def watches(self) -> list[Watch]:
+        return [self.next_watches.pop(0)] if self.next_watches else []
 
     async def prepare(self, message: SendableT) -> SendableT:
         return message

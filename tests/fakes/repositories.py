@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.session_file import Namesake, Opener, SessionFile
@@ -24,9 +25,10 @@ class DiskRepository(SessionRepository):
     def __init__(self, folder: Path, persistent: bool = True, opener: Opener = AppendFile) -> None:
         self.reports: list[str] = []
         self.opener = opener
-        super().__init__(str(folder), str(folder.parent), persistent, lambda: NOW, self.reports.append, os.path.abspath)
+        store = FileStore(str(folder.parent))
+        super().__init__(str(folder), store, persistent, lambda: NOW, self.reports.append, os.path.abspath)
 
-    def _store(self, path: str, namesake: Namesake | None = None) -> SessionFile:
+    def _session_file(self, path: str, namesake: Namesake | None = None) -> SessionFile:
         return SessionFile(path, self.reports.append, self.opener, namesake)
 
 

@@ -30,7 +30,7 @@ from pigeon.session.model_choice import ModelChoice, ModelOptions
 from pigeon.session.prompting import HostMessage
 from pigeon.session.session import Session
 from pigeon.session.settings import SessionSettings
-from pigeon.session.steering.todos import Todos
+from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.environment import Environment
 from pigeon.system.ids import RANDOM_IDS
@@ -171,7 +171,7 @@ class SessionSetup:
                 settings=settings or SessionSettings(),
                 bus=bus,
                 repository=self.repository,
-                trash=SessionTrash(str(folder or NOWHERE), lambda: NOW),
+                trash=SessionTrash(self.repository.store, lambda: NOW),
                 trust=Untrusted(),
                 transcript=transcript,
                 dialogs=Dialogs(bus.post, RANDOM_IDS.dialog_id),

@@ -180,7 +180,7 @@ async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: Serv
         f"    options = AgentOptions(model='demo', no_session=True, agent_dir={str(agents.home)!r})\n"
         "    built = await build(options, process_environment())\n"
         "    print([name for name in sys.modules if name == 'mcp' or name.startswith('pigeon.mcp.')])\n"
-        "    print(len(built.session.tool_servers.state().servers))\n"
+        "    print(len(built.session.dependencies.tool_servers.state().servers))\n"
         "    await built.session.close()\n"
         "    await built.lifecycle.stop()\n"
         "asyncio.run(main())\n"

@@ -35,7 +35,7 @@ async def answered(agent: InProcessAgent, value: str) -> dict[str, Any]:
     await agent.ask("go")
     asked = await agent.until("extension_ui_request")
     answer = codec.convert({"type": "extension_ui_response", "id": asked["id"], "value": value}, ExtensionUiResponse)
-    agent.agent.session.dialogs.answer(answer)
+    agent.agent.session.dependencies.dialogs.answer(answer)
     await agent.settled()
     return asked
 

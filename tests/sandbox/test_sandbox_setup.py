@@ -42,20 +42,20 @@ def project_says(agent: InProcessAgent, sandbox: Any) -> None:
 
 
 def mode_of(agent: InProcessAgent) -> Any:
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     return state if state is ABSENT else state.mode
 
 
 async def test_without_a_word_there_is_no_sandbox_and_nothing_is_said(agent: InProcessAgent) -> None:
     await agent.start()
-    assert agent.agent.session.sandbox() is ABSENT
+    assert agent.agent.session.dependencies.sandbox() is ABSENT
 
 
 async def test_the_state_tells_what_is_in_force(agent: InProcessAgent) -> None:
     (agent.home / "cache").mkdir()
     agent.configure({"sandbox": {"mode": "read-only", "writable": ["~/cache"], "hostShell": "outside"}})
     await agent.start(sandbox="workspace", sandbox_network=True)
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert (state.mode, state.network, state.host_shell) == ("workspace", True, "outside")
     assert state.writable == [str(agent.work), str(agent.home / "cache")]
@@ -75,7 +75,7 @@ async def test_a_trusted_project_tightens_and_never_loosens(agent: InProcessAgen
     agent.configure({"sandbox": {"mode": "workspace", "network": True, "hostShell": "outside"}})
     project_says(agent, {"mode": "read-only", "network": False, "hostShell": "inside", "writable": ["/"]})
     await agent.start(trust_project=True)
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert (state.mode, state.network, state.host_shell, state.writable) == ("read-only", False, "inside", [])
     await agent.stop()
@@ -83,7 +83,7 @@ async def test_a_trusted_project_tightens_and_never_loosens(agent: InProcessAgen
     project_settings.write_text('{"sandbox": {"mode": "off", "network": true, "hostShell": "outside"}}')
     agent.configure({"sandbox": "workspace"})
     await agent.start(trust_project=True)
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert (state.mode, state.network, state.host_shell) == ("workspace", False, "inside")
 
@@ -91,7 +91,7 @@ async def test_a_trusted_project_tightens_and_never_loosens(agent: InProcessAgen
 async def test_a_project_that_is_not_trusted_says_nothing(agent: InProcessAgent) -> None:
     project_says(agent, "nonsense")
     await agent.start(trust_project=False)
-    assert agent.agent.session.sandbox() is ABSENT
+    assert agent.agent.session.dependencies.sandbox() is ABSENT
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ async def test_a_system_without_a_builder_ends_the_start(
 async def test_without_bubblewrap_the_other_builder_is_used(agent: InProcessAgent) -> None:
     agent.configure(PATH="/nowhere")
     await agent.start(sandbox="workspace")
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert state.builder == "landlock"
 
@@ -179,7 +179,7 @@ async def test_the_other_builder_is_used_where_much_has_to_be_mounted(
 ) -> None:
     monkeypatch.setattr("pigeon.sandbox.control.MANY_MOUNTS", 1)
     await agent.start(sandbox="workspace")
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert state.builder == "landlock"
 
@@ -190,7 +190,7 @@ async def test_bubblewrap_that_does_not_work_is_passed_over(agent: InProcessAgen
     shutil.copy("/bin/false", broken / "bwrap")
     agent.configure(PATH=str(broken))
     await agent.start(sandbox="workspace")
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert state.builder == "landlock"
 
@@ -217,14 +217,14 @@ async def test_the_host_runs_its_own_commands_outside_if_the_user_says_so(agent:
 async def test_the_conversation_does_not_move_to_a_folder_that_cannot_be_protected(agent: InProcessAgent) -> None:
     built = await agent.start(sandbox="workspace")
     with pytest.raises(Refusal, match="contains the home folder"):
-        await built.session.trust.enter(str(agent.home))
+        await built.session.dependencies.trust.enter(str(agent.home))
 
 
 async def test_a_project_that_is_trusted_while_the_agent_runs_tightens_at_once(agent: InProcessAgent) -> None:
     project_says(agent, "read-only")
     agent.configure(replies=[bash("touch new"), "Done."])
     built = await agent.start()
-    built.session.trust.decide(True, False)
+    built.session.dependencies.trust.decide(True, False)
     assert mode_of(agent) == "read-only"
     await agent.say("go")
     assert not (agent.work / "new").exists()
@@ -315,7 +315,7 @@ async def test_a_program_that_encloses_nothing_is_not_taken_for_a_wall(agent: In
     (programs / "bwrap").chmod(0o755)
     agent.configure(PATH=f"{programs}:{os.environ['PATH']}")
     await agent.start(sandbox="workspace")
-    state = agent.agent.session.sandbox()
+    state = agent.agent.session.dependencies.sandbox()
     assert state is not ABSENT
     assert state.builder == "landlock"
 
@@ -340,7 +340,7 @@ async def test_with_a_settings_file_that_cannot_be_read_the_sandbox_is_the_stric
     for spoil in (settings.mkdir, lambda: os.symlink("nowhere", settings), lambda: os.mkfifo(settings)):
         spoil()
         await agent.start()
-        state = agent.agent.session.sandbox()
+        state = agent.agent.session.dependencies.sandbox()
         assert state is not ABSENT
         assert (state.mode, state.network, state.writable) == ("read-only", False, [])
         await agent.stop()
@@ -453,6 +453,6 @@ async def test_files_that_the_sandbox_hides_are_not_offered(agent: InProcessAgen
         (agent.home / name).parent.mkdir(exist_ok=True)
         (agent.home / name).write_text("")
     await agent.start(cwd=str(agent.home), sandbox="read-only")
-    shown = agent.agent.session.files.matching("", 100)
+    shown = agent.agent.session.dependencies.files.matching("", 100)
     assert "notes.txt" in shown
     assert not [path for path in shown if path.startswith(".ssh")]

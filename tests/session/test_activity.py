@@ -64,10 +64,11 @@ async def test_a_claim_that_is_cancelled_before_its_turn_never_begins() -> None:
 async def test_the_state_moves_inside_a_run() -> None:
     activity = Activity()
     activity.begin_run()
-    activity.enter("retrying")
-    assert (activity.state, activity.in_run, activity.compacting) == ("retrying", True, False)
-    activity.enter("compacting")
-    assert (activity.state, activity.in_run, activity.compacting) == ("compacting", True, True)
+    with activity.pausing_run("retrying"):
+        assert (activity.state, activity.in_run, activity.compacting) == ("retrying", True, False)
+    with activity.pausing_run("compacting"):
+        assert (activity.state, activity.in_run, activity.compacting) == ("compacting", True, True)
+    assert activity.state == "running"
 
 
 async def test_what_must_not_come_between_waits_for_the_end_of_the_run() -> None:
@@ -123,7 +124,8 @@ async def test_after_closing_nothing_begins_and_the_state_stays() -> None:
     activity.close()
     assert scope.cancelled
     assert activity.state == "closing"
-    activity.enter("retrying")
+    with activity.pausing_run("retrying"):
+        assert activity.state == "closing"
     assert activity.state == "closing"
     activity.end()
     assert (activity.state, activity.busy) == ("closing", False)

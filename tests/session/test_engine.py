@@ -103,7 +103,7 @@ async def test_steering_that_comes_during_compaction_is_delivered_in_the_same_ru
 
 
 async def compact(setup: SessionSetup) -> Compacted:
-    return await setup.session.engine.compact()
+    return await setup.session.history.compact()
 
 
 async def test_the_state_is_idle_after_a_compaction_that_succeeded() -> None:
@@ -300,9 +300,9 @@ async def test_a_stopped_run_is_not_continued_and_leaves_the_queue_as_it_is() ->
 async def test_the_locale_is_part_of_the_system_prompt_from_the_next_request_on() -> None:
     setup = SessionSetup(says("one"), says("two"), says("three"))
     await setup.prompt("go")
-    setup.session.engine.set_locale(" de-DE ")
+    setup.session.system_prompt.set_locale(" de-DE ")
     await setup.prompt("on")
-    setup.session.engine.set_locale("")
+    setup.session.system_prompt.set_locale("")
     await setup.prompt("on")
     prompts = [request.system_prompt for request in setup.provider.requests]
     assert ["de-DE" in prompt for prompt in prompts] == [False, True, False]

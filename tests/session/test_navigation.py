@@ -159,8 +159,8 @@ async def test_an_abort_in_the_summary_leaves_the_session_where_it_was() -> None
 
     setup = await branched([hold], says("three"))
     leaf = setup.session.journal.leaf_id
-    engine = setup.session.engine
-    work = asyncio.ensure_future(engine.navigate(entry_of(setup, "second"), NavigationOptions(summarize=True)))  # type: ignore[arg-type]
+    engine, history = setup.session.engine, setup.session.history
+    work = asyncio.ensure_future(history.navigate(entry_of(setup, "second"), NavigationOptions(summarize=True)))  # type: ignore[arg-type]
     await reached.wait()
     assert setup.session.activity.compacting
     engine.abort()
@@ -182,7 +182,7 @@ async def test_an_entry_that_is_not_there_is_refused_and_stops_nothing() -> None
     running = asyncio.ensure_future(setup.prompt("third"))
     await reached.wait()
     with pytest.raises(Refusal, match="Entry not found: gone"):
-        setup.session.engine.navigate("gone", NavigationOptions())
+        setup.session.history.navigate("gone", NavigationOptions())
     goes_on.set()
     await running
     assert setup.spoken()[-1] == "assistant: three"
@@ -198,7 +198,7 @@ async def test_a_run_is_stopped_first_and_the_next_prompt_goes_on_at_the_new_pla
     setup = await branched([hold], says("four"))
     running = asyncio.ensure_future(setup.prompt("third"))
     await reached.wait()
-    went = await setup.session.engine.navigate(entry_of(setup, "second"), NavigationOptions())
+    went = await setup.session.history.navigate(entry_of(setup, "second"), NavigationOptions())
     await running
     assert (went.cancelled, went.text) == (False, "second")
     assert not setup.session.activity.busy
@@ -217,7 +217,7 @@ async def test_a_navigation_that_is_aborted_before_its_turn_is_refused() -> None
     running = asyncio.ensure_future(setup.prompt("third"))
     await reached.wait()
     leaf = setup.session.journal.leaf_id
-    waiting = setup.session.engine.navigate(entry_of(setup, "second"), NavigationOptions())
+    waiting = setup.session.history.navigate(entry_of(setup, "second"), NavigationOptions())
     setup.session.engine.abort()
     with pytest.raises(Refusal, match="Compaction cancelled"):
         await waiting

@@ -4,7 +4,8 @@ message, which `Fold` puts together from the deltas with constant work for each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from time import monotonic
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -212,7 +213,7 @@ class CutByWatch(Exception):
 
 
 class AnswerStream:
-    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if the watch ended it."""
+    """One streamed answer; `failure` says why when it ended in an error, `cut` is true if a watch ended it."""
 
     def __init__(
         self,
@@ -220,7 +221,7 @@ class AnswerStream:
         publish: Publish,
         now: Callable[[], int],
         finalize: Callable[[Message], Awaitable[Message]],
-        watch: Watch | None = None,
+        watches: Sequence[Watch] = (),
         limits: AnswerLimits | None = None,
     ) -> None:
         self._began = now()
@@ -229,7 +230,7 @@ class AnswerStream:
         self._request = request
         self._publish = publish
         self._finalize = finalize
-        self._watch = watch
+        self._watches = watches
         self._started = False
         self._reading = False
         self._dropping: asyncio.Future[None] | None = None
@@ -273,13 +274,12 @@ class AnswerStream:
 
     async def _consume(self, deltas: AsyncIterator[Delta], scope: Scope) -> Finished | None:
         iterator = deltas.__aiter__()
-        time = asyncio.get_running_loop().time
-        turn = time()
+        turn = monotonic()
         while True:
             # Deltas may come as fast as they are read, and then nothing here waits: other tasks need their turn.
-            if time() - turn > LONGEST_TURN_S:
+            if monotonic() - turn > LONGEST_TURN_S:
                 await scope.wait(asyncio.sleep(0))
-                turn = time()
+                turn = monotonic()
             self._reading = True
             try:
                 delta = await scope.wait(iterator.__anext__())
@@ -309,14 +309,15 @@ class AnswerStream:
         if not self._started:
             await self._start()
         await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
-        seen = self._watch.sees(event) if self._watch is not None else None
-        if seen is not None:
-            self.cut = True
-            await self._publish(seen)
-            raise CutByWatch
+        for watch in self._watches:
+            seen = watch.sees(event)
+            if seen is not None:
+                self.cut = True
+                await self._publish(seen)
+                raise CutByWatch
 
     async def _finish(self, finished: Finished) -> AssistantMessage:
-        self._watch = None
+        self._watches = ()
         for event in self._fold.close_open(cut_off=finished.failure is not None):
             await self._announce(event)
         self.failure = finished.failure

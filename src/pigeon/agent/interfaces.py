@@ -396,7 +396,7 @@ class Watch(Protocol):
 class RunOwner(Protocol):
     """What the owner of the loop decides, asked anew each time because it may change while a run lasts.
 
-    `session/engine` is the one implementation.
+    `session/run_owner` is the one implementation.
     """
 
     @property
@@ -417,8 +417,8 @@ class RunOwner(Protocol):
         """The model that is asked."""
         ...
 
-    def watch(self) -> Watch | None:
-        """What may cut the next answer; asked once per answer, none where nothing could."""
+    def watches(self) -> Sequence[Watch]:
+        """What may cut the next answer; asked once per answer, usually nothing."""
         ...
 
     async def prepare(self, message: SendableT) -> SendableT:

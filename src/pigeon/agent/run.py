@@ -126,7 +126,7 @@ class Run:
             await self._feed.delivered(item)
             await self._say(item.message)
         owner = self._owner
-        stream = AnswerStream(await owner.request(), self._publish, self._now, owner.finalize, owner.watch())
+        stream = AnswerStream(await owner.request(), self._publish, self._now, owner.finalize, owner.watches())
         scope = self._scope.child()
         try:
             answer = await stream.stream(self._provider, scope)

@@ -22,19 +22,14 @@ class WorkStopped(PigeonError):
 
 
 class Scope:
-    """One cancellable piece of work."""
+    """One cancellable piece of work; `cancelled` is true from the moment of cancellation on."""
 
     def __init__(self, parent: Scope | None = None) -> None:
         self._callbacks: dict[object, Callable[[], object]] = {}
-        self._cancelled = False
+        self.cancelled = False
         self._detach = parent.on_cancel(self.cancel) if parent else _nothing
         if parent and parent.cancelled:
-            self._cancelled = True
-
-    @property
-    def cancelled(self) -> bool:
-        """True from the moment of cancellation on."""
-        return self._cancelled
+            self.cancelled = True
 
     def child(self) -> Scope:
         """A scope that ends with this one, and may end before."""
@@ -42,9 +37,9 @@ class Scope:
 
     def cancel(self) -> None:
         """Stop this work and all below it; further calls change nothing."""
-        if self._cancelled:
+        if self.cancelled:
             return
-        self._cancelled = True
+        self.cancelled = True
         callbacks = list(self._callbacks.values())
         self._callbacks.clear()
         for callback in callbacks:
@@ -56,7 +51,7 @@ class Scope:
 
     def check(self) -> None:
         """Raise `Aborted` if the scope was cancelled."""
-        if self._cancelled:
+        if self.cancelled:
             raise Aborted
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
@@ -70,7 +65,7 @@ class Scope:
 
         Raises `WorkStopped` if it was cancelled by something else: that is a failure like others, not the end of ours.
         """
-        if self._cancelled:
+        if self.cancelled:
             if asyncio.iscoroutine(awaitable):
                 awaitable.close()
             raise Aborted
@@ -108,7 +103,7 @@ class Scope:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _: _resolve(over))
         forget = self.on_cancel(lambda: _resolve(over))
-        if self._cancelled:
+        if self.cancelled:
             _resolve(over)
         try:
             await over

@@ -291,7 +291,7 @@ class _Builder:
             settings=_session_settings(settings, options, environment, self._recordings),
             bus=self._bus,
             repository=repository,
-            trash=SessionTrash(self._agent_dir, environment.now),
+            trash=SessionTrash(repository.store, environment.now),
             trust=trust,
             transcript=transcript,
             dialogs=self._dialogs,

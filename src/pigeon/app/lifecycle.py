@@ -71,7 +71,9 @@ class Lifecycle:
             return
         from pigeon.extensions.adapters.session_port import session_port
 
-        runner.bind(session_port(session, self._providers.add, self._providers.remove, shutdown), session.dialogs)
+        runner.bind(
+            session_port(session, self._providers.add, self._providers.remove, shutdown), session.dependencies.dialogs
+        )
         session.bus.announce(runner.forward)
         await runner.hooks.session_started("startup")
         self._finding = asyncio.ensure_future(self._find_resources(runner))
@@ -86,7 +88,7 @@ class Lifecycle:
         of tool servers, which are connected a little later."""
         await self._gateway.warm(self._session.models.model)
         self._session.engine.warm_up()
-        self._session.tool_servers.begin()
+        self._session.dependencies.tool_servers.begin()
         await self._read_ahead()
 
     async def _read_ahead(self) -> None:

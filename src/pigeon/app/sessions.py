@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 
 from pigeon.app.options import AgentOptions
 from pigeon.config.settings import Settings
-from pigeon.session.history import listing
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
+from pigeon.session.history.listing import header_of
 from pigeon.session.history.reading import load_session
-from pigeon.session.history.repository import SessionRepository, default_folder
+from pigeon.session.history.repository import SessionRepository
 from pigeon.system.environment import Environment
 from pigeon.wire.base import Absent
 from pigeon.wire.errors import Refusal, StartupError, UsageError
@@ -32,10 +32,10 @@ def repository_of(
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
-    folder = environment.absolute(own) if own else default_folder(agent_dir, cwd)
-    everywhere = os.path.join(agent_dir, "sessions")
+    store = FileStore.of_agent(agent_dir)
+    folder = environment.absolute(own) if own else store.folder_of(cwd)
     return SessionRepository(
-        folder, everywhere, not options.no_session, environment.now, report, environment.absolute, mask, environment.ids
+        folder, store, not options.no_session, environment.now, report, environment.absolute, mask, environment.ids
     )
 
 
@@ -53,12 +53,12 @@ def journal_of(options: AgentOptions, environment: Environment, repository: Sess
         if named:
             return repository.open(_found(named, repository), cwd)
         if options.session_id:
-            known = listing.file_with_id(options.session_id, repository.folder)
-            if known is not None and listing.header_of(known) is not None:
+            known = repository.store.find_in(repository.folder, options.session_id)
+            if known is not None and header_of(known) is not None:
                 return repository.open(known, cwd)
         if options.continue_newest:
-            shared = os.path.dirname(repository.folder) != repository.everywhere
-            path = listing.newest(repository.folder, cwd if shared else None)
+            is_of_cwd = repository.store.is_folder_of_cwd(repository.folder)
+            path = repository.store.find_newest(repository.folder, None if is_of_cwd else cwd)
             if path is not None:
                 return repository.open(path, cwd)
     except Refusal as error:
@@ -86,9 +86,9 @@ def _check(options: AgentOptions) -> None:
 
 
 def _found(reference: str, repository: SessionRepository) -> str:
-    if "/" in reference or "\\" in reference or reference.endswith(".jsonl"):
+    if repository.store.is_file_name(reference):
         return reference
-    found = listing.resolve(reference, repository.folder, repository.everywhere)
+    found = repository.store.resolve(reference, repository.folder)
     if found is None:
         raise StartupError(f"No session found matching '{reference}'")
     path, here = found

@@ -75,7 +75,8 @@ class Dialect:
         if isinstance(event, MessageUpdate):
             return [self.update(event)]
         return [
-            OutputLine((encode(record),), isinstance(record, _APART), kind_of(record)) for record in self.project(event)
+            OutputLine(kind=kind_of(record), apart=isinstance(record, _APART), pieces=(encode(record),))
+            for record in self.project(event)
         ]
 
     def project(self, event: Outbound) -> Iterable[Record]:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.views import name_of, stats_of, usage_of
 from pigeon.system.environment import Environment
@@ -186,7 +187,7 @@ def _page_name(file: str) -> str:
 
 
 def _name_of(file: str) -> str:
-    return f"pigeon-session-{os.path.basename(file).removesuffix('.jsonl')}"
+    return f"pigeon-session-{FileStore.name_of(file)}"
 
 
 def _trajectory_of(

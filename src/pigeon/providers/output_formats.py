@@ -1,7 +1,7 @@
 """Which models are asked for JSON of a schema by a field of their API, and how that API takes the schema.
 
 `Gateway.output_format` asks this before each request of a run whose final answer a program reads. Where the answer is
-none, `session/steering/final_answer` offers a tool instead, which every model with tools has. A model is asked by its
+none, `session/policies/final_answer` offers a tool instead, which every model with tools has. A model is asked by its
 API's own field if the server is that of the API's maker, the model is known for it, and the schema can be put into the
 form that the server takes without saying less. The compat flag `supportsStructuredOutput` decides the first two; what
 each API is known for and takes is part of its declaration (`Api.output`).

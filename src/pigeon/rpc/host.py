@@ -129,20 +129,22 @@ class Host:
         self._channel = channel
         channel.open(self._shutdown.request)
         self._connection = SessionConnection(session, dialect, mask, channel.numbered, record_cap)
-        self._outbox = Outbox(channel.answers, self._connection, channel.events, merges=not session.reproducible)
+        self._outbox = Outbox(
+            channel.answers, self._connection, channel.events, merges=not session.dependencies.settings.reproducible
+        )
         self._commands = CommandRunner({"session": session, "connection": self._connection}, self.handlers)
         self._server = Server(self._commands, self._outbox)
         self._ending: asyncio.Future[None] | None = None
         self._warm = warm
         if not shows_dialogs:
-            session.dialogs.close()
+            session.dependencies.dialogs.close()
             self._outbox.leave_out_dialogs()
         session.bus.announce(self._outbox.event, self._outbox.room)
 
     def speak_fully(self) -> None:
         """Number events and use every feature from the first line on, as a host would ask for with `hello`."""
         self._connection.use_all_features()
-        self._session.dialogs.tell_ends()
+        self._session.dependencies.dialogs.tell_ends()
         self._session.host_tools.tell_ends()
 
     @property
@@ -153,7 +155,7 @@ class Host:
             session.activity.busy
             or not session.engine.settled
             or self._commands.in_flight > 0
-            or session.dialogs.waiting
+            or session.dependencies.dialogs.waiting
             or session.prompting.waiting
             or bool(len(session.queue))
         )

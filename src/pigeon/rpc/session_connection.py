@@ -22,11 +22,11 @@ BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None]]] = {
     ),
     "mcp": (
         "Tool servers are connected without a pause, because the client shows how they come up",
-        lambda session: session.tool_servers.skip_start_pause(),
+        lambda session: session.dependencies.tool_servers.skip_start_pause(),
     ),
     "trust": (
         "What waits for a decision is announced once more, because the client has not seen it yet",
-        lambda session: session.trust.repeat_waiting(),
+        lambda session: session.dependencies.trust.repeat_waiting(),
     ),
 }
 BUSY = "hello changes the format of events, so it is refused during a run; send it first, or between runs"
@@ -44,7 +44,7 @@ class SessionConnection(Connection):
         record_cap: int = DEFAULT_CAP,
         fixed_dialect: str = "",
     ) -> None:
-        super().__init__(dialect, (), mask, count, record_cap, session.unattended, fixed_dialect)
+        super().__init__(dialect, (), mask, count, record_cap, session.dependencies.settings.unattended, fixed_dialect)
         self.session = session
 
     def _change(self, dialect: Dialect, features: Iterable[str]) -> None:

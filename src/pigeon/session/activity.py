@@ -10,7 +10,8 @@ any  -> closing                  the process ends
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from pigeon.agent.scope import Scope
@@ -115,8 +116,16 @@ class Activity:
         self._idle.clear()
         return self._scope
 
-    def enter(self, state: Literal["running", "retrying", "compacting"]) -> None:
-        """Move inside a run."""
+    @contextmanager
+    def pausing_run(self, state: Literal["retrying", "compacting"]) -> Iterator[None]:
+        """Be in another state for as long as the run does not go on."""
+        self._move_to(state)
+        try:
+            yield
+        finally:
+            self._move_to("running")
+
+    def _move_to(self, state: ActivityState) -> None:
         if self._state != "closing":
             self._state = state
 

@@ -21,7 +21,7 @@ from pigeon.session.host.dialogs import Dialogs
 from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.settings import SessionSettings
-from pigeon.session.steering.todos import Todos
+from pigeon.session.todos import Todos
 from pigeon.session.toolset import Toolset
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.system.shell.shell import Workplace

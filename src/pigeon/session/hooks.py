@@ -20,6 +20,7 @@ from pigeon.agent.scope import Scope
 from pigeon.wire.answers import BashResult, SlashCommand
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent
+from pigeon.wire.errors import Aborted
 from pigeon.wire.events import CompactionReason
 from pigeon.wire.messages import CustomMessage, Message
 from pigeon.wire.model import Model
@@ -38,6 +39,14 @@ async def result_of(asked: HookResult[T], scope: Scope | None = None) -> T:
     if not isinstance(asked, Awaitable):
         return asked
     return await (asked if scope is None else scope.wait(asked))
+
+
+async def result_of_run(asked: HookResult[T], scope: Scope, otherwise: T) -> T:
+    """The answer of a hook that a run waits for, or something else as soon as the run is stopped."""
+    try:
+        return await result_of(asked, scope)
+    except Aborted:
+        return otherwise
 
 
 class PromptInput(Struct, frozen=True):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from pigeon.agent.interfaces import Spoken
 from pigeon.agent.scope import Scope
+from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.dependencies import Dependencies, ServerContent
 from pigeon.session.engine import Engine
 from pigeon.session.hooks import HookResult, PromptInput, T, result_of
@@ -30,7 +31,7 @@ from pigeon.wire.steering import Limits, limit_text
 
 if TYPE_CHECKING:
     from pigeon.session.client_messages import ClientMessages
-    from pigeon.session.steering.final_answer import FinalAnswer
+    from pigeon.session.policies.final_answer import FinalAnswer
 
 NOTHING_NAMED = ServerContent()
 HANDLED = Acceptance(disposition="handled", digest="")
@@ -56,7 +57,7 @@ def wanted_answer(output_schema: Json | Absent) -> FinalAnswer | None:
     """What a prompt with this schema asks of its run; raises a `Refusal` that names what is wrong with the schema."""
     if isinstance(output_schema, Absent):
         return None
-    from pigeon.session.steering.final_answer import FinalAnswer
+    from pigeon.session.policies.final_answer import FinalAnswer
 
     return FinalAnswer(output_schema)
 
@@ -86,19 +87,18 @@ class Prompting:
     was started when `prompt` returns.
     """
 
-    def __init__(self, dependencies: Dependencies, engine: Engine, queue: MessageQueue) -> None:
+    def __init__(
+        self, dependencies: Dependencies, engine: Engine, queue: MessageQueue, system_prompt: SystemPrompt
+    ) -> None:
+        self._dependencies = dependencies
         self._bus = dependencies.bus
         self._transcript = dependencies.transcript
         self._hooks = dependencies.hooks
-        self._expander = dependencies.expander
-        self._tool_servers = dependencies.tool_servers
         self._now = dependencies.now
-        self._new_id = dependencies.ids.request_id
-        self._models_file = dependencies.models_file
         self._engine = engine
         self._activity = engine.activity
         self._queue = queue
-        self._models = dependencies.models
+        self._system_prompt = system_prompt
         self._commands: set[asyncio.Future[bool]] = set()
         self._next_turn: list[CustomMessage] = []
         self._client_messages: ClientMessages | None = None
@@ -163,7 +163,11 @@ class Prompting:
 
     def commands(self) -> list[SlashCommand]:
         """The slash commands that a message may begin with."""
-        return [*self._hooks.commands(), *self._expander.commands(), *self._tool_servers.commands()]
+        return [
+            *self._hooks.commands(),
+            *self._dependencies.expander.commands(),
+            *self._dependencies.tool_servers.commands(),
+        ]
 
     def available_commands(self) -> list[AvailableCommand]:
         """The same in the words of oh-my-pi's clients."""
@@ -201,9 +205,9 @@ class Prompting:
         if limits.active and (reached := limits.exhausted()) is not None:
             self._activity.end()
             raise Refusal(f"{limit_text(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
-        if self._models.model is None:
+        if self._dependencies.models.model is None:
             self._activity.end()
-            raise Refusal(NO_MODEL.format(models_file=self._models_file))
+            raise Refusal(NO_MODEL.format(models_file=self._dependencies.models_file))
         return scope
 
     async def _start(
@@ -219,11 +223,12 @@ class Prompting:
     async def _launch(self, given: HostMessage, message: UserMessage, scope: Scope) -> Accepted:
         """Ask the extensions what else the run begins with, and start it."""
         images = [block for block in message.content if isinstance(block, ImageContent)]
-        asked = self._hooks.before_agent_start(text_of(message.content), images, self._engine.system_prompt)
+        asked = self._hooks.before_agent_start(text_of(message.content), images, self._system_prompt.text)
         additions = await _answer(asked, scope)
         message, accepted = self._kept(given, message, "started")
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
-        self._engine.start(opening, scope, additions.system_prompt, given.final_answer, given.limits)
+        policies = () if given.final_answer is None else (given.final_answer,)
+        self._engine.start(opening, scope, additions.system_prompt, policies, given.limits)
         self._next_turn = []
         prompt = OpenPrompt(given.id, given.final_answer is not None)
         prompt.deliver()
@@ -252,7 +257,7 @@ class Prompting:
         message = await self._queueable(given, kind)
         if message is None:
             return self._accepted(given, HANDLED)
-        return self._put(given, QueuedMessage(self._new_id(), message, kind), message)
+        return self._put(given, QueuedMessage(self._dependencies.ids.request_id(), message, kind), message)
 
     async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
         """The run may have ended while the extensions had a look: then the prompt starts the next one."""
@@ -260,7 +265,9 @@ class Prompting:
         if message is None:
             return self._accepted(given, HANDLED)
         if self._activity.in_run:
-            return self._put(given, QueuedMessage(self._new_id(), message, kind, OpenPrompt(given.id)), message)
+            return self._put(
+                given, QueuedMessage(self._dependencies.ids.request_id(), message, kind, OpenPrompt(given.id)), message
+            )
         scope = self._reserve_run()
         with self._reserved():
             return await self._launch(given, message, scope)
@@ -349,8 +356,8 @@ class Prompting:
             rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
         named = NOTHING_NAMED
         if heard.text.startswith("/") or "@" in heard.text:
-            named = await _answer(self._tool_servers.content_of(heard.text), scope)
-        text = self._expander.expand(heard.text) if named.text is None else named.text
+            named = await _answer(self._dependencies.tool_servers.content_of(heard.text), scope)
+        text = self._dependencies.expander.expand(heard.text) if named.text is None else named.text
         return UserMessage(
             content=[TextContent(text=text), *rest, *named.blocks],
             timestamp=self._now(),

@@ -1,16 +1,22 @@
-"""The facade of one conversation: it builds the objects of this room from `Dependencies` and holds them for handlers.
+"""The facade of one conversation: it builds its objects from `Dependencies` and holds them for handlers.
 
 A new command does not change this file.
 """
 
 from __future__ import annotations
 
+from pigeon.session.compaction.compaction import Compaction
+from pigeon.session.compaction.summarizer import Summarizer
+from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.dependencies import Dependencies
 from pigeon.session.engine import Engine
 from pigeon.session.history.journal import Journal
+from pigeon.session.history_changes import HistoryChanges
 from pigeon.session.host.host_shell import HostShell
 from pigeon.session.host.host_tools import HostTools
+from pigeon.session.navigation import Navigation
+from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
 from pigeon.session.settings import HostDefaults
@@ -31,30 +37,28 @@ class Session:
 
     def __init__(self, dependencies: Dependencies) -> None:
         bus = dependencies.bus
+        self.dependencies = dependencies
         self.transcript = dependencies.transcript
-        self.unattended = dependencies.settings.unattended
-        self.reproducible = dependencies.settings.reproducible
         bus.record(self.transcript.record)
-        self._move_to = dependencies.move_to
         self.bus = bus
-        self.repository = dependencies.repository
-        self.trash = dependencies.trash
-        self.trust = dependencies.trust
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
-        self.pages = dependencies.pages
-        self.files = dependencies.files
-        self.tool_servers = dependencies.tool_servers
-        self.sandbox = dependencies.sandbox
-        self.dialogs = dependencies.dialogs
-        self.permissions = dependencies.permissions
         self.queue = MessageQueue(bus.post, dependencies.settings, new_id=dependencies.ids.request_id)
-        self.host_services = dependencies.host_services
         self.host_tools = HostTools(dependencies.toolset, bus.post, dependencies.ids.request_id)
         self.models = dependencies.models
-        self.engine = Engine(dependencies, self.queue)
+        self.system_prompt = SystemPrompt(dependencies.system_prompt, self.transcript)
+        limits = RunLimits(dependencies.settings.limits, self.transcript.journal.session_id)
+        settings, hooks = dependencies.settings, dependencies.hooks
+        provider, retry = limits.wrap_summaries(dependencies.provider), settings.retry if settings.auto_retry else None
+        summarizer = Summarizer(provider, bus.publish, retry, dependencies.toolset.facts_of)
+        compaction = Compaction(
+            self.transcript, self.models, summarizer, bus.publish, hooks, settings.compaction, settings.auto_compaction
+        )
+        self.engine = Engine(dependencies, self.queue, self.system_prompt, limits, compaction)
         self.activity = self.engine.activity
-        self.prompting = Prompting(dependencies, self.engine, self.queue)
+        navigation = Navigation(self.transcript, self.models, summarizer)
+        self.history = HistoryChanges(self.transcript, self.activity, compaction, navigation, self.engine.enter_branch)
+        self.prompting = Prompting(dependencies, self.engine, self.queue, self.system_prompt)
         self.shell = HostShell(
             dependencies.workplace, bus, self.transcript, self.activity, dependencies.hooks, dependencies.now
         )
@@ -108,8 +112,8 @@ class Session:
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""
         self.host_tools.disconnect()
-        self.host_services.disconnect()
-        self.dialogs.close()
+        self.dependencies.host_services.disconnect()
+        self.dependencies.dialogs.close()
 
     async def close(self) -> None:
         """Stop everything for good."""
@@ -118,7 +122,7 @@ class Session:
         self.activity.close()
         self.shell.abort()
         await self.activity.until_idle()
-        await self.tool_servers.close()
+        await self.dependencies.tool_servers.close()
         self.journal.close()
 
     def _enter(self, journal: Journal, reason: Reason) -> None:
@@ -127,8 +131,8 @@ class Session:
             self.queue.clear()
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
-            self.trust.use(journal.cwd)
-            self.shell.move_to(self._move_to(journal.cwd))
+            self.dependencies.trust.use(journal.cwd)
+            self.shell.move_to(self.dependencies.move_to(journal.cwd))
         self.transcript.turn_to(journal)
         self.engine.limits.enter(journal.session_id)
         self._entered(restore=reason == "resume")

@@ -57,13 +57,16 @@ class CompactionPolicy(Struct, frozen=True):
 
     def reserve(self, model: Model) -> int:
         """Tokens kept free; by default at most a fifth of the window."""
-        own = self.per_model.get(model.reference, {}).get("reserveTokens", self.reserve_tokens)
+        own = self._setting_for(model, "reserveTokens", self.reserve_tokens)
         return min(16384, model.context_window // 5) if own is None else min(own, model.context_window // 2)
 
     def keep(self, model: Model) -> int:
         """Recent tokens that are not summarized; by default at most 30 % of the window."""
-        own = self.per_model.get(model.reference, {}).get("keepRecentTokens", self.keep_tokens)
+        own = self._setting_for(model, "keepRecentTokens", self.keep_tokens)
         return min(20000, model.context_window * 3 // 10) if own is None else own
+
+    def _setting_for(self, model: Model, name: str, otherwise: int | None) -> int | None:
+        return self.per_model.get(model.reference, {}).get(name, otherwise) if self.per_model else otherwise
 
     def threshold(self, model: Model) -> int:
         """The context size above which room is made."""

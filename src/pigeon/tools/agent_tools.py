@@ -15,11 +15,11 @@ from pigeon.sandbox.control import SandboxControl
 from pigeon.secrets.command_environment import tool_environment
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.context.transcript import Transcript
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.repository import artifact_folder
 from pigeon.session.host.host_services import HostServices
 from pigeon.session.model_choice import ModelChoice
-from pigeon.session.steering.todos import Todos
+from pigeon.session.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
 from pigeon.system.environment import Environment
 from pigeon.system.paths import shows_process_memory
@@ -44,7 +44,7 @@ def outputs_place(environment: Environment) -> str:
 
 def outputs_folder(journal: Journal, environment: Environment) -> str:
     """Where the long outputs of a conversation are kept."""
-    return artifact_folder(journal.file) if journal.file else outputs_place(environment)
+    return FileStore.outputs_of(journal.file) if journal.file else outputs_place(environment)
 
 
 class ToolOptions(Struct, frozen=True, kw_only=True):
@@ -207,7 +207,7 @@ class AgentTools:
 
     def _artifacts(self) -> str | None:
         journal = self._transcript.journal
-        return artifact_folder(journal.file) if journal.file and journal.saved else None
+        return FileStore.outputs_of(journal.file) if journal.file and journal.saved else None
 
     def _variables(self) -> Mapping[str, str]:
         policy = self._sandbox.policy

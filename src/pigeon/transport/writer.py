@@ -52,7 +52,11 @@ class LineSink(Protocol):
 
 
 class Writer:
-    """Owns the protocol's output descriptor."""
+    """Owns the protocol's output descriptor.
+
+    Producers of events should wait while it is `full`, and no command should be taken while it is `overfull`. Both are
+    looked at for every event, so they are attributes.
+    """
 
     def __init__(
         self, descriptor: int, broken: Callable[[], None], show: Callable[[bytes], None] | None = None
@@ -64,6 +68,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[Sequence[bytes], int, bool]] = deque()
         self._size = 0
+        self.full = False
+        self.overfull = False
         self._held: list[bytes] = []
         self._held_size = 0
         self._writing = False
@@ -110,21 +116,16 @@ class Writer:
 
     def _enqueue(self, buffers: Sequence[bytes], size: int, apart: bool) -> None:
         self._queue.append((buffers, size, apart))
-        self._size += size
-        if self._size > SOFT_LIMIT:
+        self._resize(size)
+        if self.full:
             self._room.clear()
         if not self._writing:
             self._changed.notify()
 
-    @property
-    def full(self) -> bool:
-        """True when producers of events should wait."""
-        return self._size > SOFT_LIMIT
-
-    @property
-    def overfull(self) -> bool:
-        """True when not even commands should be taken any more."""
-        return self._size > HARD_LIMIT
+    def _resize(self, by: int) -> None:
+        self._size += by
+        self.full = self._size > SOFT_LIMIT
+        self.overfull = self._size > HARD_LIMIT
 
     @property
     def failed(self) -> bool:
@@ -180,7 +181,7 @@ class Writer:
                 self._fail(error)
                 return
             with self._changed:
-                self._size -= size
+                self._resize(-size)
                 self._announce_room()
 
     def _next_batch(self) -> tuple[list[bytes], int]:
@@ -227,7 +228,7 @@ class Writer:
         with self._changed:
             self._failure = error
             self._queue.clear()
-            self._size = 0
+            self._resize(-self._size)
         self._tell_loop(self._room.set)
         self._tell_loop(self._broken)
 

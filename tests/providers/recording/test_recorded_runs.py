@@ -25,7 +25,7 @@ async def talk(agent: InProcessAgent) -> None:
     await agent.say("What is there?")
     session.models.use("here", "two")
     await agent.say("And now?")
-    await session.engine.compact()
+    await session.history.compact()
 
 
 def broken_off(reply: Reply) -> Reply:

@@ -35,7 +35,7 @@ async def test_a_branched_session_goes_on_from_the_branch_that_was_written_last(
         await setup.prompt(message)
     journal = setup.session.journal
     second = next(line for line in journal.branch if line.message and text_of(line.message.content) == "second")  # type: ignore[union-attr]
-    await setup.session.engine.navigate(second.id, NavigationOptions())
+    await setup.session.history.navigate(second.id, NavigationOptions())
     await setup.prompt("other second")
     shape = [(line.id, line.parent_id) for line in journal.lines]
     branch, leaf = [line.id for line in journal.branch], journal.leaf_id

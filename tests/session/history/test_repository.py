@@ -12,9 +12,10 @@ import pytest
 
 from fakes.repositories import NOW, DiskRepository, user
 from pigeon.session.history import journal as journal_module
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import InvalidSession, header_in, load_session
-from pigeon.session.history.repository import READ_AHEAD, SessionRepository, artifact_folder, file_name
+from pigeon.session.history.repository import READ_AHEAD, SessionRepository
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ThinkingLevelChange
 from pigeon.wire.errors import Refusal
@@ -41,7 +42,7 @@ def test_a_file_comes_with_the_first_message_and_holds_what_was_before_it(tmp_pa
     assert [line["type"] for line in lines] == ["session", "thinking_level_change", "message", "thinking_level_change"]
     assert lines[0] == {"type": "session", "version": 3, "id": journal.session_id, "cwd": "/work",
                         "timestamp": "2026-11-01T10:00:00.000Z"}  # fmt: skip
-    assert file.name == file_name(journal.session_id, NOW)
+    assert str(file) == FileStore.new_file(str(file.parent), journal.session_id, NOW)
     journal.close()
 
 
@@ -177,7 +178,7 @@ def test_a_journal_knows_its_file_by_any_path(tmp_path: Path) -> None:
 def test_paths_are_made_absolute_by_the_agent(tmp_path: Path) -> None:
     written(tmp_path / "a.jsonl")
     repository = SessionRepository(
-        str(tmp_path), str(tmp_path), True, lambda: NOW, lambda text: None, lambda path: str(tmp_path / path)
+        str(tmp_path), FileStore(str(tmp_path)), True, lambda: NOW, lambda text: None, lambda path: str(tmp_path / path)
     )
     journal = repository.open("a.jsonl", "/")
     assert journal.file == str(tmp_path / "a.jsonl")
@@ -202,7 +203,7 @@ def test_a_copy_is_saved_at_once_only_if_something_was_said(tmp_path: Path) -> N
 
 
 def test_outputs_are_kept_beside_the_session() -> None:
-    assert artifact_folder("/sessions/a.jsonl") == "/sessions/a"
+    assert FileStore.outputs_of("/sessions/a.jsonl") == "/sessions/a"
 
 
 def test_an_id_that_is_taken_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,13 +20,13 @@ from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorde
 from pigeon.session.context.transcript import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal, dangling_calls
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session
-from pigeon.session.history.repository import default_folder, file_name
 from pigeon.session.history.views import entries_pieces, name_of, tree_pieces
 from pigeon.session.model_choice import last_choice
-from pigeon.session.steering.todos import plan_on
 from pigeon.session.switching import copied_path, fork_messages_pieces
+from pigeon.session.todos import plan_on
 from pigeon.wire import codec
 from pigeon.wire.entries import CompactionEntry, LabelEntry
 from pigeon.wire.errors import Refusal
@@ -236,14 +236,14 @@ def test_a_folder_that_is_gone_is_refused_before_anything_is_touched(tmp_path: P
 
 
 def test_places_and_names_are_those_of_pi() -> None:
-    assert default_folder("/a", "/home/u/p") == "/a/sessions/--home-u-p--"
-    assert default_folder("/a", "/") == "/a/sessions/----"
-    assert default_folder("/a", "C:\\x") == "/a/sessions/--C--x--"
-    assert file_name("id", 1_794_765_301_530) == "2026-11-15T17-55-01-530Z_id.jsonl"
+    assert FileStore.of_agent("/a").folder_of("/home/u/p") == "/a/sessions/--home-u-p--"
+    assert FileStore.of_agent("/a").folder_of("/") == "/a/sessions/----"
+    assert FileStore.of_agent("/a").folder_of("C:\\x") == "/a/sessions/--C--x--"
+    assert FileStore.new_file("/f", "id", 1_794_765_301_530) == "/f/2026-11-15T17-55-01-530Z_id.jsonl"
 
 
 def test_the_newest_session_of_a_folder_is_found_and_others_are_passed_over(tmp_path: Path) -> None:
-    assert listing.newest(str(tmp_path / "none")) is None
+    assert FileStore.find_newest(str(tmp_path / "none")) is None
     for number, (name, cwd) in enumerate((("a", "/"), ("b", "/other"), ("c", "/"))):
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(HEADER.replace(b'"cwd":"/"', f'"cwd":"{cwd}"'.encode()).replace(b'"x"', f'"{name}0"'.encode()))
@@ -252,11 +252,11 @@ def test_the_newest_session_of_a_folder_is_found_and_others_are_passed_over(tmp_
     os.utime(tmp_path / "c.jsonl", ns=(0, 9))
     (tmp_path / "d.jsonl").symlink_to(tmp_path / "nowhere")
     (tmp_path / "e.jsonl").mkdir()
-    assert listing.newest(str(tmp_path)) == str(tmp_path / "b.jsonl")
-    assert listing.newest(str(tmp_path), "/") == str(tmp_path / "a.jsonl")
-    assert listing.resolve("a0", str(tmp_path), str(tmp_path)) == (str(tmp_path / "a.jsonl"), True)
-    assert listing.resolve("b", str(tmp_path), str(tmp_path)) == (str(tmp_path / "b.jsonl"), True)
-    assert listing.resolve("z", str(tmp_path), str(tmp_path)) is None
+    assert FileStore.find_newest(str(tmp_path)) == str(tmp_path / "b.jsonl")
+    assert FileStore.find_newest(str(tmp_path), "/") == str(tmp_path / "a.jsonl")
+    assert FileStore(str(tmp_path)).resolve("a0", str(tmp_path)) == (str(tmp_path / "a.jsonl"), True)
+    assert FileStore(str(tmp_path)).resolve("b", str(tmp_path)) == (str(tmp_path / "b.jsonl"), True)
+    assert FileStore(str(tmp_path)).resolve("z", str(tmp_path)) is None
 
 
 def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pyte
         return real(raw)
 
     monkeypatch.setattr(listing, "line_from_bytes", counted)
-    (row,), cursor = listing.listed([str(tmp_path)], None, 10)
+    (row,), cursor = FileStore.list_sessions([str(tmp_path)], None, 10)
     assert (row.name, row.first_message, cursor) == ("at the end", "What is in notes.txt? Grüße 🕊", None)
     assert read < 3 * listing.PEEK
 

@@ -1,36 +1,18 @@
 """`pigeon replay SESSION`: a session that was kept, played to a host as if it happened now.
 
-The host sees what it would of a live run: the same events, made by the same code from the same records, in its dialect
-and at the speed that is asked for. Nothing is asked of a model, and no tool runs. The conversation grows in memory with
-the ids and times of the session, so that `get_state` and `get_messages` answer as they would have; what would change it
-is refused.
+`session/playback.py` plays it; here an agent is built for it that keeps nothing, and commands that would change the
+conversation are refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
 from pigeon import __version__
-from pigeon.agent.answer import AnswerStream
-from pigeon.agent.inference import (
-    BlockClosed,
-    BlockGrew,
-    BlockOpened,
-    Delta,
-    Failure,
-    Finished,
-    Metered,
-    ModelRequest,
-    Named,
-)
-from pigeon.agent.interfaces import Publish
-from pigeon.agent.scope import Scope
 from pigeon.app.build import BuiltAgent, build
 from pigeon.app.options import AgentOptions
 from pigeon.cli.commands.sessions import session_file
@@ -38,63 +20,21 @@ from pigeon.dialects.base import Dialect
 from pigeon.dialects.choice import chosen_name, dialect_named
 from pigeon.frontends.call import CommandCall
 from pigeon.providers.recording.agent_recordings import speed_of
-from pigeon.providers.scripted.playback import PieceCutter
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.router import CommandHandler
 from pigeon.rpc.shutdown import die_if_interrupted
-from pigeon.session.context.transcript import message_of
-from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.reading import LoadedSession, load_session
-from pigeon.session.session import Session
+from pigeon.session.playback import PlaybackPace, PlayedClock, SessionPlayer, last_branch_of
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.environment import Environment
-from pigeon.system.ids import Ids
 from pigeon.transport import stdio
-from pigeon.wire import codec
-from pigeon.wire.answers import Compacted
 from pigeon.wire.base import or_else
 from pigeon.wire.commands import NAMES, Abort, Command
-from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall
-from pigeon.wire.entries import CompactionEntry, ContextEdit, SessionInfo, ThinkingLevelChange
-from pigeon.wire.errors import Aborted, Refusal, StartupError, UsageError
-from pigeon.wire.events import (
-    AgentEnd,
-    AgentSettled,
-    AgentStart,
-    AutoRetryEnd,
-    AutoRetryStart,
-    CompactionEnd,
-    CompactionReason,
-    CompactionStart,
-    EndReason,
-    MessageEnd,
-    MessageStart,
-    SessionInfoChanged,
-    SessionSettled,
-    ThinkingLevelChanged,
-    ToolExecutionEnd,
-    ToolExecutionStart,
-    ToolOutcome,
-    ToolsDeclared,
-    TurnEnd,
-    TurnStart,
-)
-from pigeon.wire.messages import (
-    AssistantMessage,
-    CustomMessage,
-    Message,
-    SystemMessage,
-    ToolResultMessage,
-    UserMessage,
-)
-from pigeon.wire.model import Model, ModelCost
+from pigeon.wire.errors import Refusal, StartupError, UsageError
+from pigeon.wire.messages import AssistantMessage
 
 LONGEST_GAP = 5.0
-PIECE = 24
-MOST_RETRIES = 3
-FAILED = ("error", "aborted")
-_OF_RUNS = ("user", "assistant", "toolResult")
 REFUSED = "This is a replay of past events, so {} is not possible. To continue a session, use --session"
 
 
@@ -105,7 +45,7 @@ def run_replay(call: CommandCall) -> int:
     speed = speed_of(call.options.get("speed") or "1")
     if speed is None:
         raise UsageError(f'--speed must be a number above 0, or max; got "{call.options.get("speed")}"')
-    pace = _Pace(speed, _seconds(call.options.get("max_gap")))
+    pace = PlaybackPace(speed, _seconds(call.options.get("max_gap")))
     loaded = load_session(path)
     if loaded is None or not any(line.type == "message" for line in loaded.lines):
         raise StartupError(f"{path} has no messages, so there is nothing to play")
@@ -135,21 +75,21 @@ async def _serve(
     environment: Environment,
     dialect: Dialect,
     descriptors: tuple[int, int],
-    pace: _Pace,
+    pace: PlaybackPace,
     drains: bool,
 ) -> int:
-    place = _PlayedPlace()
-    surroundings = replace(environment, now=place.now, ids=place)
+    clock = PlayedClock()
+    surroundings = replace(environment, now=clock.now, ids=clock)
     agent = await _built(loaded, surroundings, dialect)
     session, life = agent.session, agent.lifecycle
     session.journal.load(LoadedSession({}, b"", [], needs_newline=False, rewritten=False))
     host = _ReplayHost(session, dialect, PipeChannel(descriptors), lambda: drains, _nothing, mask=agent.redactor.mask)
-    player = SessionPlayer(session, place, pace)
+    player = SessionPlayer(session, clock, pace)
     playing: list[asyncio.Future[None]] = []
 
     async def begin(ended: object) -> None:
         await life.started(lambda: None)
-        playing.append(asyncio.ensure_future(player.play(_branch_of(loaded))))
+        playing.append(asyncio.ensure_future(player.play(last_branch_of(loaded))))
 
     try:
         return await host.serve(begin, life.leaving, life.stop)
@@ -185,16 +125,6 @@ async def _built(loaded: LoadedSession, environment: Environment, dialect: Diale
         return await build(options, environment)
 
 
-def _branch_of(loaded: LoadedSession) -> list[EntryLine]:
-    """The branch of the last entry."""
-    branch: list[EntryLine] = []
-    at = loaded.lines[-1] if loaded.lines else None
-    while at is not None and len(branch) < len(loaded.lines):
-        branch.append(at)
-        at = loaded.by_id.get(at.parent_id or "")
-    return branch[::-1]
-
-
 def _refuse(cmd: Command, s: Any) -> None:
     raise Refusal(REFUSED.format(NAMES[type(cmd)]))
 
@@ -206,356 +136,3 @@ class _ReplayHost(Host):
         kind: handler if kind.required_scope == "read" or kind is Abort else _refuse
         for kind, handler in HANDLERS.items()
     }
-
-
-class _PlayedPlace(Ids):
-    """The clock and the ids of the entry that is played."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._at = 0
-        self._next = ""
-
-    def move_to(self, line: EntryLine) -> None:
-        """Be where this entry was made."""
-        self._at = _ms(line.timestamp) or self._at
-        self._next = line.id
-
-    def now(self) -> int:
-        """When the entry was made."""
-        return self._at
-
-    def entry_id(self, taken: Container[str]) -> str:
-        """Its id."""
-        return self._next if self._next and self._next not in taken else super().entry_id(taken)
-
-
-class _Pace:
-    """How long things take: as long as they did, divided by a speed; with the speed 0 no time at all."""
-
-    def __init__(self, speed: float, longest_gap: float) -> None:
-        self._speed = speed
-        self._longest = longest_gap
-
-    async def pause(self, ms: float) -> None:
-        """Wait for so much time of the session."""
-        await asyncio.sleep(0.0 if not self._speed or ms <= 0 else min(ms / 1000 / self._speed, self._longest))
-
-
-class SessionPlayer:
-    """Publishes the events of a session, run by run; every run that is begun ends in `agent_settled`."""
-
-    def __init__(self, session: Session, place: _PlayedPlace, pace: _Pace) -> None:
-        self._session = session
-        self._place = place
-        self._pace = pace
-        self._at = 0
-        self._level = ""
-
-    async def play(self, branch: Sequence[EntryLine]) -> None:
-        """All of it, or up to the run that the host aborts."""
-        rest = list(branch)
-        while rest:
-            size = _run_length(rest)
-            if not size:
-                await self._between_runs(rest.pop(0))
-            elif not await self._run(rest[:size]):
-                return
-            del rest[:size]
-
-    async def _run(self, lines: list[EntryLine]) -> bool:
-        """One run; false if it was aborted now, and not then."""
-        activity, post = self._session.activity, self._session.bus.post
-        scope = activity.begin_run()
-        reason: EndReason = "error"
-        try:
-            reason = await _PlayedRun(self, self._session.bus.publish, scope).play(lines)
-        finally:
-            stopped, run_id = scope.cancelled, activity.run_id
-            activity.end()
-            post(AgentSettled(aborted=reason == "aborted", reason=reason, run_id=run_id))
-            post(SessionSettled(run_id=run_id))
-        return not stopped
-
-    async def _between_runs(self, line: EntryLine) -> None:
-        publish = self._session.bus.publish
-        await self.wait_until(line)
-        entry = line.entry
-        said = message_of(line)
-        if isinstance(entry, CompactionEntry):
-            await self.compact(line, entry, "manual")
-        elif isinstance(said, SystemMessage):
-            await publish(ToolsDeclared(message=said))
-        elif isinstance(said, CustomMessage):
-            await publish(MessageStart(message=said))
-            await publish(MessageEnd(message=said))
-        elif entry is not None:
-            self.keep(line)
-        if isinstance(entry, SessionInfo):
-            await publish(SessionInfoChanged(name=entry.name))
-        elif isinstance(entry, ThinkingLevelChange) and self._is_news(entry.thinking_level):
-            await publish(ThinkingLevelChanged(level=entry.thinking_level, thinking_level=entry.thinking_level))
-
-    def _is_news(self, level: str) -> bool:
-        """False for the level that the session begins with."""
-        before, self._level = self._level, level
-        return before not in ("", level)
-
-    async def wait_until(self, line: EntryLine, before_ms: int = 0) -> None:
-        """Wait until an entry was made, or so long before; from here on the session's time is that."""
-        at = (_ms(line.timestamp) or self._at) - before_ms
-        await self._pace.pause(at - self._at if self._at else 0)
-        self._at = max(self._at, at)
-        self._place.move_to(line)
-
-    async def spend(self, ms: float) -> None:
-        """Let time of the session pass."""
-        await self._pace.pause(ms)
-        self._at += int(ms)
-
-    def keep(self, line: EntryLine) -> None:
-        """Put an entry on record that no event puts there."""
-        entry = line.entry
-        if entry is not None:
-            kept = [name for name in type(entry).__struct_fields__ if name not in ("id", "parent_id", "timestamp")]
-            self._session.journal.append(type(entry), **{name: getattr(entry, name) for name in kept})
-
-    async def compact(self, line: EntryLine, entry: CompactionEntry, reason: CompactionReason) -> None:
-        """A compaction, which is told as it was recorded."""
-        publish = self._session.bus.publish
-        await publish(CompactionStart(reason=reason))
-        self.keep(line)
-        result = Compacted(
-            summary=entry.summary,
-            first_kept_entry_id=entry.first_kept_entry_id,
-            tokens_before=entry.tokens_before,
-            usage=entry.usage,
-            details=entry.details,
-        )
-        await publish(CompactionEnd(reason=reason, result=result, aborted=False, will_retry=False))
-
-
-class _PlayedRun:
-    """One run: turns with their messages, answers in deltas, calls with their results."""
-
-    def __init__(self, player: SessionPlayer, publish: Publish, scope: Scope) -> None:
-        self._player = player
-        self._publish = publish
-        self._scope = scope
-        self._added: list[Message] = []
-        self._answer: AssistantMessage | None = None
-        self._results: list[ToolResultMessage] = []
-        self._calls: dict[str, ToolCall] = {}
-        self._attempt = 0
-        self._begun = False
-
-    async def play(self, lines: list[EntryLine]) -> EndReason:
-        """All its entries; says how it ended."""
-        await self._begin()
-        for line in lines:
-            if self._scope.cancelled:
-                break
-            # An abort ends the waiting, and what was waited for is told at once.
-            with suppress(Aborted):
-                await self._entry(line)
-        last = self._answer
-        await self._end_turn()
-        await self._publish(AgentEnd(messages=self._added, will_retry=False))
-        if self._scope.cancelled or (last is not None and last.stop_reason == "aborted"):
-            return "aborted"
-        return "error" if last is not None and last.stop_reason == "error" else "done"
-
-    async def _entry(self, line: EntryLine) -> None:
-        entry, said = line.entry, message_of(line)
-        if isinstance(said, AssistantMessage):
-            await self._say_answer(line, said)
-            return
-        if isinstance(said, ToolResultMessage):
-            await self._show_result(line, said)
-            return
-        await self._scope.wait(self._player.wait_until(line))
-        if isinstance(entry, CompactionEntry):
-            await self._end_turn()
-            await self._player.compact(line, entry, "threshold")
-        elif isinstance(said, SystemMessage):
-            await self._publish(ToolsDeclared(message=said))
-        elif isinstance(said, UserMessage | CustomMessage):
-            await self._next_turn()
-            await self._publish(MessageStart(message=said))
-            await self._publish(MessageEnd(message=said))
-            self._added.append(said)
-        elif entry is not None:
-            if isinstance(entry, ContextEdit):
-                await self._repeat()
-            self._player.keep(line)
-
-    async def _begin(self) -> None:
-        await self._publish(AgentStart())
-        await self._publish(TurnStart())
-        self._begun = True
-
-    async def _next_turn(self) -> None:
-        """Whatever is said now belongs to a turn behind the last answer."""
-        if not self._begun:
-            await self._begin()
-        elif self._answer is not None:
-            await self._end_turn()
-            await self._publish(TurnStart())
-
-    async def _end_turn(self) -> None:
-        if self._answer is not None:
-            await self._publish(TurnEnd(message=self._answer, tool_results=self._results))
-        self._answer, self._results = None, []
-
-    async def _repeat(self) -> None:
-        """The last answer has failed and is left out: another attempt follows."""
-        failed = self._answer
-        if failed is None or failed.stop_reason != "error":
-            return
-        await self._end_turn()
-        await self._publish(AgentEnd(messages=self._added, will_retry=True))
-        self._added, self._begun = [], False
-        self._attempt += 1
-        most, error = max(MOST_RETRIES, self._attempt), or_else(failed.error_message, "")
-        await self._publish(AutoRetryStart(attempt=self._attempt, max_attempts=most, delay_ms=0, error_message=error))
-
-    async def _say_answer(self, line: EntryLine, message: AssistantMessage) -> None:
-        if self._answer is not None and self._answer.stop_reason == "error":
-            await self._repeat()
-        await self._next_turn()
-        lasted = max(0, _ms(line.timestamp) - message.timestamp)
-        await self._scope.wait(self._player.wait_until(line, lasted))
-
-        async def finalize(made: Message) -> Message:
-            return made if self._scope.cancelled else message
-
-        request = ModelRequest(model=_model_of(message), system_prompt="", messages=[], tools=[])
-        stream = AnswerStream(request, self._publish, lambda: message.timestamp, finalize)
-        answer = await stream.stream(_SaidAgain(message, lasted, self._player.spend), self._scope)
-        self._answer = answer
-        self._added.append(answer)
-        self._calls = {block.id: block for block in answer.content if isinstance(block, ToolCall)}
-        if self._attempt and answer.stop_reason not in FAILED:
-            await self._publish(AutoRetryEnd(success=True, attempt=self._attempt))
-            self._attempt = 0
-
-    async def _show_result(self, line: EntryLine, message: ToolResultMessage) -> None:
-        id, lasted = message.tool_call_id, or_else(message.duration_ms, 0)
-        call = self._calls.get(id)
-        name, arguments = (message.tool_name, {}) if call is None else (call.name, call.arguments)
-        await self._publish(ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments))
-        with suppress(Aborted):
-            await self._scope.wait(self._player.wait_until(line, lasted))
-            await self._scope.wait(self._player.wait_until(line))
-        await self._publish(
-            ToolExecutionEnd(
-                tool_call_id=id,
-                tool_name=name,
-                result=ToolOutcome(content=message.content, details=message.details),
-                is_error=message.is_error,
-                duration_ms=message.duration_ms,
-            )
-        )
-        await self._publish(MessageStart(message=message))
-        await self._publish(MessageEnd(message=message))
-        self._results.append(message)
-        self._added.append(message)
-
-
-class _SaidAgain:
-    """A provider that says one answer again, in pieces over the time that it took."""
-
-    def __init__(self, message: AssistantMessage, lasted_ms: int, spend: Callable[[float], Awaitable[None]]) -> None:
-        self._message = message
-        self._spend = spend
-        pieces = sum(len(_text_of(block)) for block in message.content) / PIECE
-        self._ms = lasted_ms / max(1.0, pieces)
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """The answer."""
-        message = self._message
-        yield Named(message.response_id, message.response_model)
-        # The tokens of the answer are known when it is complete.
-        yield Metered(replace(message.usage, output=0))
-        for index, block in enumerate(message.content):
-            text = _text_of(block)
-            if isinstance(block, ToolCall):
-                yield BlockOpened(index, "toolCall", block.id, block.name)
-            else:
-                yield BlockOpened(index, "text" if isinstance(block, TextContent) else "thinking")
-            for piece in PieceCutter(PIECE, 0).of(text):
-                await self._spend(self._ms)
-                yield BlockGrew(index, piece)
-            yield _closed(index, block)
-        yield Metered(message.usage)
-        failure = Failure(message=or_else(message.error_message, "")) if message.stop_reason in FAILED else None
-        yield Finished(message.stop_reason, failure, message.raw_stop_reason)
-
-
-def _text_of(block: AssistantBlock) -> str:
-    if isinstance(block, ToolCall):
-        return codec.encode(block.arguments).decode()
-    return block.text if isinstance(block, TextContent) else block.thinking
-
-
-def _closed(index: int, block: AssistantBlock) -> BlockClosed:
-    if isinstance(block, ThinkingContent):
-        return BlockClosed(index, block.thinking_signature, or_else(block.redacted, False))
-    return BlockClosed(index, block.thought_signature if isinstance(block, ToolCall) else block.text_signature)
-
-
-def _run_length(lines: Sequence[EntryLine]) -> int:
-    """How many entries the run has that begins with the first one; 0 if that begins none.
-
-    A message of the user begins another run, unless the model still waits for results or has to see them.
-    """
-    size, over = 0, False
-    for number, line in enumerate(lines):
-        role = line.role if line.type == "message" else ""
-        # The tools of a run are declared when it has begun.
-        if number == 0 and role not in (*_OF_RUNS, "system"):
-            return 0
-        if role == "user" and over:
-            break
-        if role in _OF_RUNS:
-            size = number + 1
-        message = line.message if role == "assistant" else None
-        if isinstance(message, AssistantMessage):
-            over = message.stop_reason in FAILED or not any(isinstance(block, ToolCall) for block in message.content)
-        elif role == "toolResult":
-            over = False
-    return size
-
-
-def _ms(timestamp: str) -> int:
-    try:
-        return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
-    except ValueError:
-        return 0
-
-
-def _model_of(message: AssistantMessage) -> Model:
-    """As much of a model as the stream of its answer needs: prices that give the cost that was recorded."""
-    usage, cost = message.usage, message.usage.cost
-    prices = ModelCost(
-        input=_price(cost.input, usage.input),
-        output=_price(cost.output, usage.output),
-        cache_read=_price(cost.cache_read, usage.cache_read),
-        cache_write=_price(cost.cache_write, usage.cache_write),
-    )
-    return Model(
-        id=message.model,
-        name=message.model,
-        api=message.api,
-        provider=message.provider,
-        base_url="",
-        reasoning=True,
-        input=["text", "image"],
-        cost=prices,
-        context_window=0,
-        max_tokens=0,
-    )
-
-
-def _price(cost: float, tokens: int) -> float:
-    return cost * 1e6 / tokens if tokens else 0

@@ -15,7 +15,7 @@ from pigeon.config.layers import Layers
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.printing import complain, say, table
 from pigeon.secrets.redactor import Redactor
-from pigeon.session.history import listing
+from pigeon.session.history.listing import header_of, title_of
 from pigeon.session.history.reading import LoadedSession, load_session
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.trash import SessionTrash, TrashedSession
@@ -67,7 +67,7 @@ class _Sessions:
         self._environment = call.environment
         agent_dir = call.environment.agent_dir()
         self._repository = _repository(call.environment, agent_dir, call.options.get("session_dir"))
-        self._trash = SessionTrash(agent_dir, call.environment.now)
+        self._trash = SessionTrash(self._repository.store, call.environment.now)
 
     def list_newest(self) -> int:
         rows = self._rows(_most(self._call.options.get("limit")))
@@ -140,13 +140,13 @@ class _Sessions:
     def delete(self) -> int:
         path = self.found(self._call.words[0])
         gone = self._trash.put(path)
-        say(f"Deleted {listing.title_of(gone.row)} ({gone.row.id})")
+        say(f"Deleted {title_of(gone.row)} ({gone.row.id})")
         say(f"Undo: pigeon sessions undelete {gone.row.id}")
         return exit_codes.OK
 
     def undelete(self) -> int:
         back = self._trash.take_back(self._call.word(0))
-        say(f"Brought back {listing.title_of(back.row)} ({back.row.id})")
+        say(f"Brought back {title_of(back.row)} ({back.row.id})")
         return exit_codes.OK
 
     def list_trash(self) -> int:
@@ -157,7 +157,7 @@ class _Sessions:
             say(json.dumps([_trashed_object(one) for one in gone], indent=2))
         elif gone:
             ids = _short_ids([one.row.id for one in gone], ())
-            titles = [(one.deleted[:16].replace("T", " "), listing.title_of(one.row)) for one in gone]
+            titles = [(one.deleted[:16].replace("T", " "), title_of(one.row)) for one in gone]
             rows = [(id, *title) for id, title in zip(ids, titles, strict=True)]
             say(table([("id", "deleted", "session"), *rows]))
             say(f"\nThey are in {self._trash.folder}and stay there until you delete them.")
@@ -166,7 +166,7 @@ class _Sessions:
         return exit_codes.OK
 
     def _rows(self, most: int) -> list[SessionRow]:
-        return listing.listed(self._folders(), None, most)[0]
+        return self._repository.store.list_sessions(self._folders(), None, most)[0]
 
     def _folders(self) -> list[str]:
         return self._repository.folders() if self._call.has("all") else [self._repository.folder]
@@ -174,8 +174,8 @@ class _Sessions:
     def _known_ids(self) -> Iterator[str]:
         """The ids of all sessions that could be meant, as the names of their files end with them."""
         for folder in self._folders():
-            for path in listing.session_files(folder):
-                yield path.removesuffix(".jsonl").rpartition("_")[2]
+            for path in self._repository.store.files_in(folder):
+                yield self._repository.store.id_in_name(path)
 
     def _print(self, rows: list[SessionRow]) -> None:
         if self._call.has("json"):
@@ -184,7 +184,7 @@ class _Sessions:
         lines = []
         for id, row in zip(_short_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
             folder = (_shown_folder(row.cwd, self._environment.home),) if self._call.has("all") else ()
-            lines.append((id, row.modified[:16].replace("T", " "), *folder, listing.title_of(row)))
+            lines.append((id, row.modified[:16].replace("T", " "), *folder, title_of(row)))
         heads = ("id", "changed (UTC)", *(("folder",) if self._call.has("all") else ()), "session")
         say(table([heads, *lines]))
 
@@ -192,12 +192,12 @@ class _Sessions:
         """The file of a session: a path, an id or its beginning, of any folder."""
         if not reference.strip():
             raise UsageError("The ID of the session is empty. `pigeon sessions` lists the ids")
-        if "/" in reference or reference.endswith(".jsonl"):
+        if self._repository.store.is_file_name(reference):
             path = self._environment.absolute(reference)
-            if listing.header_of(path) is None:
+            if header_of(path) is None:
                 raise StartupError(f"There is no session in {path}")
             return path
-        found = listing.resolve(reference, self._repository.folder, self._repository.everywhere)
+        found = self._repository.store.resolve(reference, self._repository.folder)
         if found is None:
             raise StartupError(f"There is no session {reference}. `pigeon sessions --all` lists them")
         return found[0]
@@ -267,7 +267,7 @@ def _show_message(message: Message) -> None:
 
 
 def _short_id(path: str) -> str:
-    header = listing.header_of(path)
+    header = header_of(path)
     return str(header["id"])[:ID_SHOWN] if header else path
 
 

@@ -206,7 +206,7 @@ class ControlPort:
 
     def system_prompt(self) -> str:
         """What the model is told about its job now."""
-        return self._session.engine.system_prompt()
+        return self._session.system_prompt.text()
 
     def commands(self) -> list[SlashCommand]:
         """All slash commands."""
@@ -214,7 +214,7 @@ class ControlPort:
 
     async def compact(self, instructions: str | None) -> None:
         """Summarize the history now."""
-        await self._session.engine.compact(ABSENT if instructions is None else instructions)
+        await self._session.history.compact(ABSENT if instructions is None else instructions)
 
     async def until_idle(self) -> None:
         """Wait until nothing runs."""

@@ -31,6 +31,7 @@ from pigeon.frontends.batch.records import Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_process import PART
 from pigeon.frontends.batch.task_run import RESULT_FILE, read_result
+from pigeon.session.history.file_store import FileStore
 from pigeon.system.files import put_file, swap_file
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -381,12 +382,11 @@ def _cost_of_attempt(part: str) -> float:
     """The cost of an attempt, as far as its session file shows it."""
     total = 0.0
     with suppress(OSError):
-        for name in os.listdir(part):
-            if name.endswith(".jsonl"):
-                with open(os.path.join(part, name), "rb") as file:
-                    for line in file:
-                        with suppress(BadRecord):
-                            total += _cost_in(codec.decode(line))
+        for path in FileStore.files_in(part):
+            with open(path, "rb") as file:
+                for line in file:
+                    with suppress(BadRecord):
+                        total += _cost_in(codec.decode(line))
     return total
 
 

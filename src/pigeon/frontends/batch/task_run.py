@@ -27,7 +27,7 @@ from pigeon.sdk.agent import Agent
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.results import ConversationEvent, Result, RunRecord
 from pigeon.secrets.redactor import Redactor
-from pigeon.session.history.repository import artifact_folder
+from pigeon.session.history.file_store import FileStore
 from pigeon.system.clock import now_ms
 from pigeon.system.environment import Environment
 from pigeon.system.files import put_file, sync_folder
@@ -224,7 +224,7 @@ class _Run:
         target = os.path.join(self._place.part, SESSION_FILE)
         os.rename(file, target)
         with suppress(FileNotFoundError):
-            os.rename(artifact_folder(file), artifact_folder(target))
+            os.rename(FileStore.outputs_of(file), FileStore.outputs_of(target))
         page = os.path.join(self._place.part, PAGE_FILE)
         PageWriter(self._environment, self._redactor.mask).export(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"

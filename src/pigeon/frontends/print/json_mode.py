@@ -64,7 +64,7 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
     writer = Writer(started.descriptors[1], lambda: shutdown.request(exit_codes.FAILED), shown)
     session = agent.session
     connection = SessionConnection(session, dialect, agent.redactor.mask)
-    outbox = Outbox(writer, connection, merges=not session.reproducible)
+    outbox = Outbox(writer, connection, merges=not session.dependencies.settings.reproducible)
     session.bus.announce(outbox.event, outbox.room)
     session.disconnect()
     await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
@@ -82,7 +82,7 @@ async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -
 
 async def _ask(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
     """The exit code."""
-    watch = _RunEnds(leaving, session.unattended)
+    watch = _RunEnds(leaving, session.dependencies.settings.unattended)
     session.bus.announce(watch.hear)
     for number, text in enumerate(prompts.texts):
         images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT

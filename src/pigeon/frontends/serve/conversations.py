@@ -25,8 +25,8 @@ from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.resources import ProcessUse, private_memory, uses_of
 from pigeon.frontends.serve.worker_process import Workers, WorkerStarts, end_log_owner
 from pigeon.frontends.serve.worker_state import read_state
-from pigeon.session.history.listing import all_folders, header_of, listed, newest_with_message, row_of, rows_with_id
-from pigeon.session.history.repository import default_folder
+from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.listing import header_of, row_of
 from pigeon.session.history.trash import SessionTrash
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.clock import now_ms
@@ -220,7 +220,7 @@ class Conversations:
         # Runs may still come to their end while it is stopping; when it is closing, no worker is started any more.
         self._stopping = self._closing = False
         self._wakes = WakeQueue(limits.awake, lambda: self.awake, now)
-        self._trash = SessionTrash(agent_dir, now_ms)
+        self._store = FileStore.of_agent(agent_dir)
 
     @property
     def awake(self) -> list[ServedConversation]:
@@ -384,19 +384,18 @@ class Conversations:
         self, cwd: str | None, query: str | None, limit: int, cursor: str | None
     ) -> tuple[list[SessionRow], str | None]:
         """A page of the sessions on disk in the folders that may be opened, newest first, and where the next begins."""
-        everywhere = os.path.join(self._agent_dir, "sessions")
-        folders = all_folders(everywhere) if cwd is None else [default_folder(self._agent_dir, self.allowed(cwd))]
+        folders = self._store.folders() if cwd is None else [self._store.folder_of(self.allowed(cwd))]
         wanted = (query or "").casefold()
         found: list[SessionRow] = []
         while True:
-            rows, cursor = listed(folders, cursor, limit - len(found))
+            rows, cursor = self._store.list_sessions(folders, cursor, limit - len(found))
             found += [row for row in rows if self.may_open(row.cwd) and wanted in _words_of(row)]
             if cursor is None or len(found) >= limit:
                 return found, cursor
 
     def rows_with_id(self, session_id: str) -> list[SessionRow]:
         """The session with this id, if there is one in a folder that may be opened."""
-        found = rows_with_id(all_folders(os.path.join(self._agent_dir, "sessions")), session_id)
+        found = self._store.rows_with_id(self._store.folders(), session_id)
         return [row for row in found if self.may_open(row.cwd)]
 
     def folders(self, path: str) -> list[str]:
@@ -426,10 +425,9 @@ class Conversations:
         """
         real = self._placed(path, cwd)
         own = self._is_own(real)
-        sessions = os.path.join(os.path.realpath(self._agent_dir), "sessions") + os.sep
-        if not (self.may_open(real) and not own) and not real.startswith(sessions):
+        if not (self.may_open(real) and not own) and not self._store.contains(real):
             raise FolderRefused(f"{path} is outside the folders that may be opened")
-        file = newest_with_message(real) if os.path.isdir(real) else real
+        file = self._store.find_newest_with_message(real) if os.path.isdir(real) else real
         header = header_of(file) if file is not None else None
         where = header.get("cwd") if header is not None else None
         if isinstance(where, str) and where and not self.may_open(os.path.join(cwd, where)):
@@ -458,7 +456,7 @@ class Conversations:
 
     def _throw_away(self, file: str | None) -> None:
         if file is not None and os.path.lexists(file):
-            self._trash.put(file)
+            SessionTrash(self._store, now_ms).put(file)
 
     def _placed(self, path: str, cwd: str) -> str:
         try:
@@ -505,12 +503,7 @@ class Conversations:
         return None
 
     def _file_of(self, id: str) -> str | None:
-        for folder in all_folders(os.path.join(self._agent_dir, "sessions")):
-            for name in os.listdir(folder):
-                path = os.path.join(folder, name)
-                if name.endswith(f"_{id}.jsonl") and row_of(path) is not None:
-                    return path
-        return None
+        return self._store.find_by_name(id)
 
     def _start(self, work: Coroutine[Any, Any, bool]) -> None:
         task = asyncio.ensure_future(work)

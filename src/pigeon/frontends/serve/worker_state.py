@@ -119,7 +119,7 @@ class StateFile:
         # Until the end of that run is in the log, it must stay here.
         self._run = before.run
         if session.transcript.journal.session_id == before.session_id:
-            session.permissions.allow(before.allowed)
+            session.dependencies.permissions.allow(before.allowed)
             session.engine.limits.go_on_from(before.used)
 
     def note(self) -> None:
@@ -138,7 +138,7 @@ class StateFile:
             model=None if models.model is None else f"{models.model.provider}/{models.model.id}",
             thinking=models.level,
             used=limits.state().used if limits.active else LimitedUse(),
-            allowed=tuple(session.permissions.allowed()),
+            allowed=tuple(session.dependencies.permissions.allowed()),
             run=self._run,
         )
         before = self._written

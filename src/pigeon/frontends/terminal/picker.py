@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pigeon.frontends.cleaning import cleaned
-from pigeon.session.history.listing import listed
+from pigeon.session.history.file_store import FileStore
 from pigeon.system.environment import no_terminal
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import or_else
@@ -19,7 +19,7 @@ def pick(folder: str, terminal: str = "/dev/tty") -> str:
     except OSError:
         return no_terminal(folder)
     with screen:
-        rows, _ = listed([folder], None, MOST)
+        rows, _ = FileStore.list_sessions([folder], None, MOST)
         if not rows:
             raise StartupError("There are no sessions in this folder to resume")
         lines = [f"{number:3}  {_shown(row)}" for number, row in enumerate(rows, 1)]

@@ -26,7 +26,9 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
         raise Refusal("Nothing to export yet - start a conversation first")
     every = list(s.journal.every_line())
     branch = [line.raw for line in s.journal.branch]
-    return Exported(path=await asyncio.to_thread(s.pages.write, or_else(cmd.output_path, ""), file, every, branch))
+    return Exported(
+        path=await asyncio.to_thread(s.dependencies.pages.write, or_else(cmd.output_path, ""), file, every, branch)
+    )
 
 
 @handles(GetHtml)
@@ -41,7 +43,9 @@ async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
     before, ids = (branch[start - 1].id if start else None), [line.id for line in branch[start:end]]
     running = s.activity.in_run and not more_after
     previous, source = next(spoken, None), cmd.source
-    pieces, settled = await asyncio.to_thread(s.pages.pieces, start, window, labels, previous, running, source)
+    pieces, settled = await asyncio.to_thread(
+        s.dependencies.pages.pieces, start, window, labels, previous, running, source
+    )
     return HtmlPage(
         pieces=pieces,
         first_id=first,
@@ -94,7 +98,7 @@ async def render_html(cmd: RenderHtml, s: Session) -> RenderedHtml:
     """Nothing of it is kept."""
     if sum(not isinstance(given, Absent) for given in (cmd.markdown, cmd.diff, cmd.call)) != 1:
         raise Refusal('render_html needs one of "markdown", "diff" and "call"')
-    return RenderedHtml(html=await asyncio.to_thread(s.pages.rendered, cmd))
+    return RenderedHtml(html=await asyncio.to_thread(s.dependencies.pages.rendered, cmd))
 
 
 @handles(FindText)
@@ -103,7 +107,7 @@ async def find_text(cmd: FindText, s: Session) -> FoundTexts:
     if not cmd.text.strip():
         raise Refusal('"text" is empty: say what to look for')
     branch = [line.raw for line in s.journal.branch]
-    found, more = await asyncio.to_thread(s.pages.found, branch, cmd.text, cmd.limit)
+    found, more = await asyncio.to_thread(s.dependencies.pages.found, branch, cmd.text, cmd.limit)
     return FoundTexts(found=found, more=more)
 
 
@@ -111,7 +115,7 @@ async def find_text(cmd: FindText, s: Session) -> FoundTexts:
 async def get_branches(cmd: GetBranches, s: Session) -> Branches:
     """Those that say nothing are left out."""
     every, active = [line.raw for line in s.journal.lines], [line.id for line in s.journal.branch]
-    return Branches(branches=await asyncio.to_thread(s.pages.branches, every, active))
+    return Branches(branches=await asyncio.to_thread(s.dependencies.pages.branches, every, active))
 
 
 @handles(GetChanges)
@@ -119,7 +123,7 @@ async def get_changes(cmd: GetChanges, s: Session) -> Changes:
     """As the branch is now: of a call that is running nothing is known yet."""
     branch = [line.raw for line in s.journal.branch if line.type == "message"]
     path = None if isinstance(cmd.path, Absent) else cmd.path
-    files = await asyncio.to_thread(s.pages.changes, branch, s.journal.cwd, path, cmd.format == "html")
+    files = await asyncio.to_thread(s.dependencies.pages.changes, branch, s.journal.cwd, path, cmd.format == "html")
     if path is not None and not files:
         raise Refusal(f"No tool has changed {path} on this branch")
     return Changes(files=files)

@@ -45,50 +45,50 @@ def host_tool_result(cmd: HostToolResult, s: Session) -> None:
 @handles(SetHostServices)
 def set_host_services(cmd: SetHostServices, s: Session) -> HostServicesState:
     """In force at the next tool call."""
-    return s.host_services.set(cmd)
+    return s.dependencies.host_services.set(cmd)
 
 
 @handles(HostServiceResult)
 def host_service_result(cmd: HostServiceResult, s: Session) -> None:
     """Never answered; one for no request is ignored."""
-    s.host_services.finish(cmd)
+    s.dependencies.host_services.finish(cmd)
 
 
 @handles(ExtensionUiResponse)
 def extension_ui_response(cmd: ExtensionUiResponse, s: Session) -> None:
     """Never answered itself; an unknown id is ignored."""
-    s.dialogs.answer(cmd)
+    s.dependencies.dialogs.answer(cmd)
 
 
 @handles(GetMcpServers)
 def get_mcp_servers(cmd: GetMcpServers, s: Session) -> McpServers:
     """At once, whatever the servers do."""
-    return s.tool_servers.state()
+    return s.dependencies.tool_servers.state()
 
 
 @handles(SetMcpServers)
 def set_mcp_servers(cmd: SetMcpServers, s: Session) -> McpServers:
     """Those that are as before stay connected."""
-    s.tool_servers.set_by_host(cmd.servers)
-    return s.tool_servers.state()
+    s.dependencies.tool_servers.set_by_host(cmd.servers)
+    return s.dependencies.tool_servers.state()
 
 
 @handles(ConnectMcpServer)
 def connect_mcp_server(cmd: ConnectMcpServer, s: Session) -> McpServerState:
     """Raises a `Refusal` for a name that is not configured."""
-    return s.tool_servers.connect(cmd.name)
+    return s.dependencies.tool_servers.connect(cmd.name)
 
 
 @handles(CompleteMcp)
 async def complete_mcp(cmd: CompleteMcp, s: Session) -> McpCompletions:
     """Nothing where no server has to do with the text, or does not answer in time."""
-    return await s.tool_servers.completions(cmd.text)
+    return await s.dependencies.tool_servers.completions(cmd.text)
 
 
 @handles(GetMcpResources)
 def get_mcp_resources(cmd: GetMcpResources, s: Session) -> McpResources:
     """Of those that are connected now."""
-    return McpResources(resources=s.tool_servers.resources())
+    return McpResources(resources=s.dependencies.tool_servers.resources())
 
 
 @handles(SetHostUriSchemes)

@@ -78,7 +78,7 @@ def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
 @handles(Compact)
 def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
     """The active run is aborted first and not resumed."""
-    return s.engine.compact(cmd.custom_instructions)
+    return s.history.compact(cmd.custom_instructions)
 
 
 @handles(Handoff)
@@ -94,4 +94,4 @@ def handoff(cmd: Handoff, s: Session) -> NoReturn:
 @handles(SetLocale)
 def set_locale(cmd: SetLocale, s: Session) -> None:
     """In force at the next request to a model."""
-    s.engine.set_locale(cmd.locale)
+    s.system_prompt.set_locale(cmd.locale)

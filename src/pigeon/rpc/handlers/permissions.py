@@ -11,18 +11,18 @@ from pigeon.wire.commands import GetPermissions, SetApprovalMode, SetPermissions
 @handles(SetPermissions)
 def set_permissions(cmd: SetPermissions, s: Session) -> Permissions:
     """In force at the next tool call; a refusal leaves everything as it was."""
-    s.permissions.set_host_rules(cmd.permissions)
-    return s.permissions.in_force()
+    s.dependencies.permissions.set_host_rules(cmd.permissions)
+    return s.dependencies.permissions.in_force()
 
 
 @handles(SetApprovalMode)
 def set_approval_mode(cmd: SetApprovalMode, s: Session) -> Permissions:
     """In force at the next tool call."""
-    s.permissions.set_host_mode(cmd.mode)
-    return s.permissions.in_force()
+    s.dependencies.permissions.set_host_mode(cmd.mode)
+    return s.dependencies.permissions.in_force()
 
 
 @handles(GetPermissions)
 def get_permissions(cmd: GetPermissions, s: Session) -> Permissions:
     """All sources, and what was allowed for the session."""
-    return s.permissions.in_force()
+    return s.dependencies.permissions.in_force()

@@ -33,7 +33,7 @@ def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """Answered when it is accepted or refused; what it starts goes on in the background."""
     message = _host_message(cmd)  # a bad one changes nothing
     if not isinstance(cmd.locale, Absent):
-        s.engine.set_locale(cmd.locale)
+        s.system_prompt.set_locale(cmd.locale)
     return s.prompting.prompt(message, cmd.streaming_behavior)
 
 
@@ -116,4 +116,4 @@ def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessag
 @handles(FindFiles)
 async def find_files(cmd: FindFiles, s: Session) -> FoundFiles:
     """Nothing is read of them."""
-    return FoundFiles(paths=await asyncio.to_thread(s.files.matching, cmd.text.lower(), cmd.limit))
+    return FoundFiles(paths=await asyncio.to_thread(s.dependencies.files.matching, cmd.text.lower(), cmd.limit))

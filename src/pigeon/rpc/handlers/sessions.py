@@ -7,7 +7,6 @@ from itertools import islice
 
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
-from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.views import clean_name, entries_pieces, tree_pieces
 from pigeon.session.navigation import NavigationOptions
@@ -102,10 +101,12 @@ def set_session_name(cmd: c.SetSessionName, s: Session) -> None:
 @handles(c.ListSessions)
 def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
-    folders = s.repository.folders() if cmd.scope == "all" else [s.repository.folder]
+    folders = s.dependencies.repository.folders() if cmd.scope == "all" else [s.dependencies.repository.folder]
     if not isinstance(cmd.session_id, Absent):
-        return answers.Sessions(sessions=listing.rows_with_id(folders, cmd.session_id))
-    rows, cursor = listing.listed(folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit)
+        return answers.Sessions(sessions=s.dependencies.repository.store.rows_with_id(folders, cmd.session_id))
+    rows, cursor = s.dependencies.repository.store.list_sessions(
+        folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit
+    )
     return answers.Sessions(sessions=rows, next_cursor=ABSENT if cursor is None else cursor)
 
 
@@ -113,7 +114,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
     """The file is held while it is moved, so that no process writes it meanwhile."""
     try:
-        return s.trash.put(s.repository.absolute(cmd.session_path)).row
+        return s.dependencies.trash.put(s.dependencies.repository.absolute(cmd.session_path)).row
     except StartupError as error:
         raise Refusal(str(error)) from None
 
@@ -122,7 +123,7 @@ def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
     options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return _told(s.engine.navigate(cmd.entry_id, options), s)
+    return _told(s.history.navigate(cmd.entry_id, options), s)
 
 
 async def _told(navigating: Awaitable[answers.Navigated], s: Session) -> answers.Navigated:

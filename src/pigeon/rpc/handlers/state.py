@@ -57,7 +57,7 @@ def _with_all(state: answers.State, s: Session) -> answers.State:
         fast_mode_enabled=False,
         tokens_per_second=None,
         fast_mode_active=False,
-        system_prompt=[s.engine.system_prompt()],
+        system_prompt=[s.system_prompt.text()],
         dump_tools=tools,
         context_usage=context_usage(s.journal.branch, s.models.model),
     )
@@ -81,7 +81,7 @@ def _state(s: Session) -> answers.State:
         pending_message_count=queued,
         queued_message_count=queued,
         todo_phases=s.todos.read(),
-        sandbox=s.sandbox(),
+        sandbox=s.dependencies.sandbox(),
     )
 
 

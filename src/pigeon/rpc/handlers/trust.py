@@ -11,13 +11,13 @@ from pigeon.wire.commands import GetTrust, SetTrust
 @handles(GetTrust)
 def get_trust(cmd: GetTrust, s: Session) -> TrustState:
     """For the folder that the conversation is in now."""
-    return s.trust.state()
+    return s.dependencies.trust.state()
 
 
 @handles(SetTrust)
 def set_trust(cmd: SetTrust, s: Session) -> TrustChange:
     """In force from the next request on; a run that is under way keeps what it began with."""
-    change = s.trust.decide(cmd.trusted, cmd.remember)
-    s.engine.reload_rules()
+    change = s.dependencies.trust.decide(cmd.trusted, cmd.remember)
+    s.engine.policies.reload()
     s.tell_commands()
     return change

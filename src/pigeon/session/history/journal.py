@@ -104,8 +104,9 @@ class Journal:
         """
         if self._store is not None and not self._store.writing:
             self.claim(begins=kind is MessageEntry)
-        id = self._ids.entry_id(self._by_id)
-        entry: _E = kind(id=id, parent_id=self.leaf_id, timestamp=clock.iso(self._now()), **fields)
+        parent_id = self.leaf_id
+        id, timestamp = self._ids.entry_id(self._by_id), clock.iso(self._now())
+        entry: _E = kind(id=id, parent_id=parent_id, timestamp=timestamp, **fields)
         self._keep(line_from_entry(entry, self._mask))
         return entry
 

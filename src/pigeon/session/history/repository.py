@@ -1,8 +1,5 @@
-"""Where sessions are kept: `SessionRepository` makes new journals, opens files, and copies branches into new files.
-
-Folders and file names are exactly those of pi, so that both programs find the same sessions. A file that another
-process writes is opened for reading.
-"""
+"""The journals of one agent: `SessionRepository` makes new ones, opens those in files, and copies branches into new
+files. A file that another process writes is opened for reading. Where files are is known to `FileStore`."""
 
 from __future__ import annotations
 
@@ -12,12 +9,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from pigeon.session.history import listing
 from pigeon.session.history.entry_line import EntryLine
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal, new_header
 from pigeon.session.history.reading import LoadedSession, header_in, load_session, stamp_of
 from pigeon.session.history.session_file import Namesake, SessionFile
-from pigeon.system import clock
 from pigeon.system.append_file import agree_on_path, end_agreement
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.wire.base import ABSENT, Absent
@@ -26,31 +22,13 @@ from pigeon.wire.errors import Refusal
 READ_AHEAD = 256 * 1024
 
 
-def default_folder(agent_dir: str, cwd: str) -> str:
-    """The folder of one working directory's sessions."""
-    flat = cwd[1:] if cwd[:1] in ("/", "\\") else cwd
-    for separator in "/\\:":
-        flat = flat.replace(separator, "-")
-    return os.path.join(agent_dir, "sessions", f"--{flat}--")
-
-
-def file_name(session_id: str, now_ms: int) -> str:
-    """`<time>_<id>.jsonl`, with the characters of the time that file systems dislike replaced."""
-    return f"{clock.iso(now_ms).replace(':', '-').replace('.', '-')}_{session_id}.jsonl"
-
-
-def artifact_folder(session_file: str) -> str:
-    """Where the full outputs of a session's tools are kept."""
-    return session_file.removesuffix(".jsonl")
-
-
 class SessionRepository:
     """Makes the journals of one agent; `persistent` is false where nothing is written to disk."""
 
     def __init__(
         self,
         folder: str,
-        everywhere: str,
+        store: FileStore,
         persistent: bool,
         now: Callable[[], int],
         report: Callable[[str], None],
@@ -59,7 +37,7 @@ class SessionRepository:
         ids: Ids = RANDOM_IDS,
     ) -> None:
         self.folder = folder
-        self.everywhere = everywhere
+        self.store = store
         self.persistent = persistent
         self._now = now
         self.report = report
@@ -69,17 +47,17 @@ class SessionRepository:
 
     def folders(self) -> list[str]:
         """Every folder that may hold sessions of this user."""
-        return list(dict.fromkeys([self.folder, *listing.all_folders(self.everywhere)]))
+        return list(dict.fromkeys([self.folder, *self.store.folders()]))
 
     def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
         now = self._now()
         name = session_id or self._ids.session_id(now)
-        path = os.path.join(self.folder, file_name(name, now))
-        find = partial(listing.file_with_id, name, self.folder)
+        path = self.store.new_file(self.folder, name, now)
+        find = partial(self.store.find_in, self.folder, name)
         namesake = Namesake(self._link_of(name), find) if session_id else None
-        store = self._store(path, namesake) if self.persistent else None
-        return Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
+        file = self._session_file(path, namesake) if self.persistent else None
+        return Journal(name, cwd, new_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
 
     def read_ahead(self, path: str) -> LoadedSession | None:
         """What is in a file, for `open`; may run in a thread. None for a short file, and for one that is no session."""
@@ -113,7 +91,7 @@ class SessionRepository:
             )
         if current is not None and self.is_file_of(path, current):
             current.close()
-        store = self._store(path)
+        store = self._session_file(path)
         store.adopt(header["version"])
         try:
             journal = self._filled(header, where, store, ahead)
@@ -147,7 +125,7 @@ class SessionRepository:
         folder = self._checked(folder)
         if os.path.lexists(folder) and not os.path.isdir(folder):
             raise Refusal(f"The session folder is not a folder: {folder}")
-        return folder, listing.newest_with_message(folder)
+        return folder, self.store.find_newest_with_message(folder)
 
     def keep_in(self, folder: str) -> None:
         """New sessions are kept in this folder from now on."""
@@ -178,13 +156,13 @@ class SessionRepository:
         saved = self.persistent and any(line.type == "message" for line in kept)
         now = self._now()
         name = session_id or self._ids.session_id(now)
-        path = os.path.join(self.folder, file_name(name, now))
+        path = self.store.new_file(self.folder, name, now)
         agreed = saved and session_id is not None
         taken = Refusal(f"Session already exists with id '{session_id}'")
         if agreed and agree_on_path(self._link_of(name), path) != path:
             raise taken
         try:
-            if session_id and listing.file_with_id(session_id, self.folder) is not None:
+            if session_id and self.store.find_in(self.folder, session_id) is not None:
                 raise taken
             store = SessionFile(path, report or self.report) if self.persistent else None
             journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
@@ -212,7 +190,9 @@ class SessionRepository:
         now = self._now()
         name = self._ids.session_id(now)
         self._keep_beside(path)
-        return Journal(name, cwd, new_header(name, now, cwd), self._store(path), self._now, self._mask, self._ids)
+        return Journal(
+            name, cwd, new_header(name, now, cwd), self._session_file(path), self._now, self._mask, self._ids
+        )
 
     @staticmethod
     def _check_folder(folder: str) -> None:
@@ -230,5 +210,5 @@ class SessionRepository:
         self.persistent = True
         self.folder = os.path.dirname(path)
 
-    def _store(self, path: str, namesake: Namesake | None = None) -> SessionFile:
+    def _session_file(self, path: str, namesake: Namesake | None = None) -> SessionFile:
         return SessionFile(path, self.report, namesake=namesake)

@@ -7,13 +7,12 @@ that says where they were. A session that a process writes cannot be deleted.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.session.history import listing
-from pigeon.session.history.repository import artifact_folder
+from pigeon.session.history.file_store import FileStore
+from pigeon.session.history.listing import row_of
 from pigeon.system import clock
 from pigeon.system.append_file import AppendFile, FileInUse, make_private_folder
 from pigeon.system.files import swap_file
@@ -34,11 +33,16 @@ class TrashedSession(Struct, frozen=True):
 
 
 class SessionTrash:
-    """The trash of one agent folder."""
+    """The trash of one store."""
 
-    def __init__(self, agent_dir: str, now: Callable[[], int]) -> None:
-        self.folder = os.path.join(agent_dir, "trash")
+    def __init__(self, store: FileStore, now: Callable[[], int]) -> None:
+        self._store = store
         self._now = now
+
+    @property
+    def folder(self) -> str:
+        """Where deleted sessions are."""
+        return self._store.trash
 
     def put(self, path: str) -> TrashedSession:
         """Delete a session; raises `StartupError` where that cannot be."""
@@ -46,7 +50,7 @@ class SessionTrash:
 
         row = _row(path)
         deleted = clock.iso(self._now())
-        place = os.path.join(self.folder, f"{re.sub('[:.]', '-', deleted)}_{_in_a_name(row.id)}")
+        place = self._store.new_trash_folder(row.id, deleted)
         try:
             # Held until the file has moved: a process that wants to write it meanwhile finds the lock.
             file = AppendFile(path, False)
@@ -58,7 +62,7 @@ class SessionTrash:
             make_private_folder(place)
             note = {"path": path, "deleted": deleted}
             swap_file(os.path.join(place, NOTE), codec.encode(note) + b"\n", 0o600)
-            for one in (path, artifact_folder(path)):
+            for one in (path, FileStore.outputs_of(path)):
                 if os.path.lexists(one):
                     shutil.move(one, os.path.join(place, os.path.basename(one)))
         except OSError as error:
@@ -98,7 +102,7 @@ class SessionTrash:
             raise StartupError(f"There is a session at {one.path} again; move it away first")
         try:
             make_private_folder(os.path.dirname(one.path))
-            for target in (artifact_folder(one.path), one.path):
+            for target in (FileStore.outputs_of(one.path), one.path):
                 source = os.path.join(one.folder, os.path.basename(target))
                 if os.path.lexists(source):
                     shutil.move(source, target)
@@ -117,13 +121,8 @@ class SessionTrash:
             return None
 
 
-def _in_a_name(session_id: str) -> str:
-    """An id as a part of a folder's name: that in a file may hold anything, also a way out of the trash."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", session_id)[:80]
-
-
 def _row(path: str) -> SessionRow:
-    row = listing.row_of(path)
+    row = row_of(path)
     if row is None:
         raise StartupError(f"There is no session in {path}")
     return row

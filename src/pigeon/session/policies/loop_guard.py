@@ -17,8 +17,10 @@ such as a test run after an edit, make other calls in between.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from pigeon.session.context.transcript import Transcript
+from pigeon.session.policies.policy import CompletedTurn, RunPolicy
 from pigeon.session.settings import LoopGuardPolicy
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -58,14 +60,28 @@ class CycleCount:
         return max(rounds) if self._last else 0
 
 
-class LoopGuard:
-    """Watches the calls since the user last said something."""
+class LoopGuard(RunPolicy):
+    """Watches the calls since the user last said something; `stop_run` is called with the reason."""
 
-    def __init__(self, policy: LoopGuardPolicy) -> None:
+    def __init__(
+        self, policy: LoopGuardPolicy, transcript: Transcript, stop_run: Callable[[LimitReached], None]
+    ) -> None:
         self._warn = policy.warn
         self._stop = max(policy.stop, policy.warn + 1)
+        self._transcript = transcript
+        self._stop_run = stop_run
         self._since: str | None = None
         self._begin(None)
+
+    def notices(self, turn: CompletedTurn) -> Sequence[str]:
+        """The warning, once for each loop."""
+        warning = self.add_calls(turn.answer, turn.results, self._transcript.last_user_entry())
+        if warning is not None:
+            return (warning,)
+        reached = self.limit_reached()
+        if reached is not None:
+            self._stop_run(reached)
+        return ()
 
     def _begin(self, since: str | None) -> None:
         self._since = since
@@ -73,8 +89,10 @@ class LoopGuard:
         self._ends = CycleCount()
         self._told = False
 
-    def notes(self, answer: AssistantMessage, results: Sequence[ToolResultMessage], since: str | None) -> str | None:
-        """Take in the calls of one answer; what to tell the model of them. `since` names the user's last message."""
+    def add_calls(
+        self, answer: AssistantMessage, results: Sequence[ToolResultMessage], since: str | None
+    ) -> str | None:
+        """Count the calls of one answer; returns a warning for the model. `since` names the user's last message."""
         if self._warn <= 0:
             return None
         if since != self._since:
@@ -93,8 +111,8 @@ class LoopGuard:
             return None
         return IN_VAIN.format(repeats=in_vain) if in_vain >= self._warn else VERY_OFTEN.format(repeats=repeats)
 
-    def stops(self) -> LimitReached | None:
-        """The limit that is reached, if the model was told and goes on all the same."""
+    def limit_reached(self) -> LimitReached | None:
+        """The limit that is reached, if the model was warned and goes on all the same."""
         counts = ((self._ends.repeats(), self._stop), (self._calls.repeats(), self._stop * PATIENCE))
         passed = next(((repeats, stop) for repeats, stop in counts if self._told and repeats >= stop), None)
         return passed and LimitReached(name="repeated_calls", allowed=passed[1], reached=passed[0])

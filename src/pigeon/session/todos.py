@@ -2,9 +2,6 @@
 
 It lives in memory; what the model wrote is also in the results of its tool, and comes back from there when a
 conversation is opened. A finished task is taken out some time later, with a `todo_auto_clear`.
-
-`Reminders` let a run go on that would end with open tasks, at most `MOST_REMINDERS` times between two messages of the
-user. `FinishGate` does so once, for the model to verify its work.
 """
 
 from __future__ import annotations
@@ -15,30 +12,19 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from pigeon.agent.interfaces import Publish, Spoken
-from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
-from pigeon.wire.content import ToolCall
 from pigeon.wire.errors import BadRecord
-from pigeon.wire.events import Outbound, TodoAutoClear, TodoReminder
-from pigeon.wire.messages import AssistantMessage, CustomMessage, ToolResultMessage
+from pigeon.wire.events import Outbound, TodoAutoClear
+from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.steering import TodoPhase, TodoPhaseGiven, TodoTask, TodoTaskGiven
 
 _Key = tuple[str | Absent, str | Absent]
 Later = Callable[[float, Callable[[], None]], Callable[[], None]]
 FINISHED = ("completed", "abandoned")
 CLEAR_DELAY = 60.0
-MOST_REMINDERS = 3
-CUSTOM_TYPE = "todo-reminder"
-FINISH_TYPE = "finish-gate"
-VERIFY = (
-    "<reminder>\nBefore this ends: is all of the request done, and is what you say about it true? Check it now with "
-    "the tools that you have, such as tests, a build, or a look at the files, and repair what is wrong. Then give your "
-    "final answer again, whole: it is the one that counts. What could not be done or checked, say so in it.\n"
-    "</reminder>"
-)
+_MARK = b"todo"
 
 
 def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:
@@ -182,66 +168,3 @@ def _filtered(phases: list[TodoPhase], keeps: Callable[[_Key, TodoTask], bool]) 
 def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
     """Each task with what tells it apart; hosts may number the tasks of each phase anew."""
     return (((phase.id, task.id), task) for phase in phases for task in phase.tasks)
-
-
-class Reminders:
-    """Reminds the model of open tasks where it stops."""
-
-    def __init__(self, todos: Todos, transcript: Transcript, publish: Publish, now: Callable[[], int]) -> None:
-        self._todos = todos
-        self._transcript = transcript
-        self._publish = publish
-        self._now = now
-        self._given = 0
-        self._given_after: str | None = None
-
-    async def additions(self, answer: AssistantMessage) -> list[Spoken]:
-        """The reminder to go on with, announced; nothing if this is a good place to stop."""
-        left = self._todos.open_tasks() if is_final(answer) else []
-        asked = self._transcript.last_user_entry()
-        if asked != self._given_after:
-            self._given, self._given_after = 0, asked
-        if not left or self._given >= MOST_REMINDERS:
-            return []
-        self._given += 1
-        await self._publish(TodoReminder(todos=left, attempt=self._given, max_attempts=MOST_REMINDERS))
-        text = reminder_text(left, self._given, MOST_REMINDERS)
-        return [CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=self._now())]
-
-
-class FinishGate:
-    """Asks the model once for each message of the user to verify its work, where it stops."""
-
-    def __init__(self, enabled: bool, transcript: Transcript, now: Callable[[], int]) -> None:
-        self._enabled = enabled
-        self._transcript = transcript
-        self._now = now
-        self._asked_after: str | None = ""
-
-    def additions(self, answer: AssistantMessage, given: bool = False) -> list[Spoken]:
-        """The request to verify; nothing if it was made already, or if the answer is not the last one.
-        `given` says that it is, because a call of it has brought what the run shall end with."""
-        if not self._enabled or not (given or is_final(answer)):
-            return []
-        after = self._transcript.last_user_entry()
-        if after == self._asked_after:
-            return []
-        self._asked_after = after
-        return [CustomMessage(custom_type=FINISH_TYPE, content=VERIFY, display=False, timestamp=self._now())]
-
-
-def is_final(answer: AssistantMessage) -> bool:
-    """True if the model stopped by itself and called no tool."""
-    if answer.stop_reason in ("error", "aborted"):
-        return False
-    return not any(isinstance(block, ToolCall) for block in answer.content)
-
-
-def reminder_text(left: list[TodoTask], attempt: int, most: int) -> str:
-    """The text of the message that lets the run go on."""
-    listed = "\n".join(f"- {task.content} ({task.status.replace('_', ' ')})" for task in left)
-    return (
-        f"<reminder>\nYou stopped, but the plan still has open tasks (reminder {attempt} of {most}):\n{listed}\n"
-        "Go on with them. If one is done already, or no longer makes sense, mark it so in the plan. If you cannot go "
-        "on without the user, say what you need.\n</reminder>"
-    )

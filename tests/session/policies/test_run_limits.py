@@ -13,10 +13,10 @@ from fakes.session_setup import SessionSetup
 from fakes.virtual_time import LoopClock
 from pigeon.agent.inference import Metered
 from pigeon.agent.interfaces import ToolRun
-from pigeon.session.limits.run_limits import RunLimits
+from pigeon.session.policies.final_answer import FinalAnswer
+from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.prompting import HostMessage
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
-from pigeon.session.steering.final_answer import FinalAnswer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import BadRecord, Refusal
@@ -180,7 +180,7 @@ async def test_summaries_count_but_are_no_turns() -> None:
     for text in ("question " * 30, "another " * 30):
         await setup.prompt(text)
     before = setup.session.engine.limits.state().used
-    await setup.session.engine.compact()
+    await setup.session.history.compact()
     after = setup.session.engine.limits.state().used
     assert (after.tokens - before.tokens, after.turns - before.turns) == (220, 0)
 
@@ -192,7 +192,7 @@ async def test_a_compaction_that_the_limit_refuses_says_so() -> None:
         await setup.prompt(text)
     setup.session.engine.set_limits(Limits(tokens=5))
     with pytest.raises(Refusal, match="Limit reached"):
-        await setup.session.engine.compact()
+        await setup.session.history.compact()
     assert "Limit reached" in setup.heard.of(CompactionEnd)[-1].error_message
 
 

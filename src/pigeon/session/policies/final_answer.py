@@ -18,24 +18,16 @@ wants.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from pigeon.agent.answer import close_stream
 from pigeon.agent.inference import Delta, Finished, ModelRequest, ToolSpec
-from pigeon.agent.interfaces import (
-    ArgumentTool,
-    Gate,
-    ModelProvider,
-    OutputFormats,
-    PreparedCall,
-    Spoken,
-    Tool,
-    ToolRun,
-)
+from pigeon.agent.interfaces import ArgumentTool, Gate, ModelProvider, PreparedCall, Spoken, Tool, ToolRun
 from pigeon.agent.output_schema import OutputSchema
+from pigeon.session.policies.policy import CompletedTurn, NextGate, RunEnd, RunPolicy, RunStart
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.content import TextContent, ToolCall, text_of
@@ -72,8 +64,8 @@ FAILED = (
 ENDED = "The run ended without a final answer"
 
 
-class FinalAnswer:
-    """What a run still owes its host; the engine asks it beside each request and after each turn."""
+class FinalAnswer(RunPolicy):
+    """What a run still owes its host. It belongs to one run, which begins it."""
 
     def __init__(self, schema: Json) -> None:
         self._schema = OutputSchema(schema)
@@ -82,36 +74,42 @@ class FinalAnswer:
         self._alone = True
         self._attempts = 0
         self._by_format = False
-        self._formats: OutputFormats
+        self._start: RunStart
         self._plain: ModelRequest
         self._tool = _FinalAnswerTool(NAME, self._take)
 
-    @property
-    def value(self) -> Json | Absent:
-        """The answer, which fits the schema; absent as long as there is none."""
-        return self._value
+    def begin_run(self, start: RunStart) -> None:
+        """Keep what is asked of the run's surroundings later."""
+        self._start = start
 
     @property
-    def failed(self) -> bool:
+    def has_output(self) -> bool:
+        """True if there is an answer that fits the schema."""
+        return not isinstance(self._value, Absent)
+
+    @property
+    def has_ended_run(self) -> bool:
         """True if the model is not asked again."""
         return self._attempts > MOST_REPAIRS
 
-    @property
-    def error(self) -> str:
-        """Why there is no value."""
-        return FAILED.format(attempts=self._attempts, problem=self._problem) if self.failed else ENDED
+    def end_run(self, cancelled: bool) -> RunEnd:
+        """The answer, or why there is none."""
+        if self.has_output:
+            return RunEnd(output=self._value)
+        failed = FAILED.format(attempts=self._attempts, problem=self._problem)
+        return RunEnd(problem=failed if self.has_ended_run else ENDED)
 
-    def asked(self, request: ModelRequest, formats: OutputFormats) -> ModelRequest:
+    def change_request(self, request: ModelRequest) -> ModelRequest:
         """The request with what makes the model give the answer; one that was given before is superseded."""
         self._value = ABSENT
-        self._formats, self._plain = formats, request
-        form = formats.output_format(request.model, self._schema.parameters, bool(request.tools))
+        self._plain = request
+        form = self._start.output_formats.output_format(request.model, self._schema.parameters, bool(request.tools))
         self._by_format = form is not None
         if form is None:
-            return self.asked_by_tool()
+            return self.request_by_tool()
         return replace(request, output=form, system_prompt=f"{request.system_prompt}\n\n{FORMAT_INSTRUCTION}")
 
-    def asked_by_tool(self) -> ModelRequest:
+    def request_by_tool(self) -> ModelRequest:
         """The last request in the form that every model knows."""
         self._by_format = False
         request, schema = self._plain, self._schema
@@ -122,51 +120,52 @@ class FinalAnswer:
             system_prompt=f"{request.system_prompt}\n\n{INSTRUCTION.format(name=name)}",
         )
 
-    def format_refused(self, model: Model) -> None:
+    def on_format_refused(self, model: Model) -> None:
         """The model took the request by the tool, and not by the format."""
-        self._formats.refused_format(model)
+        self._start.output_formats.refused_format(model)
 
-    def provider(self, inner: ModelProvider) -> ModelProvider:
+    def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
         """The provider for the run's requests: one whose format is refused is asked for again by a tool."""
-        return _FormatFirst(inner, self)
+        return _FormatFirst(provider, self)
 
-    def tools(self, others: dict[str, Tool]) -> dict[str, Tool]:
-        """All tools that can be called."""
-        return {**others, self._name_beside(set(others)): self._tool}
+    def change_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
+        """The tools, and the one that gives the answer."""
+        return {**tools, self._name_beside(set(tools)): self._tool}
 
-    def is_given_by(self, call: ToolCall) -> bool:
+    def owns_call(self, call: ToolCall) -> bool:
         """True if the call is the final answer: for a model that gives it otherwise it is no tool call, either."""
         return call.name == self._tool.name
 
-    def gate(self, others: Callable[[], Gate | None]) -> Callable[[], Gate | None]:
-        """What stands before tool calls: nothing before this one, which does nothing but answer."""
+    def wrap_gate(self, gate: NextGate) -> NextGate:
+        """Nothing stands before the final answer, which does nothing but answer."""
 
-        def gate() -> Gate | None:
-            inner = others()
+        def next_gate() -> Gate | None:
+            inner = gate()
             return None if inner is None else _FinalAnswerGate(inner, self._tool)
 
-        return gate
+        return next_gate
 
-    def answered(self, answer: AssistantMessage) -> None:
-        """An answer of the model has come, and its calls are about to run."""
+    def on_answer(self, answer: AssistantMessage) -> None:
+        """Note whether the answer's calls, which are about to run, are the final answer alone."""
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         self._problem = ""
         self._alone = all(call.name == calls[0].name and call.arguments == calls[0].arguments for call in calls)
 
-    def additions(self, answer: AssistantMessage, ends: bool, now: int) -> list[Spoken] | None:
-        """What the model is told after a turn; none if the run has to end without an answer."""
-        if not isinstance(self._value, Absent):
-            return []
-        if not self._tried(answer) and (not ends or self._is_given_as_text(answer)):
-            return []
+    async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken] | None:
+        """What the model is told after a turn; None if the run has to end without an answer."""
+        now = self._start.now()
+        if self.has_output:
+            return ()
+        if not self._tried(turn.answer) and (not turn.ends or self._is_given_as_text(turn.answer)):
+            return ()
         self._attempts += 1
-        if self.failed:
+        if self.has_ended_run:
             return None
-        if not ends:
-            return []  # the result of the call says what is wrong
+        if not turn.ends:
+            return ()  # the result of the call says what is wrong
         reminder = MISSING_TEXT if self._by_format else MISSING
         text = reminder.format(problem=self._problem, name=self._tool.name)
-        return [CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=now)]
+        return (CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=now),)
 
     def _tried(self, answer: AssistantMessage) -> bool:
         """Whether the tool was called, and not only skipped for a message of the user."""
@@ -256,11 +255,11 @@ class _FormatFirst:
                 return
         finally:
             await close_stream(deltas)
-        deltas = self._inner.stream(self._answer.asked_by_tool())
+        deltas = self._inner.stream(self._answer.request_by_tool())
         try:
             async for delta in deltas:
                 if isinstance(delta, Finished) and delta.failure is None:
-                    self._answer.format_refused(request.model)
+                    self._answer.on_format_refused(request.model)
                 yield delta
         finally:
             await close_stream(deltas)

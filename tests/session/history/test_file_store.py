@@ -1,4 +1,4 @@
-"""Lists of sessions: pages, previews, and finding a session by its id, without reading whole files."""
+"""Where sessions are and what they are called; lists of them, and finding one by its id without reading whole files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.repositories import DiskRepository, user
 from pigeon.session.history import listing
+from pigeon.session.history.file_store import FileStore
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import CustomEntry, SessionInfo
@@ -41,16 +44,16 @@ def test_a_page_is_newest_first_and_says_where_the_next_begins(tmp_path: Path) -
         written(tmp_path, number)
     written(other, 4)
     folders = [str(tmp_path), str(other)]
-    first, cursor = listing.listed(folders, None, 2)
+    first, cursor = FileStore.list_sessions(folders, None, 2)
     assert ids(first) == ["s5", "s4"]
-    second, cursor = listing.listed(folders, cursor, 2)
+    second, cursor = FileStore.list_sessions(folders, cursor, 2)
     assert ids(second) == ["s3", "s2"]
-    third, end = listing.listed(folders, cursor, 2)
+    third, end = FileStore.list_sessions(folders, cursor, 2)
     assert (ids(third), end) == (["s1"], None)
-    everything, end = listing.listed(folders, None, 5)
+    everything, end = FileStore.list_sessions(folders, None, 5)
     assert (len(everything), end) == (5, None), "a full page that is the last one says so"
-    assert listing.listed(folders, "0", 2) == ([], None)
-    assert listing.listed([str(tmp_path / "none")], None, 2) == ([], None)
+    assert FileStore.list_sessions(folders, "0", 2) == ([], None)
+    assert FileStore.list_sessions([str(tmp_path / "none")], None, 2) == ([], None)
 
 
 def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:
@@ -61,13 +64,13 @@ def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:
     (tmp_path / "6.jsonl").write_text("no json\n")
     (tmp_path / "5.txt").write_text('{"type":"session","id":"text"}\n')
     (tmp_path / "4.jsonl").mkdir()
-    rows, cursor = listing.listed([str(tmp_path)], None, 1)
+    rows, cursor = FileStore.list_sessions([str(tmp_path)], None, 1)
     assert (ids(rows), cursor) == (["s1"], None)
 
 
 def test_a_row_says_what_its_file_says(tmp_path: Path) -> None:
     path = written(tmp_path, 7_000, name="the name", first="  hello there  ", id="own", parent="/before.jsonl")
-    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
     assert (row.path, row.id, row.cwd, row.name, row.first_message, row.parent_session) == (
         str(path), "own", "/", "the name", "hello there", "/before.jsonl",
     )  # fmt: skip
@@ -78,7 +81,7 @@ def test_a_row_says_what_its_file_says(tmp_path: Path) -> None:
 def test_a_row_without_name_words_or_parent_has_none(tmp_path: Path) -> None:
     path = tmp_path / "bare.jsonl"
     path.write_bytes(b'{"type":"session","id":"bare"}\n')
-    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
     assert (row.name, row.first_message, row.parent_session) == (ABSENT, ABSENT, ABSENT)
     assert (row.cwd, row.created) == ("", "")
 
@@ -88,7 +91,7 @@ def test_the_preview_is_cut_and_passes_over_messages_that_say_nothing(tmp_path: 
     for words in ("", "  \n ", "x" * 999, "later"):
         journal.append_message(user(words))
     journal.close()
-    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
     assert row.first_message == "x" * listing.PREVIEW
 
 
@@ -102,7 +105,7 @@ def test_the_last_name_counts_however_long_the_file_is(tmp_path: Path, size: int
         if sum(len(line.raw) for line in journal.lines) > size:
             journal.append(SessionInfo, name="new")
     journal.close()
-    (row,), _ = listing.listed([str(tmp_path)], None, 9)
+    (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
     assert (row.name, row.first_message) == ("new", "hello")
 
 
@@ -116,7 +119,7 @@ def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp
     written(here, 4, id="abce")
 
     def found(reference: str) -> Any:
-        return listing.resolve(reference, str(here), str(tmp_path))
+        return FileStore(str(tmp_path)).resolve(reference, str(here))
 
     assert found("abc") == (str(exact), False)
     assert found("abcd") == (str(long), True)
@@ -124,13 +127,45 @@ def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp
         found("ab")
     assert found("xy") == (str(only), False)
     assert found("q") is None
-    assert listing.resolve("xy", str(here), str(tmp_path / "none")) is None
+    assert FileStore(str(tmp_path / "none")).resolve("xy", str(here)) is None
 
 
 def test_folders_are_listed_once_and_files_beside_them_are_none(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
     (tmp_path / "file").write_text("")
-    assert listing.all_folders(str(tmp_path)) == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert FileStore(str(tmp_path)).folders() == [str(tmp_path / "a"), str(tmp_path / "b")]
     repository = DiskRepository(tmp_path / "b")
     assert repository.folders() == [str(tmp_path / "b"), str(tmp_path / "a")]
+
+
+@given(
+    st.text(alphabet=st.characters(codec="ascii", categories=("L", "N")), min_size=1), st.integers(0, 4_000_000_000_000)
+)
+def test_what_a_file_is_called_says_whose_it_is(session_id: str, now: int) -> None:
+    file = FileStore.new_file("/sessions/one", session_id, now)
+    assert FileStore.id_in_name(file) == session_id
+    assert FileStore.is_file_name(file)
+    assert FileStore.is_file_name(os.path.basename(file))
+    assert not FileStore.is_file_name(session_id)
+    assert FileStore.outputs_of(file) == f"/sessions/one/{FileStore.name_of(file)}"
+
+
+def test_a_session_is_found_by_the_name_of_its_file_in_every_folder(tmp_path: Path) -> None:
+    store = FileStore.of_agent(str(tmp_path))
+    for cwd, session_id in (("/a", "one"), ("/b", "two"), ("/b", "wo")):
+        file = Path(store.new_file(store.folder_of(cwd), session_id, 0))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'{{"type":"session","id":"{session_id}","version":3}}\n')
+        assert store.contains(str(file.resolve()))
+    assert store.find_by_name("two") == store.new_file(store.folder_of("/b"), "two", 0)
+    assert store.find_by_name("o") is None
+    assert not store.contains(str(tmp_path.resolve() / "sessions"))
+    assert store.trash == str(tmp_path / "trash")
+
+
+@given(st.text())
+def test_a_deleted_session_stays_inside_the_trash_whatever_its_id_is(session_id: str) -> None:
+    store = FileStore.of_agent("/agent")
+    folder = store.new_trash_folder(session_id, "2026-11-15T17:55:01.530Z")
+    assert os.path.dirname(os.path.normpath(folder)) == store.trash

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.journal_strategies import empty
 from fakes.loop_fakes import AnyTool, Script, called, calls, outcome, says
 from fakes.session_setup import SessionSetup
 from pigeon.agent.interfaces import ToolRun
-from pigeon.session.limits.loop_guard import LoopGuard
+from pigeon.session.context.transcript import Transcript
+from pigeon.session.policies.loop_guard import LoopGuard
 from pigeon.session.prompting import HostMessage
 from pigeon.session.settings import LoopGuardPolicy, SessionSettings
 from pigeon.wire.content import TextContent, text_of
@@ -127,13 +129,13 @@ def result(text: str) -> ToolResultMessage:
 
 @given(st.lists(st.integers(0, 2), max_size=60))
 def test_nothing_is_stopped_that_was_not_told(numbers: list[int]) -> None:
-    guard, told = LoopGuard(LoopGuardPolicy(warn=2, stop=4)), False
+    guard, told = LoopGuard(LoopGuardPolicy(warn=2, stop=4), Transcript(empty()), lambda reached: None), False
     for number in numbers:
-        told = guard.notes(called(("a", {"n": number})), [result("same")], "u") is not None or told
-        assert told or guard.stops() is None
+        told = guard.add_calls(called(("a", {"n": number})), [result("same")], "u") is not None or told
+        assert told or guard.limit_reached() is None
 
 
 @given(st.lists(st.integers(), min_size=1, max_size=60, unique=True))
 def test_calls_that_differ_are_never_a_loop(numbers: list[int]) -> None:
-    guard = LoopGuard(LoopGuardPolicy(warn=2, stop=4))
-    assert not any(guard.notes(called(("a", {"n": number})), [result("same")], "u") for number in numbers)
+    guard = LoopGuard(LoopGuardPolicy(warn=2, stop=4), Transcript(empty()), lambda reached: None)
+    assert not any(guard.add_calls(called(("a", {"n": number})), [result("same")], "u") for number in numbers)

@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.loop_fakes import called
 from pigeon.agent.answer import AnswerStream
 from pigeon.agent.inference import ModelRequest
 from pigeon.agent.scope import Scope
 from pigeon.providers.scripted.model import ScriptedModel, scripted_model
 from pigeon.session.history.entry_line import line_from_entry
-from pigeon.session.steering.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window
+from pigeon.session.policies.policy import CompletedTurn
+from pigeon.session.policies.stream_rules import MOST_CUTS, WINDOW, CompiledRule, RuleWatch, StreamRules, Window
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import CustomMessageEntry
@@ -40,6 +42,7 @@ from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.steering import Rule
 
 SAID = UserMessage(content="x", timestamp=1)
+TURN = CompletedTurn(called(), (), ends=False)
 
 
 def rule(condition: str = "bad", name: str = "r", **more: Any) -> Rule:
@@ -54,7 +57,7 @@ class RulesSetup:
 
     async def publish(self, event: Outbound) -> None:
         self.published.append(event)
-        self.rules.notes(event)
+        self.rules.on_event(event)
 
     def watch(self) -> RuleWatch:
         watch = self.rules.watch()
@@ -63,12 +66,12 @@ class RulesSetup:
 
     async def given(self) -> list[str]:
         """The names that the next message brings."""
-        said = await self.rules.additions()
+        said = await self.rules.after_turn(TURN)
         if not said:
             return []
         (message,) = said
         assert isinstance(message, CustomMessage)
-        self.rules.notes(MessageEnd(message=message))
+        self.rules.on_event(MessageEnd(message=message))
         names: list[str] = message.details["rules"]
         return names
 
@@ -212,13 +215,13 @@ async def test_what_matched_is_announced_and_given_to_the_model() -> None:
     watch = setup.watch()
     seen = [event for event in map(watch.sees, text("so bad.")) if event is not None]
     assert [codec.to_plain(one)["name"] for one in seen[0].rules] == ["r", "s"]
-    (said,) = await setup.rules.additions()
+    (said,) = await setup.rules.after_turn(TURN)
     assert isinstance(said, CustomMessage)
     assert (said.custom_type, said.display, said.details) == ("ttsr-injection", False, {"rules": ["r", "s"]})
     assert "About r." in str(said.content)
     assert "About s." in str(said.content)
     assert "stopped" in str(said.content)
-    assert await setup.rules.additions() == []
+    assert await setup.rules.after_turn(TURN) == ()
 
 
 async def test_a_rule_is_given_once() -> None:
@@ -241,7 +244,7 @@ async def test_a_rule_that_repeats_waits_for_its_gap() -> None:
     assert await setup.given() == ["r"]
     for _ in range(2):
         assert cut_at(setup, text("bad.")) is None
-        setup.rules.notes(MessageEnd(message=SAID))
+        setup.rules.on_event(MessageEnd(message=SAID))
     assert cut_at(setup, text("bad.")) is not None
 
 
@@ -251,22 +254,22 @@ async def test_rules_that_come_again_and_again_cannot_go_on_for_ever() -> None:
         assert cut_at(setup, text("bad.")) is not None
         await setup.given()
     assert setup.rules.watch() is None
-    setup.rules.notes(MessageEnd(message=SAID))
+    setup.rules.on_event(MessageEnd(message=SAID))
     assert cut_at(setup, text("bad.")) is not None
 
 
 async def test_a_conversation_remembers_what_it_was_given() -> None:
     setup = RulesSetup(rule(), rule("worse", "s"))
     cut_at(setup, text("bad."))
-    (said,) = await setup.rules.additions()
+    (said,) = await setup.rules.after_turn(TURN)
     assert isinstance(said, CustomMessage)
     fields = {"custom_type": said.custom_type, "content": said.content, "display": False, "details": said.details}
     entry = CustomMessageEntry(id="1", parent_id=None, timestamp="t", **fields)
     later = RulesSetup(rule(), rule("worse", "s"))
-    later.rules.enter([line_from_entry(entry, bytes)])
+    later.rules.enter_branch([line_from_entry(entry, bytes)])
     assert cut_at(later, text("bad, worse.")) is not None
     assert await later.given() == ["s"]
-    later.rules.enter([])
+    later.rules.enter_branch([])
     assert cut_at(later, text("bad.")) is not None
 
 
@@ -340,7 +343,7 @@ async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
     async def unchanged(message: Message) -> Message:
         return message
 
-    answer = AnswerStream(asked, setup.publish, lambda: 1, unchanged, setup.rules.watch())
+    answer = AnswerStream(asked, setup.publish, lambda: 1, unchanged, (setup.watch(),))
     message = await answer.stream(ScriptedModel(str), Scope())
     assert answer.cut
     assert message.stop_reason == "aborted"

@@ -14,7 +14,9 @@ from fakes.journal_strategies import empty
 from fakes.virtual_time import virtually
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
-from pigeon.session.steering.todos import CLEAR_DELAY, Reminders, Todos, filled_in
+from pigeon.session.policies.policy import CompletedTurn
+from pigeon.session.policies.reminders import Reminders
+from pigeon.session.todos import CLEAR_DELAY, Todos, filled_in
 from pigeon.tools.catalog import plan_tools
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -276,38 +278,38 @@ def test_every_plan_that_fits_gets_an_id_and_a_status_everywhere(plan: list[Any]
 async def test_a_stop_with_open_tasks_brings_a_reminder_three_times(setup: TodosSetup) -> None:
     setup.todos.set(phases([{"name": "A", "tasks": [{"content": "a"}, {"content": "b", "status": "completed"}]}]))
     for attempt in (1, 2, 3):
-        said = await setup.reminders.additions(answer(TextContent(text="done")))
+        said = await setup.reminders.after_turn(CompletedTurn(answer(TextContent(text="done")), (), ends=True))
         assert isinstance(said[0], CustomMessage)
         assert "a (pending)" in str(said[0].content)
         event = setup.posted[-1]
         assert isinstance(event, TodoReminder)
         assert (event.attempt, event.max_attempts) == (attempt, 3)
         assert [(task.id, task.content, task.status) for task in event.todos] == [("task-1", "a", "pending")]
-    assert await setup.reminders.additions(answer()) == []
+    assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True)) == ()
 
 
 async def test_what_the_user_says_starts_the_count_again(setup: TodosSetup) -> None:
     setup.todos.set(one())
     for _ in range(3):
-        said = await setup.reminders.additions(answer())
+        said = await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True))
         setup.journal.append_message(answer())
         assert said
-    assert await setup.reminders.additions(answer()) == []
+    assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True)) == ()
     setup.journal.append_message(UserMessage(content="go on", timestamp=1))
-    assert await setup.reminders.additions(answer())
+    assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True))
 
 
 async def test_nothing_is_said_where_there_is_no_final_stop(setup: TodosSetup) -> None:
     setup.todos.set(one())
     call = ToolCall(id="c", name="x", arguments={})
     for last in (answer(stop="error"), answer(stop="aborted"), answer(call, stop="toolUse")):
-        assert await setup.reminders.additions(last) == []
+        assert await setup.reminders.after_turn(CompletedTurn(last, (), ends=True)) == ()
     assert setup.posted == []
 
 
 async def test_reminders_need_something_open(setup: TodosSetup) -> None:
-    assert await setup.reminders.additions(answer()) == []
+    assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True)) == ()
     setup.todos.set(one(status="completed"))
-    assert await setup.reminders.additions(answer()) == []
+    assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True)) == ()
     setup.todos.set(one())
-    assert await setup.reminders.additions(answer())
+    assert await setup.reminders.after_turn(CompletedTurn(answer(), (), ends=True))

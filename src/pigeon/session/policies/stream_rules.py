@@ -12,11 +12,12 @@ their JSON with the escapes resolved, so that a line break in a file to be writt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pigeon.agent.inference import BlockKind
 from pigeon.agent.interfaces import Publish, Spoken
 from pigeon.session.history.entry_line import EntryLine
+from pigeon.session.policies.policy import CompletedTurn, RunPolicy
 from pigeon.system.expressions import Expression
 from pigeon.system.globs import text_matcher
 from pigeon.wire.base import Absent
@@ -202,7 +203,7 @@ def _unescaped(text: str) -> str:
     return re.sub(_ESCAPE, lambda found: chr(int(found[1], 16)) if found[1] else _PLAIN.get(found[2], found[2]), text)
 
 
-class StreamRules:
+class StreamRules(RunPolicy):
     """The rules of one conversation: which there are, which were given, and what is to be said next."""
 
     def __init__(
@@ -219,7 +220,7 @@ class StreamRules:
         self._cut: list[CompiledRule] = []
         self._later: list[CompiledRule] = []
 
-    def enter(self, branch: Iterable[EntryLine]) -> None:
+    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
         """Another conversation: remember what it was given; the files are read again when they are needed."""
         self.reload()
         self._given = {}
@@ -234,7 +235,7 @@ class StreamRules:
         """Read the files again when they are next needed."""
         self._rules = None
 
-    def notes(self, event: Outbound) -> None:
+    def on_event(self, event: Outbound) -> None:
         """Count the messages of the conversation, and the cuts since the user's last one."""
         if isinstance(event, MessageEnd):
             self._messages += 1
@@ -268,7 +269,7 @@ class StreamRules:
             self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
         self._rules = [rule for rule in self._known() if rule not in rules]
 
-    async def additions(self) -> list[Spoken]:
+    async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken]:
         """The rules that the last answer has brought up, as a message to go on with."""
         cut, later = self._cut, self._later
         self._cut, self._later = [], []
@@ -276,7 +277,7 @@ class StreamRules:
             await self._publish(TtsrTriggered(rules=[rule.rule for rule in later]))
         rules = [*cut, *later]
         if not rules:
-            return []
+            return ()
         names = [rule.name for rule in rules]
         self._given.update(dict.fromkeys(names, self._messages))
         text = injection([rule.rule for rule in rules], stopped=bool(cut))

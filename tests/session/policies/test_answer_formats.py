@@ -11,10 +11,10 @@ from fakes.loop_fakes import AnyTool, Script, calls, fails, says
 from fakes.model_requests import a_model
 from fakes.session_setup import SessionSetup
 from pigeon.agent.inference import Metered
+from pigeon.session.policies.final_answer import FORMAT_INSTRUCTION
+from pigeon.session.policies.finish_gate import VERIFY
 from pigeon.session.prompting import HostMessage, wanted_answer
 from pigeon.session.settings import CompactionPolicy, SessionSettings
-from pigeon.session.steering.final_answer import FORMAT_INSTRUCTION
-from pigeon.session.steering.todos import VERIFY
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.events import AgentSettled, MessageEnd

@@ -1,9 +1,9 @@
 """Limits of runs and conversations: what may be used, what was used, and the end of a run that would use more.
 
-While limits are in force, `RunLimits` is asked before each request of the loop and of summaries (by `Requests` of
-`session/engine.py`) and counts what it used, so retries, compactions and summaries count like answers. A request that
-cannot fit is not sent: its answer is an error that names the limit, and the engine ends the run with it. An answer that
-has begun is not cut, so a limit is passed by one answer at most; only `seconds` end a run wherever it is, by its scope.
+While limits are in force, `RunLimits` is asked before each request of the loop and of summaries (by `LimitedRequests`)
+and counts what it used, so retries, compactions and summaries count like answers. A request that cannot fit is not
+sent: its answer is an error that names the limit, and the engine ends the run with it. An answer that has begun is not
+cut, so a limit is passed by one answer at most; only `seconds` end a run wherever it is, by its scope.
 
 `RunLimits.active` is an attribute on purpose: without limits nothing here runs.
 """
@@ -19,9 +19,11 @@ from pigeon.agent.answer import close_stream
 from pigeon.agent.inference import BlockGrew, Delta, Failure, Finished, Metered, ModelRequest
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.agent.scope import Scope
+from pigeon.session.policies.policy import CompletedTurn, RunEnd, RunPolicy, RunStart
 from pigeon.wire import codec
 from pigeon.wire.answers import LimitsState
 from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.content import ToolCall
 from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.model import Cost, Number, Usage, plain_number, priced, zero_usage
 from pigeon.wire.steering import (
@@ -161,7 +163,7 @@ class RequestMeter:
         return priced(replace(usage, output=output), self._request.model.cost, self._rate)
 
 
-class RunLimits:
+class RunLimits(RunPolicy):
     """The limits in force in one session: those of the conversation, and those of the run if it has some."""
 
     def __init__(self, limits: Limits, session_id: str = "") -> None:
@@ -220,16 +222,18 @@ class RunLimits:
 
     # A run.
 
-    def begin(self, limits: Limits | None, scope: Scope) -> None:
-        """A run begins, with limits of its own or without."""
-        self._run = None if limits is None else Account(limits)
+    def begin_run(self, start: RunStart) -> None:
+        """Count from here on, with the limits of the run if it has some."""
+        if start.limits is None and not self.active:
+            return
+        self._run = None if start.limits is None else Account(start.limits)
         self._stopping, self._ended_by, self._expired = None, None, False
         self._summary_refused = None
         self._refresh()
-        self._watch(scope)
+        self._watch(start.scope)
 
-    def end(self, cancelled: bool) -> LimitReached | None:
-        """The run is over; the limit that has ended it, none if something else did."""
+    def end_run(self, cancelled: bool) -> RunEnd | None:
+        """The limit that has ended the run, None if something else did."""
         ended_by = self._ended_by if self._expired or not cancelled else None
         for account in self._accounts():
             account.end()
@@ -238,21 +242,23 @@ class RunLimits:
         self._run, self._scope, self._timer = None, None, None
         self._stopping, self._ended_by, self._expired = None, None, False
         self._refresh()
-        return ended_by
+        return None if ended_by is None else RunEnd(limit=ended_by)
 
-    def stop(self, reached: LimitReached) -> None:
-        """No further request in this run, for a reason that is not counted here."""
+    def stop_run(self, reached: LimitReached) -> None:
+        """Allow no further request in this run, for a reason that is not counted here."""
         self._stopping = reached
         self._refresh()
 
-    def blocks(self) -> bool:
-        """True if no further answer may be asked for, however short; then that is what has ended the run."""
+    def allows_request(self) -> bool:
+        """False if no further answer may be asked for, however short; then that is what has ended the run."""
+        if not self.active:
+            return True
         if not self._expired:
             self._ended_by = self._exceeded(turn=True, needed=SHORTEST_ANSWER)
-        return self._ended_by is not None
+        return self._ended_by is None
 
-    def found_no_room(self) -> None:
-        """The run ends with a context that could not be summarized; if a limit refused that, it has ended the run."""
+    def on_context_full(self) -> None:
+        """If a limit refused the summary that would have made room, it has ended the run."""
         if not self._expired:
             self._ended_by = self._summary_refused
 
@@ -261,36 +267,49 @@ class RunLimits:
         return self._ended_by is None and self._exceeded(turn=True, needed=SHORTEST_ANSWER) is None
 
     @property
-    def has_ended(self) -> bool:
+    def has_ended_run(self) -> bool:
         """True if the run is at its end because of a limit."""
         return self._ended_by is not None
 
-    def refused_call(self) -> str | None:
-        """Count a tool call that is to be made; why it must not be, none if it may. After a refusal the run ends."""
+    def refuse_call(self, call: ToolCall) -> str | None:
+        """Count a tool call that is to be made; why it must not be, None if it may. After a refusal the run ends."""
+        if not self.active:
+            return None
         for account in self._accounts():
             reached = account.exceeded(("toolCalls",), LimitedUse(tool_calls=1))
             if reached is not None:
-                self.stop(reached)
+                self.stop_run(reached)
                 return f"The tool was not run. {limit_text(reached)}"
         for account in self._accounts():
             account.add(zero_usage(), tool_calls=1)
         return None
 
-    def add_results(self, results: Sequence[ToolResultMessage]) -> None:
+    def notices(self, turn: CompletedTurn) -> Sequence[str]:
+        """Of which limits little is left, once; nothing if nothing is left."""
+        if not self.active:
+            return ()
+        self._add_results(turn.results)
+        if self._exceeded(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
+            return ()
+        little = [text for account in self._accounts() for text in account.tell()]
+        return (NOTICE.format(left=", ".join(dict.fromkeys(little))),) if little else ()
+
+    def _add_results(self, results: Sequence[ToolResultMessage]) -> None:
         """Count what tools used that asked a model themselves."""
         for result in results:
             if not isinstance(result.usage, Absent):
                 for account in self._accounts():
                     account.add(result.usage)
 
-    def notice(self) -> str | None:
-        """What the model is told when little is left; none if it was told, or if nothing is left."""
-        if self._exceeded(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
-            return None
-        little = [text for account in self._accounts() for text in account.tell()]
-        return NOTICE.format(left=", ".join(dict.fromkeys(little))) if little else None
-
     # A request.
+
+    def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
+        """The provider as the loop asks it."""
+        return LimitedRequests(provider, self, is_turn=True)
+
+    def wrap_summaries(self, provider: ModelProvider) -> ModelProvider:
+        """The provider as summaries ask it: they use tokens and cost, and are no turns."""
+        return LimitedRequests(provider, self, is_turn=False)
 
     async def stream(self, provider: ModelProvider, request: ModelRequest, turn: bool) -> AsyncIterator[Delta]:
         """The provider's answer, counted; or, if it cannot fit, an error instead, and nothing is sent."""
@@ -372,6 +391,21 @@ class RunLimits:
         elif self._scope is not None and not self._scope.cancelled:
             self._ended_by, self._expired = reached, True
             self._scope.cancel()
+
+
+class LimitedRequests:
+    """A provider whose requests are counted and refused by limits, while there are any."""
+
+    def __init__(self, provider: ModelProvider, limits: RunLimits, is_turn: bool) -> None:
+        self._provider = provider
+        self._limits = limits
+        self._is_turn = is_turn
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+        """Begin an answer, if the limits allow one more."""
+        if not self._limits.active:
+            return self._provider.stream(request)
+        return self._limits.stream(self._provider, request, self._is_turn)
 
 
 def input_tokens(request: ModelRequest) -> int:

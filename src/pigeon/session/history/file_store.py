@@ -1,0 +1,221 @@
+"""The session store: where sessions are on disk, and what their files are called. Everything else asks here.
+
+    AGENT_DIR/sessions/--home-user-project--/         the sessions of one working directory
+        2026-11-15T17-55-01-530Z_ID.jsonl             a session: a header, then an entry on each line
+        2026-11-15T17-55-01-530Z_ID/                  the full outputs of its tools
+    AGENT_DIR/trash/2026-11-16T09-00-00-000Z_ID/      a deleted session, with a note of where it was
+
+Folders and file names are exactly those of pi, so that both programs find the same sessions. A session may also be in
+any other folder that an option or a host names; its file is called the same there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from pigeon.session.history.listing import has_message, header_of, row_changed_at, row_of, title_of
+from pigeon.system import clock
+from pigeon.system.append_file import is_written
+from pigeon.wire.answers import SessionRow
+from pigeon.wire.errors import Refusal
+
+_SUFFIX = ".jsonl"
+MOST_NAMED = 20
+
+
+class FileStore:
+    """The sessions below one folder; methods that need no such folder are static."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    @classmethod
+    def of_agent(cls, agent_dir: str) -> FileStore:
+        """The store of an agent folder."""
+        return cls(os.path.join(agent_dir, "sessions"))
+
+    # Where sessions are.
+
+    def folder_of(self, cwd: str) -> str:
+        """The folder of one working directory's sessions."""
+        flat = cwd[1:] if cwd[:1] in ("/", "\\") else cwd
+        for separator in "/\\:":
+            flat = flat.replace(separator, "-")
+        return os.path.join(self.root, f"--{flat}--")
+
+    def folders(self) -> list[str]:
+        """Every working directory's folder."""
+        try:
+            with os.scandir(self.root) as found:
+                return sorted(item.path for item in found if item.is_dir())
+        except OSError:
+            return []
+
+    def is_folder_of_cwd(self, folder: str) -> bool:
+        """True if all sessions of a folder are of one working directory."""
+        return os.path.dirname(folder) == self.root
+
+    def contains(self, path: str) -> bool:
+        """True if a real path is below the store."""
+        above, name = os.path.split(self.root)
+        return path.startswith(os.path.join(os.path.realpath(above), name, ""))
+
+    @property
+    def trash(self) -> str:
+        """The folder of deleted sessions."""
+        return os.path.join(os.path.dirname(self.root), "trash")
+
+    def new_trash_folder(self, session_id: str, deleted_at: str) -> str:
+        """Where a session goes that is deleted now."""
+        # An id in a file may hold anything, also a way out of the trash.
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", session_id)[:80]
+        return os.path.join(self.trash, f"{_time_in_name(deleted_at)}_{name}")
+
+    # What files are called.
+
+    @staticmethod
+    def new_file(folder: str, session_id: str, now_ms: int) -> str:
+        """The path of a session that begins now."""
+        return os.path.join(folder, f"{_time_in_name(clock.iso(now_ms))}_{session_id}{_SUFFIX}")
+
+    @staticmethod
+    def outputs_of(file: str) -> str:
+        """The folder of the full outputs of a session's tools."""
+        return file.removesuffix(_SUFFIX)
+
+    @staticmethod
+    def name_of(file: str) -> str:
+        """The name of a session's file, for other files that are made of it."""
+        return os.path.basename(file).removesuffix(_SUFFIX)
+
+    @staticmethod
+    def id_in_name(file: str) -> str:
+        """The id of a session as the name of its file has it; the header may have another."""
+        return file.removesuffix(_SUFFIX).rpartition("_")[2]
+
+    @staticmethod
+    def is_file_name(reference: str) -> bool:
+        """True if a person means a file by this, and not an id or its beginning."""
+        return "/" in reference or "\\" in reference or reference.endswith(_SUFFIX)
+
+    # Finding and listing.
+
+    @staticmethod
+    def files_in(folder: str) -> list[str]:
+        """The session files of one folder, the one that was changed last first."""
+        return [path for _, path in sorted(_dated_files(folder), reverse=True)]
+
+    @staticmethod
+    def find_newest(folder: str, cwd: str | None = None) -> str | None:
+        """The session that was changed last, in one working directory if that is given."""
+        for path in FileStore.files_in(folder):
+            header = header_of(path)
+            if header is not None and (cwd is None or header.get("cwd") == cwd):
+                return path
+        return None
+
+    @staticmethod
+    def find_newest_with_message(folder: str) -> str | None:
+        """The session that was changed last and has a message."""
+        return next((path for path in FileStore.files_in(folder) if has_message(path)), None)
+
+    @staticmethod
+    def find_in(folder: str, session_id: str) -> str | None:
+        """The file in this folder of the session with exactly this id, also one that is only just being made."""
+        for path in FileStore.files_in(folder):
+            header = header_of(path)
+            if header["id"] == session_id if header is not None else _is_named_for(path, session_id):
+                return path
+        return None
+
+    def find_by_name(self, session_id: str) -> str | None:
+        """The session in any folder whose file name has this id; quick, because only that file is read."""
+        files = (path for folder in self.folders() for path in self.files_in(folder))
+        return next((path for path in files if _is_named_for(path, session_id) and row_of(path) is not None), None)
+
+    def resolve(self, reference: str, folder: str) -> tuple[str, bool] | None:
+        """The file of a session id or its beginning, and whether it belongs to this folder.
+
+        Raises a `Refusal` that lists the sessions if the beginning is that of several.
+        """
+        begun: list[tuple[str, str, bool]] = []
+        for path, here in self._candidates(folder):
+            header = header_of(path)
+            if header is not None and header["id"] == reference:
+                return path, here
+            if header is not None and header["id"].startswith(reference):
+                begun.append((header["id"], path, here))
+        near = [found for found in begun if found[2]] or begun
+        if len({session_id for session_id, _, _ in near}) > 1:
+            rows = [f"  {session_id}  {_description_of(path)}" for session_id, path, _ in near[:MOST_NAMED]]
+            more = [f"  and {len(near) - MOST_NAMED} more"] if len(near) > MOST_NAMED else []
+            listed = "\n".join([*rows, *more])
+            raise Refusal(f"'{reference}' is the beginning of several sessions; give more of the id of one:\n{listed}")
+        return (near[0][1], near[0][2]) if near else None
+
+    def _candidates(self, folder: str) -> Iterator[tuple[str, bool]]:
+        for path in self.files_in(folder):
+            yield path, True
+        for other in self.folders():
+            if other != folder:
+                for path in self.files_in(other):
+                    yield path, False
+
+    @staticmethod
+    def list_sessions(folders: Sequence[str], cursor: str | None, limit: int) -> tuple[list[SessionRow], str | None]:
+        """A page of sessions, newest first, and where the next page begins."""
+        files = sorted((dated for folder in folders for dated in _dated_files(folder)), reverse=True)
+        keys = [f"{changed:020d}:{path}" for changed, path in files]
+        start = next((index for index, key in enumerate(keys) if cursor is None or key < cursor), len(keys))
+        rows: list[SessionRow] = []
+        at = start
+        while at < len(files) and len(rows) < limit:
+            row = row_changed_at(files[at][1], files[at][0] // 1_000_000)
+            if row is not None:
+                rows.append(row)
+            at += 1
+        return rows, keys[at - 1] if at < len(files) and at > start else None
+
+    @staticmethod
+    def rows_with_id(folders: Sequence[str], session_id: str) -> list[SessionRow]:
+        """The session with exactly this id, with whether another process writes it; nothing if there is none."""
+        for folder in folders:
+            path = FileStore.find_in(folder, session_id)
+            row = None if path is None else row_of(path)
+            if row is not None:
+                return [replace(row, in_use=is_written(row.path))]
+        return []
+
+
+def _time_in_name(time: str) -> str:
+    """A time without the characters that file systems dislike."""
+    return time.replace(":", "-").replace(".", "-")
+
+
+def _is_named_for(path: str, session_id: str) -> bool:
+    return path.endswith(f"_{session_id}{_SUFFIX}")
+
+
+def _dated_files(folder: str) -> list[tuple[int, str]]:
+    """The session files of one folder and when they were changed; what cannot be looked at is left out."""
+    found: list[tuple[int, str]] = []
+    with suppress(OSError), os.scandir(folder) as items:
+        for item in items:
+            if item.name.endswith(_SUFFIX):
+                with suppress(OSError):
+                    about = item.stat()
+                    if stat.S_ISREG(about.st_mode):
+                        found.append((about.st_mtime_ns, item.path))
+    return found
+
+
+def _description_of(path: str) -> str:
+    """How a person tells a session from others: when it was changed, and its title."""
+    row = row_of(path)
+    return path if row is None else f"{row.modified[:16].replace('T', ' ')}  {title_of(row)}"

@@ -1,0 +1,72 @@
+"""Changes of the history that a command asks for: `compact` and `navigate_tree`. Both claim their turn at once, which
+stops what is going on, and begin when that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from pigeon.agent.scope import Scope
+from pigeon.session.activity import Activity, CompactionClaim
+from pigeon.session.compaction.compaction import CANCELLED, Compaction
+from pigeon.session.context.transcript import Transcript
+from pigeon.session.navigation import Navigation, NavigationOptions
+from pigeon.wire.answers import Compacted, Navigated
+from pigeon.wire.base import ABSENT, Absent
+from pigeon.wire.errors import ENTRY_MISSING, Aborted, Refusal
+
+
+class HistoryChanges:
+    """Compacts and navigates; `enter_branch` is called when another branch is in use."""
+
+    def __init__(
+        self,
+        transcript: Transcript,
+        activity: Activity,
+        compaction: Compaction,
+        navigation: Navigation,
+        enter_branch: Callable[[], None],
+    ) -> None:
+        self._transcript = transcript
+        self._activity = activity
+        self._compaction = compaction
+        self._navigation = navigation
+        self._enter_branch = enter_branch
+
+    def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
+        """Summarize the history now; what is going on is stopped before this returns."""
+        self._transcript.journal.claim()
+        return self._compact(self._activity.claim_compaction(), instructions)
+
+    def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
+        """Go to another place in the tree; what is going on is stopped before this returns."""
+        if self._transcript.journal.line(entry_id) is None:
+            raise Refusal(f"{ENTRY_MISSING}{entry_id}")
+        self._transcript.journal.claim()
+        return self._navigate(self._activity.claim_compaction(), entry_id, options)
+
+    async def _compact(self, claim: CompactionClaim, instructions: str | Absent) -> Compacted:
+        scope = await self._begin(claim)
+        try:
+            return await self._compaction.manual(instructions, scope)
+        finally:
+            self._activity.end()
+
+    async def _navigate(self, claim: CompactionClaim, entry_id: str, options: NavigationOptions) -> Navigated:
+        scope = await self._begin(claim)
+        try:
+            arrived = await self._navigation.go(entry_id, options, scope)
+            self._enter_branch()
+            return arrived
+        except Aborted:
+            return Navigated(cancelled=True, leaf_id=self._transcript.journal.leaf_id)
+        finally:
+            self._activity.end()
+
+    async def _begin(self, claim: CompactionClaim) -> Scope:
+        ended = self._activity.ended()
+        if ended is not None:
+            await ended
+        try:
+            return self._activity.begin_compaction(claim)
+        except Aborted:
+            raise Refusal(CANCELLED) from None

@@ -1,1 +1,0 @@
-"""How much a run and a conversation may use, and when a run goes in circles."""

@@ -1,0 +1,153 @@
+"""Every policy of a conversation, and how they are asked: in order, each once for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pigeon.agent.inference import ModelRequest
+from pigeon.agent.interfaces import ModelProvider, Spoken, Tool, Watch
+from pigeon.session.dependencies import Dependencies
+from pigeon.session.history.entry_line import EntryLine
+from pigeon.session.policies.finish_gate import FinishGate
+from pigeon.session.policies.loop_guard import LoopGuard
+from pigeon.session.policies.policy import CompletedTurn, NextGate, RunEnd, RunPolicy, RunStart
+from pigeon.session.policies.reminders import Reminders
+from pigeon.session.policies.run_limits import RunLimits
+from pigeon.session.policies.stream_rules import StreamRules
+from pigeon.wire.base import ABSENT
+from pigeon.wire.content import ToolCall
+from pigeon.wire.messages import AssistantMessage, CustomMessage, ToolResultMessage
+
+NOTICE_TYPE = "limit-notice"
+
+
+class RunPolicies:
+    """The policies of one conversation. A run may bring some of its own, such as a final answer that its prompt wants:
+    they are asked behind those that keep the model at work, and before those that stop it."""
+
+    def __init__(self, dependencies: Dependencies, limits: RunLimits) -> None:
+        settings, transcript = dependencies.settings, dependencies.transcript
+        bus, now = dependencies.bus, dependencies.now
+        rules = StreamRules(lambda: dependencies.rules(transcript.journal.cwd), bus.publish, now, dependencies.report)
+        bus.record(rules.on_event)
+        self._now = now
+        self._first: Sequence[RunPolicy] = (
+            rules,
+            Reminders(dependencies.todos, transcript, bus.publish, now),
+            FinishGate(settings.finish_gate, transcript, now, limits.has_room),
+        )
+        self._last: Sequence[RunPolicy] = (
+            LoopGuard(settings.loop_guard, transcript, limits.stop_run),
+            limits,
+        )
+        self._in_order: Sequence[RunPolicy] = (*self._first, *self._last)
+
+    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
+        """Another branch or another conversation is in use."""
+        for policy in self._in_order:
+            policy.enter_branch(branch)
+
+    def reload(self) -> None:
+        """Read the files of policies again when they are next needed."""
+        for policy in self._in_order:
+            policy.reload()
+
+    def warm_up(self) -> None:
+        """Read the files that the first request needs."""
+        for policy in self._in_order:
+            policy.warm_up()
+
+    def begin_run(self, start: RunStart, own: Sequence[RunPolicy]) -> None:
+        """A run begins, with policies of its `own`."""
+        self._in_order = (*self._first, *own, *self._last)
+        for policy in self._in_order:
+            policy.begin_run(start)
+
+    def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
+        """The provider that the loop asks; the last policy is asked first about each request."""
+        for policy in self._in_order:
+            provider = policy.wrap_provider(provider)
+        return provider
+
+    def wrap_gate(self, gate: NextGate) -> NextGate:
+        """What stands before tool calls."""
+        for policy in self._in_order:
+            gate = policy.wrap_gate(gate)
+        return gate
+
+    def change_request(self, request: ModelRequest) -> ModelRequest:
+        """The request as it is sent."""
+        for policy in self._in_order:
+            request = policy.change_request(request)
+        return request
+
+    def watches(self) -> list[Watch]:
+        """What may cut the next answer; usually nothing."""
+        asked = (policy.watch() for policy in self._in_order)
+        return [watch for watch in asked if watch is not None]
+
+    def on_answer(self, answer: AssistantMessage) -> None:
+        """A good answer is complete, and its calls are about to run."""
+        for policy in self._in_order:
+            policy.on_answer(answer)
+
+    def change_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
+        """The tools that can be called."""
+        for policy in self._in_order:
+            tools = policy.change_tools(tools)
+        return tools
+
+    def refuse_call(self, call: ToolCall) -> str | None:
+        """Why a tool call must not be made, None if it may be."""
+        if any(policy.owns_call(call) for policy in self._in_order):
+            return None
+        refusals = (policy.refuse_call(call) for policy in self._in_order)
+        return next((refusal for refusal in refusals if refusal is not None), None)
+
+    async def after_turn(
+        self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
+    ) -> list[Spoken] | None:
+        """What the model hears before a further turn. With `ends` the run is over if that is nothing, and in any case
+        if it is None."""
+        has_output = any(policy.has_output for policy in self._in_order)
+        turn = CompletedTurn(answer, results, ends, has_output)
+        messages: Sequence[Spoken] = ()
+        for policy in self._in_order:
+            added = await policy.after_turn(turn)
+            if added is None:
+                return None
+            if added:
+                messages = added
+                break
+        if ends and not messages:
+            return []
+        notices = [text for policy in self._in_order for text in policy.notices(turn)]
+        now = self._now()
+        return [
+            *messages,
+            *(CustomMessage(custom_type=NOTICE_TYPE, content=text, display=False, timestamp=now) for text in notices),
+        ]
+
+    def allows_request(self) -> bool:
+        """False if no further answer may be asked for; that then is what has ended the run."""
+        return all(policy.allows_request() for policy in self._in_order)
+
+    def on_context_full(self) -> None:
+        """The context overflowed and could not be summarized, so the run ends."""
+        for policy in self._in_order:
+            policy.on_context_full()
+
+    @property
+    def has_ended_run(self) -> bool:
+        """True if nothing may follow in this run."""
+        return any(policy.has_ended_run for policy in self._in_order)
+
+    def end_run(self, cancelled: bool) -> RunEnd:
+        """The run is over; what the policies report of it."""
+        reports = [report for policy in self._in_order if (report := policy.end_run(cancelled)) is not None]
+        self._in_order = (*self._first, *self._last)
+        return RunEnd(
+            limit=next((report.limit for report in reports if report.limit is not None), None),
+            output=next((report.output for report in reports if report.output is not ABSENT), ABSENT),
+            problem=next((report.problem for report in reports if report.problem is not ABSENT), ABSENT),
+        )

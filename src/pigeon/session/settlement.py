@@ -1,0 +1,117 @@
+"""The end of a run, as the host is told of it: `agent_settled`, then how each prompt of the run ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pigeon.agent.run import RunResult
+from pigeon.session.bus import Bus
+from pigeon.session.policies.policy import RunEnd
+from pigeon.session.queue import OpenPrompt, OpenPrompts
+from pigeon.wire.base import ABSENT, Absent, Json
+from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled
+from pigeon.wire.steering import limit_text
+
+DENIED = "None of the last tool calls was allowed to run"
+STATUS: dict[EndReason, PromptStatus] = {
+    "done": "completed",
+    "aborted": "aborted",
+    "error": "error",
+    "limit": "error",
+    "denied": "error",
+}
+
+
+class Settlement:
+    """Knows the runs whose end the host has not been told yet, and tells it."""
+
+    def __init__(self, bus: Bus, prompts: OpenPrompts) -> None:
+        self._bus = bus
+        self._prompts = prompts
+        self._runs: set[asyncio.Task[None]] = set()
+        self._unsettled = 0
+
+    def add_run(self, run: asyncio.Task[None]) -> None:
+        """A run was started; it ends with a call of `announce_end`."""
+        self._unsettled += 1
+        self._runs.add(run)
+        run.add_done_callback(self._runs.discard)
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the host knows the end of every run."""
+        return not self._unsettled
+
+    @property
+    def has_runs(self) -> bool:
+        """True while the task of a run has not ended."""
+        return bool(self._runs)
+
+    async def wait(self) -> None:
+        """Wait until the host was told how every prompt of the runs so far has ended."""
+        await (asyncio.wait(set(self._runs)) if self._runs else asyncio.sleep(0))
+
+    async def announce_end(
+        self,
+        result: RunResult | None,
+        end: RunEnd,
+        cancelled: bool,
+        denied: bool,
+        prompts: list[OpenPrompt],
+        run_id: str,
+    ) -> None:
+        """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
+        run are answered, which takes two turns of the event loop; another run may have begun by then."""
+        reason, output, problem = _outcome(result, end, cancelled, denied)
+        self._bus.post(
+            AgentSettled(
+                aborted=reason == "aborted",
+                reason=reason,
+                limit=ABSENT if end.limit is None else end.limit,
+                output=output,
+                error_message=problem,
+                run_id=run_id,
+            )
+        )
+        for _ in range(2):
+            await asyncio.sleep(0)
+        self._unsettled -= 1
+        settled = self.is_complete
+        error = ABSENT if reason in ("done", "aborted") else _prompt_error(result, end, reason, problem)
+        self._prompts.tell(prompts, STATUS[reason], settled, error, run_id, output)
+        if settled:
+            self._bus.post(SessionSettled(run_id=run_id))
+
+
+def _outcome(
+    result: RunResult | None, end: RunEnd, cancelled: bool, denied: bool
+) -> tuple[EndReason, Json | Absent, str | Absent]:
+    """Why the run ended, with its output, or with what is wrong if it should have had one."""
+    if end.limit is not None:
+        return "limit", ABSENT, ABSENT
+    if cancelled:
+        return "aborted", ABSENT, ABSENT
+    if result is None or result.failed:
+        return "error", ABSENT, ABSENT
+    if not isinstance(end.problem, Absent):
+        return "error", ABSENT, end.problem
+    return "denied" if denied and isinstance(end.output, Absent) else "done", end.output, ABSENT
+
+
+def _prompt_error(result: RunResult | None, end: RunEnd, reason: EndReason, problem: str | Absent) -> PromptError:
+    if end.limit is not None:
+        return PromptError(message=limit_text(end.limit), retryable=False)
+    if reason == "denied":
+        return PromptError(message=DENIED, retryable=False)
+    if not isinstance(problem, Absent):
+        return PromptError(message=problem, retryable=False)
+    if result is None or isinstance(result.answer.error_message, Absent):
+        return PromptError(message="The run ended in an error", retryable=False)
+    answer, failure = result.answer, result.failure
+    return PromptError(
+        message=result.answer.error_message,
+        provider=answer.provider,
+        model=answer.model,
+        http_status=ABSENT if failure is None or failure.status is None else failure.status,
+        retryable=failure is not None and failure.retryable,
+    )

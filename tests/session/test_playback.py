@@ -1,0 +1,75 @@
+"""Playback: the events of a stored session, published again as the live run published them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fakes.loop_fakes import AnyTool, calls, says
+from fakes.session_setup import SessionSetup
+from pigeon.session.history.reading import LoadedSession, load_session
+from pigeon.session.playback import PlaybackPace, PlayedClock, SessionPlayer, last_branch_of
+from pigeon.wire.events import (
+    AgentEnd,
+    AgentSettled,
+    AgentStart,
+    MessageEnd,
+    MessageUpdate,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    TurnEnd,
+    TurnStart,
+)
+
+TOLD = (AgentStart, TurnStart, MessageEnd, ToolExecutionStart, ToolExecutionEnd, TurnEnd, AgentEnd, AgentSettled)
+
+
+def told(setup: SessionSetup) -> list[Any]:
+    """The kinds of the events that say what happened, and each message as it was recorded."""
+    events = [event for event in setup.heard.events if isinstance(event, TOLD)]
+    return [event.message if isinstance(event, MessageEnd) else type(event) for event in events]
+
+
+async def stored(folder: Path) -> tuple[LoadedSession, SessionSetup]:
+    live = SessionSetup(
+        calls(("look", {"path": "x"})), says("There it is."), says("More."), tools=(AnyTool("look"),), folder=folder
+    )
+    await live.prompt("Where is it?")
+    await live.prompt("And what else?")
+    file = live.session.journal.file
+    await live.close()
+    loaded = load_session(str(file))
+    assert loaded is not None
+    return loaded, live
+
+
+async def test_a_played_session_publishes_what_the_live_one_did(tmp_path: Path) -> None:
+    loaded, live = await stored(tmp_path)
+    played = SessionSetup()
+    await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(loaded))
+    assert told(played) == told(live)
+    assert played.provider.requests == []
+    texts = [getattr(event.assistant_message_event, "delta", "") for event in played.heard.of(MessageUpdate)]
+    assert "There it is." in "".join(texts)
+
+
+async def test_an_abort_ends_the_run_that_is_played_and_nothing_follows(tmp_path: Path) -> None:
+    loaded, _ = await stored(tmp_path)
+    played = SessionSetup()
+    played.session.bus.announce(
+        lambda event: played.session.activity.cancel() if isinstance(event, ToolExecutionStart) else None
+    )
+    await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(loaded))
+    assert [event.reason for event in played.heard.of(AgentSettled)] == ["aborted"]
+
+
+def test_the_clock_of_a_playback_has_the_ids_and_times_of_the_entries(tmp_path: Path) -> None:
+    clock = PlayedClock()
+    recorded = load_session(str(Path(__file__).parent / "recorded" / "pigeon.jsonl"))
+    assert recorded is not None
+    ids = []
+    for line in recorded.lines:
+        clock.move_to(line)
+        ids.append(clock.entry_id(set()))
+        assert clock.now() > 0
+    assert ids == [line.id for line in recorded.lines]
