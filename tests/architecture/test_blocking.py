@@ -50,7 +50,9 @@ def functions_for_threads(tree: ast.AST) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in THREAD_STARTERS:
             given = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "target")]
-            found |= {ast.unparse(one).rpartition(".")[2] for one in given if isinstance(one, (ast.Name, ast.Attribute))}
+            found |= {
+                ast.unparse(one).rpartition(".")[2] for one in given if isinstance(one, (ast.Name, ast.Attribute))
+            }
     return found
 
 

@@ -76,9 +76,7 @@ class BashTool(BaseTool):
         more."""
         place, policy = parts.place, parts.sandbox()
         if policy is not None:
-            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(
-                place, policy, parts.sandbox
-            )
+            return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(place, policy, parts.sandbox)
         return (DeclaringBashTool if parts.declared else BashTool)(place, parts.host)
 
     def subject(self, arguments: dict[str, Json]) -> CommandSubject:
@@ -138,9 +136,7 @@ class SandboxedBashTool(BashTool):
 
     parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, UNSANDBOXED)
 
-    def __init__(
-        self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]
-    ) -> None:
+    def __init__(self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]) -> None:
         super().__init__(place)
         self._policy = policy
         self._sandbox = sandbox

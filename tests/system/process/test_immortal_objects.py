@@ -76,5 +76,7 @@ def test_an_interpreter_that_is_not_known_keeps_counting(other: dict[str, object
 
 
 def test_immortal_objects_can_be_used_as_before() -> None:
-    done = subprocess.run([sys.executable, "-c", USED_AFTERWARDS], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", USED_AFTERWARDS], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
