@@ -24,7 +24,7 @@ from typing import NamedTuple, get_args
 
 from house_measures import PACKAGE, SourceTree, nodes_of
 
-from pigeon.providers.gateway import ADAPTERS
+from pigeon.providers.apis import APIS
 from pigeon.tools import catalog
 from pigeon.wire.answers import Feature
 
@@ -34,7 +34,7 @@ FEATURE_WORDS = {"feature", "features", "wanted"}
 # The files, as patterns below the package, that declare each kind of name.
 DECLARED = {
     "tool": ("tools/*.py",),
-    "api": ("providers/gateway.py", "providers/*/adapter.py"),
+    "api": ("providers/*/api.py",),
     "feature": ("wire/*.py",),
     "session file": ("session/history/file_store.py", "session/history/repository.py"),
 }
@@ -72,7 +72,7 @@ def declared_names(tree: SourceTree) -> dict[str, frozenset[str]]:
     known = catalog.all_facts()
     return {
         "tool": frozenset((*known, *(name for facts in known.values() for name in facts.other_names))),
-        "api": frozenset(ADAPTERS),
+        "api": frozenset(APIS),
         "feature": frozenset(get_args(Feature)),
         "session file": frozenset(_endings(tree)),
     }

@@ -27,7 +27,6 @@ EXCEPTIONS = {
     "pigeon.config.file_editing.change_file": "for commands of their own, which have no event loop",
     "pigeon.config.credentials.put": "another process holds this lock while it replaces one small file",
     "pigeon.system.process.foreground.run_in_foreground": "a person's editor; the command that opens it has no loop",
-    "pigeon.system.process.forking.serve_forks": "a program without an event loop; the child has ended",
     "pigeon.system.process.namespaces._first_process": "the first process of a namespace, which only waits",
     "pigeon.system.process.namespaces._monitor": "a program without an event loop",
 }
@@ -117,8 +116,9 @@ def test_what_waits_is_found(source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "def work():\n    time.sleep(1)\nasync def run():\n    await asyncio.to_thread(work)",
-        "class A:\n    def work(self):\n        time.sleep(1)\n    def run(self):\n        Thread(target=self.work).start()",
+        "def work():\n    time.sleep(0)\nasync def run():\n    await asyncio.to_thread(work)",
+        "class A:\n    def work(self):\n        time.sleep(0)\n"
+        "    def run(self):\n        Thread(target=self.work).start()",
         "def lock():\n    fcntl.flock(1, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    fcntl.flock(1, fcntl.LOCK_UN)",
         "def reap():\n    os.waitpid(-1, os.WNOHANG | also)",
     ],

@@ -71,7 +71,7 @@ async def test_nothing_of_app_is_called_during_a_prompt_with_tool_calls(agent: I
 async def test_nothing_of_app_is_called_when_the_host_decides_about_trust(agent: InProcessAgent) -> None:
     session = (await agent.start()).session
     with calls_of_app() as called:
-        assert session.trust.decide(trusted=True, keep=False).trusted
+        assert session.dependencies.trust.decide(trusted=True, keep=False).trusted
         await agent.say("go")
     assert called == []
 
@@ -86,7 +86,7 @@ async def test_nothing_of_app_is_called_when_the_conversation_moves_to_another_f
     moved = _copy_to(other, Path(file))
     with calls_of_app() as called:
         await session.switching.open(str(moved))
-        assert session.files.matching("x", 5) == []
+        assert session.dependencies.files.matching("x", 5) == []
         await agent.say("go on")
     assert session.journal.cwd == str(other)
     assert called == []

@@ -23,8 +23,6 @@ NAMES: dict[str, str] = {
     "pigeon.testing.call": _PROGRAM,
     "pigeon.testing.failure": _PROGRAM,
     "pigeon.system.process.helper_main.main": "the helper process starts there",
-    "pigeon.system.process.namespaces.start_enclosed": "the helper process imports it by its file",
-    "pigeon.system.process.namespaces.start_apart": "the same",
 }
 METHODS: dict[str, str] = {
     "pigeon.extensions.runtime.loading._BoundedLoader.get_data": "the import system calls it",

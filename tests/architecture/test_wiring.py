@@ -28,11 +28,7 @@ ALLOWED: dict[str, str] = {
     },
     "pigeon.mcp.connector.web: stream": "the only way to limit the body of an answer for every proxy",
     "pigeon.frontends.serve.http.application: redirect_slashes": "the only way in which Starlette takes it",
-    **{
-        f"pigeon.system.process.shared_pages: {name}": "the only way to have a function elsewhere in memory"
-        for name in ("__code__", "__name__", "__qualname__")
-    },
-    "pigeon.system.process.shared_pages: value": "the only way in which ctypes writes a number",
+    "pigeon.system.process.immortal_objects: value": "the only way in which ctypes writes a number",
     **{
         f"pigeon.sdk.command_methods: {name}": "a method that is made has the name and the signature of its command"
         for name in ("__doc__", "__name__", "__qualname__", "__signature__")

@@ -1,4 +1,4 @@
-"""The changelog is readable: an entry is one line, grouped by release, and every release but the next one has a date."""
+"""The changelog is readable: an entry is one line, grouped by release, and every past release has a date."""
 
 from __future__ import annotations
 

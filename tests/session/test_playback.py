@@ -27,7 +27,7 @@ TOLD = (AgentStart, TurnStart, MessageEnd, ToolExecutionStart, ToolExecutionEnd,
 def told(setup: SessionSetup) -> list[Any]:
     """The kinds of the events that say what happened, and each message as it was recorded."""
     events = [event for event in setup.heard.events if isinstance(event, TOLD)]
-    return [event.message if isinstance(event, MessageEnd) else type(event) for event in events]
+    return [event.message if isinstance(event, MessageEnd) else event.__struct_config__.tag for event in events]
 
 
 async def stored(folder: Path) -> tuple[LoadedSession, SessionSetup]:

@@ -8,7 +8,9 @@ value is only explained if the number of errors, which can be exponential in a r
 from __future__ import annotations
 
 import copy
+import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +87,19 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
 }
 
 
+def _with_finite_numbers(value: Any) -> Any:
+    """The value with the numbers that JSON lacks replaced by others: the library would take them for null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
+    if isinstance(value, list):
+        items = [_with_finite_numbers(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, dict):
+        members = {key: _with_finite_numbers(item) for key, item in value.items()}
+        return members if any(members[key] is not value[key] for key in value) else value
+    return value
+
+
 class CheckTooLong(Exception):
     """The value cannot be checked in the time that a check may take; the text says why."""
 
@@ -124,10 +139,11 @@ class SchemaCheck:
         """Whether a value fits a part of `self.schema`."""
         if isinstance(part, bool):
             return part
-        return self._parts_by_pointer()[self._pointers[id(part)]].is_valid(value)
+        return self._parts_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
 
     def errors(self, value: Any) -> list[Reason]:
         """Where the value does not fit and why; raises `CheckTooLong`."""
+        value = _with_finite_numbers(value)
         if self._whole.is_valid(value):
             return []
         if self._count_applications(self.schema, value, {}) > self.steps.limit:

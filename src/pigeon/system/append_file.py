@@ -140,10 +140,11 @@ def _lock(descriptor: int, path: str) -> None:
 
 
 def agree_on_path(link: str, path: str) -> str:
-    """The path at which all processes that call this at the same time for the same `link` create a file: the first one's.
+    """Returns the path at which all processes that call this for the same `link` at the same time create a file.
 
-    Nobody waits: the link, which is created at once or exists, says where it leads. The process that has created the
-    file removes it (`end_agreement`); one that was left by a process that was killed does not count. Raises `OSError`.
+    It is that of the first one. None of them waits: the link, which is created at once or exists, says where it
+    leads. The process that has created the file removes it (`end_agreement`); one that was left by a process that was
+    killed does not count. Raises `OSError`.
     """
     make_private_folder(os.path.dirname(link))
     for _ in range(_AGREEMENT_TRIES):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Plan(Protocol):
-    """Where the plan of the conversation is kept: `session/steering/todos.py`."""
+    """Where the plan of the conversation is kept: `session/todos.py`."""
 
     def read(self) -> list[TodoPhase]:
         """The plan as it is; not to be changed in place."""

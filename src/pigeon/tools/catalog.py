@@ -77,7 +77,7 @@ def plan_tools() -> tuple[str, ...]:
     )
 
 
-def built_in_tools(
+def built_in_tools(  # noqa: PLR0913 - what tools are made from
     place: Workplace,
     home: str,
     *,

@@ -18,7 +18,7 @@ from fakes.commands import BASH, begin, children, drained, helpers, run, started
 from fakes.processes import eventually, is_alive, processes_with, zombies_of
 from pigeon.system.process import pool
 from pigeon.system.process.helper_main import be_reaper
-from pigeon.system.process.messages import Exited, Kill, Record, Run, Terminate, Waiting, receive, send
+from pigeon.system.process.messages import Exited, Kill, LinkMessage, StartCommand, Terminate, Waiting, receive, send
 from pigeon.system.process.start import ProcessOwner
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
@@ -124,11 +124,11 @@ async def test_a_command_that_is_killed_before_it_began_never_runs(
 
 
 @pytest.mark.parametrize("end", [Kill(), Terminate()], ids=["kill", "terminate"])
-def test_a_reaper_does_not_start_a_command_that_is_to_end_already(tmp_path: Path, end: Record) -> None:
+def test_a_reaper_does_not_start_a_command_that_is_to_end_already(tmp_path: Path, end: LinkMessage) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     shell = BASH.encode()
     with ours, theirs, open(os.devnull, "wb") as null:
-        command = Run(shell, [shell, b"-c", b"echo > %s/ran" % os.fsencode(tmp_path)], b"/", {}, False, b"")
+        command = StartCommand(shell, [shell, b"-c", b"echo > %s/ran" % os.fsencode(tmp_path)], b"/", {}, False, b"")
         send(ours, command, [null.fileno(), null.fileno()])
         send(ours, end)
         ours.shutdown(socket.SHUT_WR)
@@ -221,7 +221,7 @@ AGENT = """
 import asyncio, os, sys
 from pigeon.system.process import pool
 from pigeon.system.process.helper_main import be_reaper
-from pigeon.system.process.messages import Exited, Kill, Record, Run, Terminate, Waiting, receive, send
+from pigeon.system.process.messages import Exited, Kill, LinkMessage, StartCommand, Terminate, Waiting, receive, send
 from pigeon.system.process.start import ProcessOwner
 async def main():
     process = await ProcessOwner().start(["/bin/bash", "-c", sys.argv[1]], cwd="/", environment=dict(os.environ))

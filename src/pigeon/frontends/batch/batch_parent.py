@@ -1,8 +1,8 @@
 """The warm parent of `pigeon batch`: a process that has imported all that an agent needs, and forks one for each task.
 
 `task_process.py` starts it as `python -P -m pigeon.frontends.batch.batch_parent DESCRIPTOR`; what is said over that
-socket is in `system/process/messages.py`. Nothing of a user is in the parent: folders, variables and keys come with each
-task.
+socket is in `system/process/messages.py`. Nothing of a user is in the parent: folders, variables and keys come with
+each task.
 """
 
 from __future__ import annotations

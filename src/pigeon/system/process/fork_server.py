@@ -6,7 +6,7 @@ link, whose records are in `messages`. Pigeon's end is `forking`.
 
     event                                what it does
     ----------------------------------   ------------------------------------------------------------------------
-    `Fork`                               fork a process that does the work; answer `Forked` or `NotForked`
+    `ForkRequest`                               fork a process that does the work; answer `ForkDone` or `NotForked`
     `KillChild`                          kill that process
     a process has ended                  tell it: `Ended`
     Pigeon hung up or died               end; the processes stay, unless this server `owns_descendants`
@@ -33,12 +33,12 @@ import time
 
 from pigeon.system.process.messages import (
     Ended,
-    Fork,
-    Forked,
+    ForkDone,
+    ForkRequest,
     KillChild,
+    LinkMessage,
     NotForked,
-    Ready,
-    Record,
+    ServerReady,
     close_all,
     receive,
     send,
@@ -113,7 +113,7 @@ class ForkLoop:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._signals, select.POLLIN)
-        self._answer(Ready(os.getpid()))
+        self._answer(ServerReady(os.getpid()))
         pause = FIRST_PAUSE_MS
         while True:
             ready = dict(poll.poll(pause if self._strays else None))
@@ -135,7 +135,7 @@ class ForkLoop:
         except OSError as error:
             self._answer(NotForked(error.errno or 0))
             return True
-        if isinstance(record, Fork):
+        if isinstance(record, ForkRequest):
             self._fork(record.request, descriptors)
         elif isinstance(record, KillChild) and record.pid in self._children:
             os.kill(record.pid, signal.SIGKILL)
@@ -150,7 +150,7 @@ class ForkLoop:
             if pid == 0:
                 self._be_child(request, descriptors)
             self._children.add(pid)
-            self._answer(Forked(pid))
+            self._answer(ForkDone(pid))
         finally:
             close_all(descriptors)
 
@@ -185,7 +185,7 @@ class ForkLoop:
             self._strays = self._strays or (self._owns_descendants and status != 0)
             self._answer(Ended(pid, os.waitstatus_to_exitcode(status)))
 
-    def _answer(self, record: Record) -> None:
+    def _answer(self, record: LinkMessage) -> None:
         # If Pigeon is gone, the next look at the link says so.
         with Suppressed(OSError):
             send(self._control, record)

@@ -18,7 +18,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pigeon.system.process.messages import Ended, Fork, Forked, KillChild, NotForked, Ready, Record, receive, send
+from pigeon.system.process.messages import (
+    Ended,
+    ForkDone,
+    ForkRequest,
+    KillChild,
+    LinkMessage,
+    NotForked,
+    ServerReady,
+    receive,
+    send,
+)
 
 READY_SECONDS = 30.0
 SEND_PAUSE = 0.005
@@ -119,7 +129,7 @@ class ForkServer:
         """Request a process, whose id is the result of `answer`; raises `OSError` if that is not possible now."""
         if self._control.fileno() < 0:
             raise _has_ended()
-        send(self._control, Fork(request), descriptors)
+        send(self._control, ForkRequest(request), descriptors)
         self._forked.append(answer)
 
     async def fork(self, request: bytes, descriptors: Sequence[int]) -> int:
@@ -172,7 +182,7 @@ class ForkServer:
         if self._program.returncode is not None:
             self._lose()
 
-    def _tell(self, record: Record) -> None:
+    def _tell(self, record: LinkMessage) -> None:
         with suppress(OSError):
             send(self._control, record)
 
@@ -183,15 +193,15 @@ class ForkServer:
             return
         if record is None:
             self._lose()
-        elif isinstance(record, Ready):
+        elif isinstance(record, ServerReady):
             self._ready.set()
         elif isinstance(record, Ended):
             if self._on_ended is not None:
                 self._on_ended(record.pid, record.code)
-        elif isinstance(record, Forked | NotForked):
+        elif isinstance(record, ForkDone | NotForked):
             self._answer_fork(record)
 
-    def _answer_fork(self, record: Forked | NotForked) -> None:
+    def _answer_fork(self, record: ForkDone | NotForked) -> None:
         answer = self._forked.popleft()
         if answer is None:
             return

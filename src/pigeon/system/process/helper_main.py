@@ -14,8 +14,8 @@ parent is gone it becomes a child of the reaper, which therefore sees when the l
     state      record or event                        answer                              next state
     -------    ------------------------------------   ---------------------------------   ----------
     (forked)                                          `Waiting`                           waiting
-    waiting    `Run`                                  `NotStarted` if that fails          waiting, running
-    waiting    `Run`, with `Kill` or `Terminate`      `Exited`, and it never ran          waiting
+    waiting    `StartCommand`                                  `NotStarted` if that fails          waiting, running
+    waiting    `StartCommand`, with `Kill` or `Terminate`      `Exited`, and it never ran          waiting
                right behind it
     running    `Terminate`                            -                                   running
     running    command ended, something is left       `Exited`                            running
@@ -50,10 +50,10 @@ from pigeon.system.process.messages import (
     BubblewrapWall,
     Exited,
     LandlockWall,
+    LinkMessage,
     NothingLeft,
     NotStarted,
-    Record,
-    Run,
+    StartCommand,
     Terminate,
     Waiting,
     close_all,
@@ -129,11 +129,11 @@ class ReaperLoop:
             if record is None:
                 return
             # Another record that comes here was sent before the agent knew that the command had ended.
-            if isinstance(record, Run):
+            if isinstance(record, StartCommand):
                 self._run(record, descriptors)
                 forget_signals(self._signals)
 
-    def _run(self, command: Run, descriptors: list[int]) -> None:
+    def _run(self, command: StartCommand, descriptors: list[int]) -> None:
         self._exit_code = None
         try:
             if self._has_record():
@@ -216,13 +216,13 @@ class ReaperLoop:
             self._exit_code = os.waitstatus_to_exitcode(status)
             self._command = 0
 
-    def _send(self, record: Record) -> None:
+    def _send(self, record: LinkMessage) -> None:
         # If the agent is gone, the next look at the link says so.
         with Suppressed(OSError):
             send(self._link, record)
 
 
-def spawn(command: Run, descriptors: list[int]) -> int:
+def spawn(command: StartCommand, descriptors: list[int]) -> int:
     """Run it in a session of its own, with only descriptors 0, 1 and 2; `OSError` if that fails."""
     output, errors, *more = descriptors
     given = more[0] if command.has_input else None
@@ -230,7 +230,7 @@ def spawn(command: Run, descriptors: list[int]) -> int:
     if isinstance(wall, LandlockWall):
         from pigeon.system.process.namespaces import start_enclosed
 
-        with Input(given) as stdin:
+        with CommandInput(given) as stdin:
             return start_enclosed(command, (stdin, output, errors), wall)
     files = held_files(wall) if isinstance(wall, BubblewrapWall) else []
     try:
@@ -238,7 +238,7 @@ def spawn(command: Run, descriptors: list[int]) -> int:
         if isinstance(wall, BubblewrapWall) and wall.apart:
             from pigeon.system.process.namespaces import start_apart
 
-            with Input(given) as stdin:
+            with CommandInput(given) as stdin:
                 return start_apart(command, (stdin, output, errors), files)
         return os.posix_spawn(
             command.program,
@@ -262,7 +262,7 @@ def spawn(command: Run, descriptors: list[int]) -> int:
         close_all(files)
 
 
-class Input:
+class CommandInput:
     """A context with the descriptor that a command reads from; nothing comes from it if none is given."""
 
     def __init__(self, given: int | None) -> None:

@@ -30,13 +30,13 @@ else:
 
 MSG_CMSG_CLOEXEC = 0x40000000
 MOST_DESCRIPTORS = 8
-LONGEST_PACKET = 4096
+LONGEST_PACKET = 128 * 1024
 _FD_SIZE = 4
-_kinds: dict[str, type[Record]] = {}
+_kinds: dict[str, type[LinkMessage]] = {}
 
 
 @dataclass_transform()
-class Record:
+class LinkMessage:
     """The base of all of them: the annotations of a class are its fields, in their order."""
 
     def __init__(self, *values: Any) -> None:
@@ -50,13 +50,13 @@ class Record:
 # Control link, from Pigeon
 
 
-class Fork(Record):
+class ForkRequest(LinkMessage):
     """Fork a process for this request; descriptors of the packet are for it."""
 
     request: bytes
 
 
-class KillChild(Record):
+class KillChild(LinkMessage):
     """Kill a process that was forked, if it has not ended."""
 
     pid: int
@@ -65,25 +65,25 @@ class KillChild(Record):
 # Control link, from the server
 
 
-class Ready(Record):
+class ServerReady(LinkMessage):
     """Requests are accepted; sent once."""
 
     pid: int
 
 
-class Forked(Record):
-    """The answer to `Fork`; answers come in the order of the requests."""
+class ForkDone(LinkMessage):
+    """The answer to `ForkRequest`; answers come in the order of the requests."""
 
     pid: int
 
 
-class NotForked(Record):
+class NotForked(LinkMessage):
     """The other answer: no process can be created."""
 
     errno: int
 
 
-class Ended(Record):
+class Ended(LinkMessage):
     """A process has ended; the code is the negative signal number if it was killed."""
 
     pid: int
@@ -93,7 +93,7 @@ class Ended(Record):
 # A reaper's link, from Pigeon
 
 
-class Run(Record):
+class StartCommand(LinkMessage):
     """Run a command. Descriptors: output, errors, the input if it `has_input`, and the folder if `cwd` is none.
 
     `wall` is an encoded `BubblewrapWall` or `LandlockWall`, or empty.
@@ -107,44 +107,44 @@ class Run(Record):
     wall: bytes
 
 
-class Terminate(Record):
+class Terminate(LinkMessage):
     """Send SIGTERM to the process group of the command."""
 
 
-class Kill(Record):
+class Kill(LinkMessage):
     """Kill everything that is left of the command; it is not run at all if it has not begun."""
 
 
 # A reaper's link, from the reaper
 
 
-class Waiting(Record):
+class Waiting(LinkMessage):
     """The reaper was forked and waits for its first command."""
 
     pid: int
 
 
-class NotStarted(Record):
+class NotStarted(LinkMessage):
     """The command could not be started; the reaper waits for the next one."""
 
     errno: int
 
 
-class Exited(Record):
+class Exited(LinkMessage):
     """The command has ended, and what is left of it; with nothing left, the reaper waits for the next one."""
 
     code: int
     left: Left
 
 
-class NothingLeft(Record):
+class NothingLeft(LinkMessage):
     """What was left of the command has ended, too; the reaper waits for the next one."""
 
 
 # Walls, which a reaper builds around a command (`sandbox/wall`)
 
 
-class BubblewrapWall(Record):
+class BubblewrapWall(LinkMessage):
     """Files with these contents and what stands at these paths are descriptors from 3 on, for `bwrap`.
 
     With `apart` it runs in a namespace where later mounts do not appear.
@@ -155,7 +155,7 @@ class BubblewrapWall(Record):
     apart: bool
 
 
-class LandlockWall(Record):
+class LandlockWall(LinkMessage):
     """What `namespaces` needs to build a wall.
 
     A mount is its kind, its path and, where that is elsewhere, its source; `calls` is the filter of system calls.
@@ -168,39 +168,52 @@ class LandlockWall(Record):
     calls: bytes
 
 
-class Attached(Record):
-    """The record is in the last of so many descriptors."""
+class Attached(LinkMessage):
+    """So many descriptors belong to a record; it is in the last of them, or here where files may not be large."""
 
     count: int
+    record: bytes
 
 
-def encode(record: Record) -> bytes:
+def encode(record: LinkMessage) -> bytes:
     """A record as bytes."""
     return marshal.dumps((type(record).__name__, *vars(record).values()))
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes) -> LinkMessage:
     """The record of these bytes."""
     name, *values = marshal.loads(data)
     return _kinds[name](*values)
 
 
-def send(link: socket.socket, record: Record, descriptors: Sequence[int] = ()) -> None:
+def send(link: socket.socket, record: LinkMessage, descriptors: Sequence[int] = ()) -> None:
     """Send a record with descriptors; raises `OSError`."""
     if not descriptors:
         link.send(encode(record))
         return
+    encoded = encode(record)
     file = os.memfd_create("record", os.MFD_CLOEXEC)
     try:
-        os.write(file, encode(record))
-        given = [*descriptors, file]
+        is_in_file = _write_whole(file, encoded)
+        given = [*descriptors, file] if is_in_file else descriptors
         rights = struct.pack(f"{len(given)}i", *given)
-        link.sendmsg([encode(Attached(len(given)))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        packet = encode(Attached(len(given), b"" if is_in_file else encoded))
+        link.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
     finally:
         os.close(file)
 
 
-def receive(link: socket.socket) -> tuple[Record | None, list[int]]:
+def _write_whole(file: int, data: bytes) -> bool:
+    """False where the process may not write files of this size (RLIMIT_FSIZE)."""
+    try:
+        return os.write(file, data) == len(data)
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        return False
+
+
+def receive(link: socket.socket) -> tuple[LinkMessage | None, list[int]]:
     """The next record and its descriptors; none when the other end is closed.
 
     Raises `BlockingIOError`, and another `OSError` if there was no room for the descriptors: the record is lost then.
@@ -220,6 +233,8 @@ def receive(link: socket.socket) -> tuple[Record | None, list[int]]:
     if len(descriptors) < record.count:
         close_all(descriptors)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    if record.record:
+        return decode(record.record), descriptors
     *given, file = descriptors
     content = os.pread(file, os.fstat(file).st_size, 0)
     os.close(file)

@@ -21,7 +21,7 @@ import signal
 import socket
 import struct
 
-from pigeon.system.process.messages import LandlockWall, Run
+from pigeon.system.process.messages import LandlockWall, StartCommand
 
 # From the kernel's headers.
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
@@ -51,7 +51,7 @@ SETUP_FAILED = 125
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def start_enclosed(command: Run, descriptors: tuple[int, int, int], wall: LandlockWall) -> int:
+def start_enclosed(command: StartCommand, descriptors: tuple[int, int, int], wall: LandlockWall) -> int:
     """Start a command in the sandbox with these as input, output and errors; returns the pid of its monitor."""
     pid = os.fork()
     if pid:
@@ -66,7 +66,7 @@ def start_enclosed(command: Run, descriptors: tuple[int, int, int], wall: Landlo
         os._exit(SETUP_FAILED)
 
 
-def start_apart(command: Run, descriptors: tuple[int, int, int], files: list[int]) -> int:
+def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files: list[int]) -> int:
     """Start a program that builds a sandbox by itself (`bwrap`), in a namespace where later mounts do not appear.
 
     It gets these files as descriptors from 3 on, in their order, and starts in the current folder.
@@ -102,7 +102,7 @@ def _out_of_the_way(descriptors: tuple[int, int, int]) -> list[int]:
     return [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in descriptors]
 
 
-def _monitor(command: Run, wall: LandlockWall) -> None:
+def _monitor(command: StartCommand, wall: LandlockWall) -> None:
     wanted = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
     _unshare(wanted if wall.network else wanted | CLONE_NEWNET)
     told, tells = os.pipe()
@@ -132,7 +132,7 @@ def _unshare(wanted: int) -> None:
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def _first_process(command: Run, wall: LandlockWall, tells: int) -> None:
+def _first_process(command: StartCommand, wall: LandlockWall, tells: int) -> None:
     """The init process of the namespace: it mounts, starts the command, and stays until nothing is left."""
     try:
         os.setsid()
@@ -160,7 +160,7 @@ def _first_process(command: Run, wall: LandlockWall, tells: int) -> None:
         os._exit(SETUP_FAILED)
 
 
-def _run(command: Run, written: list[bytes], folder: bytes, calls: bytes) -> None:
+def _run(command: StartCommand, written: list[bytes], folder: bytes, calls: bytes) -> None:
     try:
         os.chdir(folder)
         _drop_capabilities()

@@ -1,8 +1,8 @@
-"""The agent's end of one reaper's link; the other end is `ReaperLoop` in `helper_main`, and the records are in `messages`.
+"""The agent's end of one reaper's link; the other end is `ReaperLoop` in `helper_main`, the records are in `messages`.
 
     state      what happens                                          next state
     --------   ---------------------------------------------------   -----------------
-    free       `run` sends `Run`                                     busy
+    free       `run` sends `StartCommand`                                     busy
     busy       `Exited`, something is left                           busy
     busy       `Exited`, `NothingLeft`, `NotStarted`                 free
     busy       `kill` sends `Kill`; no answer within `KILL_WITHIN`:  lost
@@ -10,8 +10,8 @@
     any        end of file, a failed send, or `hang_up`              lost
 
 `pool` hears of every step to `free` and to `lost`. A reaper is used before it was forked: what is sent to it waits in
-the link. If that ends before `Waiting` has come, its command has not begun. Otherwise a process whose reaper is lost has
-ended with code `LOST`; what is left of it is killed by the reaper (at the end of file) or by the helper (after the
+the link. If that ends before `Waiting` has come, its command has not begun. Otherwise a process whose reaper is lost
+has ended with code `LOST`; what is left of it is killed by the reaper (at the end of file) or by the helper (after the
 reaper's death).
 """
 
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 from pigeon.system.process.messages import (
     Exited,
     Kill,
+    LinkMessage,
     NothingLeft,
     NotStarted,
-    Record,
     Terminate,
     Waiting,
     receive,
@@ -91,7 +91,7 @@ class ReaperConnection:
         self._link.close()
         return True
 
-    def _order(self, record: Record) -> None:
+    def _order(self, record: LinkMessage) -> None:
         self.helper.wake()
         with contextlib.suppress(OSError):
             send(self._link, record)
@@ -127,7 +127,7 @@ class ReaperConnection:
         process.returned()
         self._pool.reaper_lost(self, process)
 
-    def _report(self, process: SupervisedProcess, record: Record) -> None:
+    def _report(self, process: SupervisedProcess, record: LinkMessage) -> None:
         if isinstance(record, Exited):
             if record.left == "wall":
                 process.left_its_wall()

@@ -34,7 +34,7 @@ class EnclosedProgram(NamedTuple):
     wall: WallRecord
 
 
-class Wall(Protocol):
+class CommandWall(Protocol):
     """What encloses programs; `sandbox/wall` implements it. `begin` and `end` are called around each of them."""
 
     async def begin(
@@ -113,12 +113,12 @@ class ProcessOwner:
     `wall` encloses what it starts; none lets commands do what the user may do.
     """
 
-    def __init__(self, wall: Wall | None = None) -> None:
+    def __init__(self, wall: CommandWall | None = None) -> None:
         self._wall = wall
         self._sealed_wall = wall
-        self._processes: dict[Process, Wall | None] = {}
+        self._processes: dict[Process, CommandWall | None] = {}
 
-    def enclose(self, wall: Wall, sealed: Wall) -> None:
+    def enclose(self, wall: CommandWall, sealed: CommandWall) -> None:
         """Enclose what is started from here on, what sees keys by the second; there is no way back to none."""
         self._wall = wall
         self._sealed_wall = sealed
@@ -165,7 +165,7 @@ class ProcessOwner:
             wall.end()
             raise
 
-    async def _started(self, line: ProgramLine, channels: Channels, wall: Wall | None) -> Process:
+    async def _started(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process:
         if sys.platform.startswith("linux"):
             process = self._start_supervised(line, channels, wall)
             if process is not None:
@@ -189,7 +189,7 @@ class ProcessOwner:
         self._processes[alone] = wall
         return alone
 
-    def _start_supervised(self, line: ProgramLine, channels: Channels, wall: Wall | None) -> Process | None:
+    def _start_supervised(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process | None:
         from pigeon.system.process.pool import current_pool
         from pigeon.system.process.supervised import SupervisedProcess, run_record
 

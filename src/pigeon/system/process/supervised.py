@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pigeon.system.process.messages import Run
+from pigeon.system.process.messages import StartCommand
 from pigeon.system.process.messages import encode as encode_record
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run_record(
     environment: Mapping[str, str],
     has_input: bool,
     wall: WallRecord | None,
-) -> Run:
+) -> StartCommand:
     """The record for the reaper; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
     words = [encode(argument) for argument in argv]
     path, folder = encode(program), None if cwd is None else encode(cwd)
@@ -44,7 +44,7 @@ def run_record(
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     # Names that cannot be set may still be inherited; programs are not started with them.
     variables = {encode(name): encode(value) for name, value in environment.items() if name and "=" not in name}
-    return Run(path, words, folder, variables, has_input, b"" if wall is None else encode_record(wall))
+    return StartCommand(path, words, folder, variables, has_input, b"" if wall is None else encode_record(wall))
 
 
 def encode(text: str) -> bytes:
@@ -150,7 +150,7 @@ class SupervisedProcess:
     def __init__(
         self,
         pool: HelperPool,
-        command: Run,
+        command: StartCommand,
         on_gone: Callable[[SupervisedProcess, bool], None],
         on_wall_empty: Callable[[SupervisedProcess], None],
         *,
@@ -175,7 +175,7 @@ class SupervisedProcess:
 
     @property
     def descriptors(self) -> list[int]:
-        """What the command gets, in the order of `Run`."""
+        """What the command gets, in the order of `StartCommand`."""
         if self._streams is not None:
             given = [self._streams.stdout, self._streams.stderr, self._streams.stdin]
         else:
