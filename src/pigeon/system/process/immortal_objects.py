@@ -1,8 +1,9 @@
 """Objects that a forked process uses without writing to them, so that it shares their pages with its parent.
 
 Python counts references in every object that it uses, and each page that is written to is copied for the process. From
-CPython 3.12 on there are immortal objects, whose count is never written; `make_all_immortal` turns everything that exists
-into such. Where that is not possible, as on 3.11, a worker of `pigeon serve` has 8 MB more, and nothing else is different.
+CPython 3.12 on there are immortal objects, whose count is never written; `make_all_immortal` turns everything that
+exists into such. Where that is not possible, as on 3.11, a worker of `pigeon serve` has 8 MB more, and nothing else is
+different.
 """
 
 from __future__ import annotations
