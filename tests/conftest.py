@@ -25,8 +25,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "proves(*ids, dialects): the behaviours of the contract that this test shows")
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
-    # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups: so would be all programs
-    # of the tests.
+    # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups ignored; so would all
+    # programs of the tests be.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
