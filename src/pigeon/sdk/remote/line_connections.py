@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from pigeon.sdk.remote.addresses import ServedAddress
@@ -270,20 +269,3 @@ async def _open_socket(address: ServedAddress, after: int | None, new: NewConver
         await connection.close()
         raise
     return connection
-
-
-class _ResponseHead(Struct):
-    type: str = ""
-    command: str = ""
-
-
-_head_decoder = msgspec.json.Decoder(_ResponseHead)
-
-
-def _answers_attach(line: bytes) -> bool:
-    """Whether it is a later answer to `attach`, which says that the conversation is gone."""
-    try:
-        head = _head_decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    return head.type == "response" and head.command == "attach"
