@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 # Two steps, each with its mark: what Pigeon needs to run, and then what its tests and checks need.
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
-# A program of tests/fakes/, by its name.
-FAKES := cd tests && PYTHONPATH=../scripts ../$(BIN)/python -m fakes
+# Python with the modules of tests/ and scripts/.
+TESTS_PYTHON := cd tests && PYTHONPATH=../scripts ../$(BIN)/python
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .PHONY: demo demo-raw test faults faults-limits fuzz serve-flood serve-storm serve-cuts serve-bench batch-storm batch-bench mcp-bench acp-bench chat-speed interop lint types schema docs sdk house divergences pins picture release-check clean
@@ -31,21 +31,21 @@ test: $(DEV)
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist worksteal
 
 faults: $(DEV)
-	$(FAKES).fault_injection $(or $(N),200) $(or $(SEED),1)
+	$(TESTS_PYTHON) -m stress.agent_faults $(or $(N),200) $(or $(SEED),1)
 
 faults-limits: $(DEV)
-	$(FAKES).limit_faults $(or $(N),500) $(or $(SEED),1)
+	$(TESTS_PYTHON) -m stress.limit_faults $(or $(N),500) $(or $(SEED),1)
 
 # N shell commands, run where only harmless programs can be found; permission rules must have known what runs.
 fuzz: $(DEV)
-	$(FAKES).shell_fuzzer $(or $(N),10000) $(or $(SEED),1)
+	$(TESTS_PYTHON) -m stress.shell_fuzzer $(or $(N),10000) $(or $(SEED),1)
 
 serve-flood: $(DEV)
-	$(FAKES).connection_flood $(or $(N),10000)
+	$(TESTS_PYTHON) -m stress.connection_flood $(or $(N),10000)
 
 # Clients of `pigeon serve` that lose their connection so often, and then workers that are killed so often.
 serve-storm: $(DEV)
-	$(FAKES).serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
+	$(TESTS_PYTHON) -m stress.serve_storm $(or $(N),1000) $(or $(KILLS),200) $(or $(SEED),1)
 
 # So many prompts of one client whose connection is cut all the time; each event must come once, each prompt run once.
 serve-cuts: $(DEV)
@@ -58,7 +58,7 @@ serve-bench: $(DEV)
 
 # How fast the chat starts and answers keys; ARGS is the command of another program to compare the start with.
 chat-speed: $(DEV)
-	$(FAKES).chat_speed $(ARGS)
+	$(TESTS_PYTHON) -m stress.chat_speed $(ARGS)
 
 # What ten configured tool servers cost the start; ARGS are options of the script.
 mcp-bench: $(DEV)
@@ -70,7 +70,7 @@ acp-bench: $(DEV)
 
 # 200 tasks of `pigeon batch` on every engine, with so many kills of drivers, workers and raylets; Ray is used if it is installed.
 batch-storm: $(DEV)
-	$(FAKES).batch_storm $(or $(KILLS),50) $(or $(SEED),1)
+	$(TESTS_PYTHON) -m stress.batch_storm $(or $(KILLS),50) $(or $(SEED),1)
 
 # What a task of `pigeon batch` costs beyond `pigeon -p`, and the memory of the driver over many tasks.
 batch-bench: $(DEV)
@@ -89,8 +89,10 @@ types: $(DEV)
 schema: $(DEV)
 	$(BIN)/pigeon schema > schema/protocol.schema.json
 
-docs: $(DEV)
+# The reference of the library is made from the exports that `sdk` makes.
+docs: $(DEV) sdk
 	$(BIN)/python scripts/protocol_tables.py
+	$(BIN)/python scripts/model_tables.py
 	$(BIN)/python scripts/extension_tables.py
 	$(BIN)/python scripts/library_reference.py
 
@@ -109,7 +111,7 @@ release-check: $(DEV)
 	$(BIN)/python scripts/release_check.py --out dist
 
 divergences: $(DEV)
-	$(FAKES).contract_manifest
+	$(TESTS_PYTHON) -m support.contract
 
 pins: $(DEV)
 	$(BIN)/python scripts/make_pins.py

@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from fakes.acp_editor import Editor
-from fakes.agent_folders import AgentFolders
-from fakes.rpc_process import command_line
+from fakes.editor_client import Editor
+from support.agent_folders import AgentFolders
+from support.agent_process import command_line
 
 STARTS = 15
 SESSIONS = 200

@@ -1,4 +1,4 @@
-"""The measures of the house: how far a reader has to walk, and what `tests/architecture/` forbids.
+"""Measures of the source: how far a reader has to walk, and what `tests/architecture/` forbids.
 
 `make house` prints them for this checkout and fails when a rule of `tests/architecture/` is broken. `--root PATH`
 measures another checkout instead, for a comparison; its rules are not checked. `--files` lists the files of the
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from house_facts import named_facts
 from house_measures import MOST_ATTRIBUTES, SMALL, SourceTree
+from house_names import SHORTEST_DOCSTRING, riddles, share_of_riddles, short_docstrings
 from prompt_trace import OWN_ROOT, Trace, trace_prompts
 
 FULL = 15
@@ -39,7 +40,7 @@ def main() -> int:
         _list_counted(tree)
     if root != OWN_ROOT:
         return 0
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/architecture"]
+    command = [sys.executable, "-m", "pytest", "-q", "tests/architecture"]
     return 1 if subprocess.run(command, cwd=root, check=False).returncode else 0
 
 
@@ -92,6 +93,11 @@ def _source_of(tree: SourceTree, allowed: dict[str, int]) -> list[tuple[str, str
             but(len(foreign), "test_wiring.ALLOWED"),
         ),
         ("public names that nothing in the source uses", but(len(tree.unused_names()), "test_dead_code.NAMES")),
+        (
+            "functions named by a bare participle or an everyday verb",
+            f"{len(riddles(tree))} ({share_of_riddles(tree):.1f} %)",
+        ),
+        (f"docstrings under {SHORTEST_DOCSTRING} characters", f"{len(short_docstrings(tree))}"),
         ("comments per 100 lines", f"{100 * tree.comments() / lines:.2f}"),
         ("files", f"{len(tree.modules)}"),
         ("lines", f"{lines}"),
@@ -106,6 +112,8 @@ def _list_counted(tree: SourceTree) -> None:
     _list(f"classes with more than {MOST_ATTRIBUTES} attributes", [f"{name} {count}" for name, count in large])
     _list("foreign assignments", [f"{one} (line {one.line})" for one in tree.foreign_assignments()])
     _list("unused names", tree.unused_names())
+    _list("functions named by a bare participle or an everyday verb", riddles(tree))
+    _list(f"docstrings under {SHORTEST_DOCSTRING} characters", short_docstrings(tree))
     _list("tools, APIs, features and session files named by hand", [str(one) for one in named_facts(tree)])
 
 

@@ -18,16 +18,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "src"))
 
+from pigeon.providers.apis import APIS  # noqa: E402
 from pigeon.providers.catalog.built_in import KNOWN  # noqa: E402
 
 TARGET = ROOT / "src" / "pigeon" / "providers" / "catalog" / "data"
-APIS = {
-    "anthropic-messages",
-    "openai-completions",
-    "openai-responses",
-    "azure-openai-responses",
-    "google-generative-ai",
-}
+SPOKEN = {api.name for api in APIS.values() if api.adapter}
 MISTRAL = {"mistral-conversations": ("openai-completions", "https://api.mistral.ai/v1")}
 FLAGS = {
     "allowEmptySignature",
@@ -74,7 +69,7 @@ def spoken(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if raw["api"] in MISTRAL:
             api, base_url = MISTRAL[raw["api"]]
             found.append({**raw, "api": api, "baseUrl": base_url})
-        elif raw["api"] in APIS and (raw["baseUrl"] or raw["api"] == "azure-openai-responses"):
+        elif raw["api"] in SPOKEN and (raw["baseUrl"] or raw["api"] == "azure-openai-responses"):
             found.append(raw)
     return found
 

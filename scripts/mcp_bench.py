@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVER = ROOT / "tests" / "fakes" / "tool_server.py"
+SERVER = ROOT / "tests" / "fakes" / "mcp_server.py"
 ROWS = ("the answer of the first command", "the first text of a prompt", "its end")
 MODES = ("well", "well", "well", "hangs", "hangs", "silent_lists", "dies", "garbage", "floods_stderr")
 

@@ -75,8 +75,8 @@ class Trace(NamedTuple):
 def trace_prompts(root: Path) -> tuple[Trace, Trace]:
     """Run two prompts on the program of a checkout and say what each of them called."""
     sys.path.insert(0, str(OWN_ROOT / "tests"))
-    from fakes.agent_folders import AgentFolders, providers
     from fakes.model_server import Gate, ModelServer, Text
+    from support.agent_folders import AgentFolders, providers
 
     with tempfile.TemporaryDirectory() as folder, ModelServer() as server:
         gates = [Gate(), Gate()]

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 import pyte
 from pyte.screens import Char
 
-from fakes.pty_chat import ENTER, PtyChat
+from support.terminal import ENTER, PtyChat
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures" / "chat.svg"
 COLUMNS, ROWS = 80, 32
@@ -144,7 +144,7 @@ def record(folder: Path) -> list[Moment]:
         chat.until(lambda text: "Esc stops it" not in text)
         moments.append(Moment(drawn(chat.raw), 7.0))
         chat.type("\x04")
-        chat.ended()
+        chat.wait_for_exit()
     return moments
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from fakes.fork_server import available, start_early, stop_servers
-from fakes.rpc_process import command_line
-from fakes.run_times import RunTimes, is_controller, is_whole, sort_longest_first
-from fakes.served import stop_shared_server
 from pigeon.system.process.start import ProcessOwner
+from support.agent_process import command_line
+from support.fork_server import can_fork_agents, start_early, stop_servers
+from support.pigeon_serve import stop_shared_server
+from support.run_times import RunTimes, is_controller, is_whole, sort_longest_first
 
 settings.register_profile("default", deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("thorough", deadline=None, max_examples=2_000, print_blob=True)
@@ -23,7 +23,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "proves(*ids, dialects): the behaviours of the contract that this test shows")
+    config.addinivalue_line("markers", "proves(id, same, dialects): the promise of the contract that this test proves")
+    config.addinivalue_line("markers", "proves_each(names, cases, dialects): one case of the test for each promise")
     config.addinivalue_line("markers", "by_exec: agents are started, not forked: the start is part of the test")
     # A shell starts what runs in its background with interrupts ignored, `nohup` with hang-ups ignored; so would all
     # programs of the tests be.
@@ -37,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection(session: pytest.Session) -> None:
     """Agents are forked by a server that takes a second to start: in a worker it does so while tests are collected."""
-    is_ours = available() and "PIGEON_BIN" not in os.environ
+    is_ours = can_fork_agents() and "PIGEON_BIN" not in os.environ
     if is_ours and not is_controller(session.config) and is_whole(session.config):
         start_early(command_line()[0])
 

@@ -319,9 +319,9 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"pigeon has no {name!r}")
     from importlib import import_module
 
-    from pigeon.system.garbage import uncollected
+    from pigeon.system.garbage import pausing_garbage_collection
 
-    with uncollected():
+    with pausing_garbage_collection():
         value = globals()[name] = getattr(import_module(module), name)
     return value
 

@@ -46,7 +46,7 @@ def scripted(
     from pigeon.providers.scripted.script import read_script
     from pigeon.wire import codec
 
-    script: dict[str, Any] = {"replies": list(replies), "rules": list(rules), **_in_camel_case(options)}
+    script: dict[str, Any] = {"replies": list(replies), "rules": list(rules), **_to_camel_case(options)}
     if default is not None:
         script["default"] = default
     with TemporaryDirectory(prefix="pigeon-script-") as folder:
@@ -103,9 +103,9 @@ def failure(message: str, *, retryable: bool = False, status: int | None = None)
     return {"error": error if status is None else {**error, "status": status}}
 
 
-def _in_camel_case(options: Mapping[str, Any]) -> dict[str, Any]:
-    def renamed(name: str) -> str:
+def _to_camel_case(options: Mapping[str, Any]) -> dict[str, Any]:
+    def to_camel(name: str) -> str:
         first, *others = name.split("_")
         return first + "".join(word.capitalize() for word in others)
 
-    return {renamed(name): value for name, value in options.items()}
+    return {to_camel(name): value for name, value in options.items()}

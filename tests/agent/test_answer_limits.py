@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from fakes.model_requests import a_model, a_request
 from pigeon.agent.answer import AnswerLimits, AnswerStream, AnswerTooLong, Fold
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, BlockOpened, Delta, Finished, ModelRequest, Named
 from pigeon.agent.scope import Scope
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import MessageEnd
+from support.model_requests import a_model, a_request
 
 SMALL = AnswerLimits(characters=100, blocks=3)
 
@@ -25,12 +25,12 @@ def a_fold() -> Fold:
 @pytest.mark.parametrize("kind", ["text", "thinking", "toolCall"])
 def test_a_block_grows_to_the_limit_and_not_beyond(kind: BlockKind) -> None:
     fold = a_fold()
-    fold.take(BlockOpened(0, kind))
-    fold.take(BlockGrew(0, "x" * 100))
+    fold.add_delta(BlockOpened(0, kind))
+    fold.add_delta(BlockGrew(0, "x" * 100))
     with pytest.raises(AnswerTooLong, match="more than 100 characters"):
-        fold.take(BlockGrew(0, "x"))
-    fold.close_open()
-    assert len(fold.message("error").content) == 1
+        fold.add_delta(BlockGrew(0, "x"))
+    fold.close_open_blocks()
+    assert len(fold.to_message("error").content) == 1
 
 
 @pytest.mark.parametrize(
@@ -46,18 +46,18 @@ def test_a_block_grows_to_the_limit_and_not_beyond(kind: BlockKind) -> None:
 )
 def test_everything_that_an_answer_keeps_is_counted(flood: list[Delta]) -> None:
     fold = a_fold()
-    fold.take(BlockOpened(0, "text"))
+    fold.add_delta(BlockOpened(0, "text"))
     for delta in flood[:-1]:
-        fold.take(delta)
+        fold.add_delta(delta)
     with pytest.raises(AnswerTooLong):
-        fold.take(flood[-1])
+        fold.add_delta(flood[-1])
 
 
 @pytest.mark.parametrize("fields", [{"call_id": "i" * 5000, "name": "n"}, {"call_id": "i", "name": "n" * 5000}])
 def test_a_name_or_id_of_a_call_is_short(fields: dict[str, str]) -> None:
     fold = Fold(a_model(), 17)
     with pytest.raises(AnswerTooLong, match="name or id"):
-        fold.take(BlockOpened(0, "toolCall", **fields))
+        fold.add_delta(BlockOpened(0, "toolCall", **fields))
 
 
 class EndlessModel:
@@ -81,11 +81,11 @@ async def test_an_endless_answer_ends_in_an_error_with_what_was_said() -> None:
     async def publish(event: Any) -> None:
         published.append(event)
 
-    async def unchanged(message: Any) -> Any:
+    async def keep_message(message: Any) -> Any:
         return message
 
     model = EndlessModel()
-    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, unchanged, limits=SMALL)
+    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, keep_message, limits=SMALL)
     message = await stream.stream(model, Scope())
     assert model.dropped
     assert (message.stop_reason, message.content) == ("error", [TextContent(text="word " * 20)])
@@ -104,19 +104,19 @@ async def test_a_fast_answer_leaves_other_tasks_their_turn() -> None:
 
         async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
             yield BlockOpened(0, "text")
-            asyncio.get_running_loop().call_soon(self.hear)
+            asyncio.get_running_loop().call_soon(self.note_turn)
             while not self.heard:
                 yield BlockGrew(0, "")
             yield Finished("stop")
 
-        def hear(self) -> None:
+        def note_turn(self) -> None:
             self.heard = True
 
     async def publish(event: Any) -> None:
         pass
 
-    async def unchanged(message: Any) -> Any:
+    async def keep_message(message: Any) -> Any:
         return message
 
-    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, unchanged)
+    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, keep_message)
     assert (await stream.stream(FastModel(), Scope())).stop_reason == "stop"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_objects, words
 from pigeon.agent import schema_check
-from pigeon.agent.arguments import checked_arguments
+from pigeon.agent.arguments import validate_arguments
 from pigeon.wire.errors import ToolFailed
+from support.strategies import json_objects, words
 
 TEXTS = ["true", "false", "1", "0", "1.5"]
 RICH = {
@@ -33,12 +33,12 @@ RICH = {
 def one(schema: Any, value: Any, required: bool = True) -> Any:
     """What becomes of one property."""
     whole = {"type": "object", "properties": {"x": schema}, "required": ["x"] if required else []}
-    return checked_arguments("t", whole, {"x": value}).get("x", "(gone)")
+    return validate_arguments("t", whole, {"x": value}).get("x", "(gone)")
 
 
-def refused(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
+def refusal_of(schema: dict[str, Any], arguments: dict[str, Any]) -> str:
     with pytest.raises(ToolFailed) as caught:
-        checked_arguments("t", schema, arguments)
+        validate_arguments("t", schema, arguments)
     return caught.value.text
 
 
@@ -98,7 +98,7 @@ def test_sloppy_scalars_are_put_right(kind: str, sent: Any, used: Any) -> None:
 )
 def test_what_cannot_be_put_right_is_refused(kind: str, sent: Any) -> None:
     schema = {"properties": {"x": {"type": kind}}}
-    assert f"- x: expected {kind}, got " in refused(schema, {"x": sent})
+    assert f"- x: expected {kind}, got " in refusal_of(schema, {"x": sent})
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_nulls_are_dropped_inside_objects_and_lists() -> None:
 
 
 def test_more_properties_pass_unless_the_schema_forbids_them() -> None:
-    assert checked_arguments("t", {"properties": {}}, {"more": 1}) == {"more": 1}
+    assert validate_arguments("t", {"properties": {}}, {"more": 1}) == {"more": 1}
     forbidden = {"properties": {"a": {}}, "additionalProperties": False}
-    assert "- more: unknown field" in refused(forbidden, {"a": 1, "more": 1})
+    assert "- more: unknown field" in refusal_of(forbidden, {"a": 1, "more": 1})
 
 
 def test_the_refusal_names_the_tool_each_place_and_what_came() -> None:
@@ -172,7 +172,7 @@ def test_the_refusal_names_the_tool_each_place_and_what_came() -> None:
         "properties": {"edits": {"type": "array", "items": {"properties": {"line": {"type": "integer"}}}}},
         "required": ["path"],
     }
-    text = refused(schema, {"edits": [{"line": 1}, {"line": "x"}]})
+    text = refusal_of(schema, {"edits": [{"line": 1}, {"line": "x"}]})
     assert text.startswith('Validation failed for tool "t":\n')
     assert "  - path: missing\n" in text
     assert "  - edits.1.line: expected integer, got string\n" in text
@@ -202,7 +202,7 @@ def test_the_refusal_names_the_tool_each_place_and_what_came() -> None:
     ],
 )
 def test_limits_are_checked_and_named(schema: Any, sent: Any, reason: str) -> None:
-    assert f"- x: {reason}" in refused({"properties": {"x": schema}}, {"x": sent})
+    assert f"- x: {reason}" in refusal_of({"properties": {"x": schema}}, {"x": sent})
 
 
 SHAPES = {
@@ -245,13 +245,13 @@ NAMED = {
     ],
 )
 def test_of_several_forms_the_nearest_says_what_is_wrong(schema: Any, sent: Any, errors: list[str]) -> None:
-    text = refused({"properties": {"x": schema}}, {"x": sent})
+    text = refusal_of({"properties": {"x": schema}}, {"x": sent})
     assert [line[4:] for line in text.splitlines() if line.startswith("  - ")] == errors
 
 
 def test_properties_are_put_right_also_beside_alternatives() -> None:
     schema = {"properties": {"n": {"type": "integer"}}, "anyOf": [{"required": ["n"]}, {"required": ["m"]}]}
-    assert checked_arguments("t", schema, {"n": "5"}) == {"n": 5}
+    assert validate_arguments("t", schema, {"n": "5"}) == {"n": 5}
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_properties_are_put_right_also_beside_alternatives() -> None:
 )  # fmt: skip
 def test_other_keywords_are_checked_too_and_the_field_is_named(schema: Any, good: Any, bad: Any, reason: str) -> None:
     assert one(schema, good) == good
-    assert f"- {reason}" in refused({"properties": {"x": schema}}, {"x": bad})
+    assert f"- {reason}" in refusal_of({"properties": {"x": schema}}, {"x": bad})
 
 
 POINT = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"]}
@@ -308,19 +308,19 @@ LINKED = {
 
 def test_references_are_followed_for_putting_right_and_for_refusing() -> None:
     sent = {"one": {"n": "5"}, "some": [{"n": "6"}], "deep": {"deep": {"one": {"n": "7"}}}, "any": {"n": "8"}}
-    assert checked_arguments("t", LINKED, sent) == {
+    assert validate_arguments("t", LINKED, sent) == {
         "one": {"n": 5}, "some": [{"n": 6}], "deep": {"deep": {"one": {"n": 7}}}, "any": {"n": 8},
     }  # fmt: skip
-    assert checked_arguments("t", LINKED, {"one": None, "none": None}) == {"none": None}
-    assert "- one.n: expected integer, got string" in refused(LINKED, {"one": {"n": "x"}})
-    assert "- some.1.n: expected >= 1" in refused(LINKED, {"some": [{"n": 1}, {"n": 0}]})
-    assert "- deep.deep.one: expected object, got integer" in refused(LINKED, {"deep": {"deep": {"one": 1}}})
-    text = refused(LINKED, {"more": {}})
+    assert validate_arguments("t", LINKED, {"one": None, "none": None}) == {"none": None}
+    assert "- one.n: expected integer, got string" in refusal_of(LINKED, {"one": {"n": "x"}})
+    assert "- some.1.n: expected >= 1" in refusal_of(LINKED, {"some": [{"n": 1}, {"n": 0}]})
+    assert "- deep.deep.one: expected object, got integer" in refusal_of(LINKED, {"deep": {"deep": {"one": 1}}})
+    text = refusal_of(LINKED, {"more": {}})
     assert "- more.m: missing" in text
     assert "- more.n: missing" in text
-    assert checked_arguments("t", {**LINKED, "not": {"required": ["bad"]}}, sent)["one"] == {"n": 5}
-    assert "- root: must not" in refused({**LINKED, "not": {"required": ["bad"]}}, {"bad": 1})
-    assert refused({"$defs": {"no": False}, "properties": {"x": {"$ref": "#/$defs/no"}}}, {"x": 1})
+    assert validate_arguments("t", {**LINKED, "not": {"required": ["bad"]}}, sent)["one"] == {"n": 5}
+    assert "- root: must not" in refusal_of({**LINKED, "not": {"required": ["bad"]}}, {"bad": 1})
+    assert refusal_of({"$defs": {"no": False}, "properties": {"x": {"$ref": "#/$defs/no"}}}, {"x": 1})
 
 
 @pytest.mark.parametrize(
@@ -350,12 +350,12 @@ def test_a_broken_schema_refuses_nothing_and_nothing_is_fetched(broken: Any, mon
     monkeypatch.setattr("urllib.request.urlopen", forbidden)
     monkeypatch.setattr("socket.socket.connect", forbidden)
     with contextlib.suppress(ToolFailed):
-        assert checked_arguments("t", broken, {"x": "y"}) == {"x": "y"}
+        assert validate_arguments("t", broken, {"x": "y"}) == {"x": "y"}
 
 
 def test_a_remote_reference_is_no_reason_to_refuse() -> None:
     remote = {"properties": {"x": {"$ref": "https://example.com/schema", "not": {"const": 5}}}}
-    assert checked_arguments("t", remote, {"x": 5}) == {"x": 5}
+    assert validate_arguments("t", remote, {"x": 5}) == {"x": 5}
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_a_pattern_made_to_hang_refuses_the_arguments_in_a_moment(schema: Any) -
     many = [f"{'a' * 300}{number}" for number in range(200)]
     began = time.process_time()
     with pytest.raises(ToolFailed, match=r"could not be checked .* in time: the pattern .* takes too long"):
-        checked_arguments("t", schema, {"x": many, **dict.fromkeys(many)})
+        validate_arguments("t", schema, {"x": many, **dict.fromkeys(many)})
     assert time.process_time() - began < 1
 
 
@@ -379,21 +379,21 @@ def test_many_texts_that_are_slow_to_search_have_one_limit_together() -> None:
     schema = {"properties": {"x": {"type": "array", "items": {"pattern": r"^(a*)\1*b|a"}}}}
     began = time.process_time()
     with pytest.raises(ToolFailed, match="takes too long"):
-        checked_arguments("t", schema, {"x": ["a" * 400] * 5_000})
+        validate_arguments("t", schema, {"x": ["a" * 400] * 5_000})
     assert time.process_time() - began < 1
 
 
 def test_patterns_without_back_references_are_searched_in_linear_time() -> None:
     schema = {"properties": {"x": {"type": "array", "items": {"pattern": "(a*)*c|a*b"}}}}
     began = time.process_time()
-    assert "- x.4999: expected to match" in refused(schema, {"x": ["a" * 2_000] * 5_000})
+    assert "- x.4999: expected to match" in refusal_of(schema, {"x": ["a" * 2_000] * 5_000})
     assert time.process_time() - began < 2
 
 
 def test_patterns_that_take_long_to_compile_do_not_hold_up_the_check() -> None:
     began = time.process_time()
-    assert "expected to match" in refused({"properties": {"x": {"pattern": "a|b" * 10_000}}}, {"x": "c"})
-    assert refused({"allOf": [{"properties": {"x": {"pattern": f"c{n}?" * 2_000}}} for n in range(50)]}, {"x": "c"})
+    assert "expected to match" in refusal_of({"properties": {"x": {"pattern": "a|b" * 10_000}}}, {"x": "c"})
+    assert refusal_of({"allOf": [{"properties": {"x": {"pattern": f"c{n}?" * 2_000}}} for n in range(50)]}, {"x": "c"})
     assert one({"pattern": "((a{100}){100}){100}"}, "too large to be searched, so it refuses nothing")
     assert time.process_time() - began < 1
 
@@ -415,7 +415,7 @@ def test_a_schema_with_exponentially_many_readings_refuses_the_arguments_in_a_mo
         value = {"c": value, "z": 1}
     began = time.process_time()
     with pytest.raises(ToolFailed, match="too many ways"):
-        checked_arguments("t", schema, {"x": value, "n": 1})
+        validate_arguments("t", schema, {"x": value, "n": 1})
     assert time.process_time() - began < 2
 
 
@@ -433,8 +433,8 @@ def test_thousands_of_items_are_compared_in_no_time() -> None:
 
 def test_the_library_is_loaded_by_the_first_check() -> None:
     code = (
-        "import sys; from pigeon.agent.arguments import checked_arguments;"
-        "print('jsonschema_rs' in sys.modules); checked_arguments('t', {}, {}); print('jsonschema_rs' in sys.modules)"
+        "import sys; from pigeon.agent.arguments import validate_arguments;"
+        "print('jsonschema_rs' in sys.modules); validate_arguments('t', {}, {}); print('jsonschema_rs' in sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["False", "True"]
@@ -446,14 +446,14 @@ def test_the_library_is_loaded_by_the_first_check() -> None:
 )
 def test_a_keyword_that_is_no_json_schema_is_left_out_and_the_others_are_checked(sloppy: Any) -> None:
     schema = {"properties": {"x": {"type": "integer", **sloppy}}}
-    assert checked_arguments("t", schema, {"x": "5"}) == {"x": 5}
-    assert "- x: expected integer, got string" in refused(schema, {"x": "many"})
+    assert validate_arguments("t", schema, {"x": "5"}) == {"x": 5}
+    assert "- x: expected integer, got string" in refusal_of(schema, {"x": "many"})
 
 
 @pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema"])
 def test_what_stands_beside_a_reference_counts_in_old_drafts_too(draft: str) -> None:
     schema = {"$schema": draft, "definitions": {"a": {}}, "properties": {"x": {"$ref": "#/definitions/a", "enum": [1]}}}
-    assert "- x: expected one of [1]" in refused(schema, {"x": 2})
+    assert "- x: expected one of [1]" in refusal_of(schema, {"x": 2})
 
 
 def test_an_error_deep_in_a_recursive_union_is_found_at_once() -> None:
@@ -469,7 +469,7 @@ def test_an_error_deep_in_a_recursive_union_is_found_at_once() -> None:
     schema = {"$defs": {"node": {"oneOf": node}}, "properties": {"x": {"$ref": "#/$defs/node"}}}
     value: Any = {"kind": "kind3", "below": [{"kind": "kind4", "below": [{"kind": "none"}]}]}
     began = time.process_time()
-    assert "- x.below.0.below.0.kind: expected one of" in refused(schema, {"x": value})
+    assert "- x.below.0.below.0.kind: expected one of" in refusal_of(schema, {"x": value})
     assert time.process_time() - began < 1
 
 
@@ -484,7 +484,7 @@ def test_errors_that_grow_exponentially_refuse_the_arguments_in_a_moment() -> No
         value = {"c": value}
     began = time.process_time()
     with pytest.raises(ToolFailed, match="too many ways"):
-        checked_arguments("t", schema, {"x": value})
+        validate_arguments("t", schema, {"x": value})
     assert time.process_time() - began < 1
 
 
@@ -493,7 +493,7 @@ def test_a_pattern_that_nobody_can_read_refuses_nothing() -> None:
 
 
 def test_a_schema_without_a_word_takes_everything() -> None:
-    assert checked_arguments("t", {}, {"a": [None, {"b": 1}]}) == {"a": [None, {"b": 1}]}
+    assert validate_arguments("t", {}, {"a": [None, {"b": 1}]}) == {"a": [None, {"b": 1}]}
 
 
 @given(json_objects(keys=words(*"abcdz"), scalars=TEXTS))
@@ -501,15 +501,15 @@ def test_arguments_are_never_changed_in_place_and_a_second_check_changes_nothing
     before = copy.deepcopy(arguments)
     checked = None
     with contextlib.suppress(ToolFailed):
-        checked = checked_arguments("t", RICH, arguments)
-    assert checked is None or checked_arguments("t", RICH, checked) == checked
+        checked = validate_arguments("t", RICH, arguments)
+    assert checked is None or validate_arguments("t", RICH, checked) == checked
     assert arguments == before
 
 
 @given(json_objects(scalars=TEXTS))
 def test_what_fits_already_comes_back_as_it_was(arguments: dict[str, Any]) -> None:
     schema = {"type": "object", "additionalProperties": {"anyOf": [{}, {"type": "string"}]}}
-    assert checked_arguments("t", schema, arguments) == arguments
+    assert validate_arguments("t", schema, arguments) == arguments
 
 
 @given(st.integers(-(2**53), 2**53))

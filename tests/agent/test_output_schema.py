@@ -21,7 +21,7 @@ PERSON = {
 }
 
 
-def doubled(levels: int) -> dict[str, Any]:
+def doubling_schema(levels: int) -> dict[str, Any]:
     """A schema of a few hundred bytes that has 2 ** levels parts once its references are followed."""
     defs: dict[str, Any] = {"d0": TEXT}
     for level in range(1, levels + 1):
@@ -30,7 +30,7 @@ def doubled(levels: int) -> dict[str, Any]:
     return {"$ref": f"#/$defs/d{levels}", "$defs": defs}
 
 
-def nested(levels: int) -> dict[str, Any]:
+def nested_schema(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for _ in range(levels):
         schema = {"type": "array", "items": schema}
@@ -59,8 +59,8 @@ def nested(levels: int) -> dict[str, Any]:
         ({"pattern": "("}, "outputSchema.pattern: not a valid JSON Schema"),
         ({"patternProperties": {"(": {}}}, "outputSchema.patternProperties.(: not a valid JSON Schema"),
         ({"enum": ["x" * MOST_BYTES]}, "too large"),
-        (doubled(20), "too large, more than"),
-        (nested(100), "outputSchema: "),
+        (doubling_schema(20), "too large, more than"),
+        (nested_schema(100), "outputSchema: "),
     ],
 )
 def test_a_schema_that_could_not_be_held_is_refused_with_what_is_wrong(schema: Any, says: str) -> None:
@@ -74,10 +74,10 @@ def test_a_plain_object_is_the_parameters_of_the_tool_and_everything_else_a_memb
     assert OutputSchema(PERSON).parameters == PERSON
     wrapped = OutputSchema({"type": "array", "items": TEXT})
     assert wrapped.parameters["properties"] == {"value": {"type": "array", "items": TEXT}}
-    assert wrapped.value_of({"value": ["a"]}) == ["a"]
+    assert wrapped.validate_arguments({"value": ["a"]}) == ["a"]
     for wrong in ({}, {"value": ["a"], "more": 1}, {"value": [1]}):
         with pytest.raises(ToolFailed):
-            wrapped.value_of(wrong)
+            wrapped.validate_arguments(wrong)
 
 
 def test_references_are_replaced_by_what_they_name() -> None:
@@ -95,13 +95,13 @@ def test_references_are_replaced_by_what_they_name() -> None:
     assert "$defs" not in schema.parameters
     assert OutputSchema({"$ref": "#/$defs/p", "$defs": {"p": PERSON}}).parameters == PERSON
     with pytest.raises(ToolFailed, match=r"one\.name: missing"):
-        schema.value_of({"one": {}})
+        schema.validate_arguments({"one": {}})
 
 
 def test_nothing_is_coerced_and_everything_wrong_is_named() -> None:
     schema = OutputSchema(PERSON)
     with pytest.raises(ToolFailed) as failed:
-        schema.value_of({"name": None, "age": "7", "extra": 1})
+        schema.validate_arguments({"name": None, "age": "7", "extra": 1})
     lines = str(failed.value).splitlines()[1:]
     assert sorted(lines) == [
         "  - age: expected integer, got string",
@@ -111,7 +111,7 @@ def test_nothing_is_coerced_and_everything_wrong_is_named() -> None:
 
 
 def test_a_null_that_stands_for_absent_is_left_out() -> None:
-    assert OutputSchema(PERSON).value_of({"name": "Ann", "age": None}) == {"name": "Ann"}
+    assert OutputSchema(PERSON).validate_arguments({"name": "Ann", "age": None}) == {"name": "Ann"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_null_that_stands_for_absent_is_left_out() -> None:
 )
 def test_a_value_that_does_not_fit_exactly_is_not_taken(schema: Any, value: Any) -> None:
     with pytest.raises(ToolFailed):
-        OutputSchema(schema).checked(value)
+        OutputSchema(schema).validate_value(value)
 
 
 VALUES = st.recursive(
@@ -166,7 +166,7 @@ SCHEMAS = st.recursive(
 @given(schema=SCHEMAS, value=VALUES)
 def test_what_is_taken_fits_by_the_standard(schema: dict[str, Any], value: Any) -> None:
     try:
-        taken = OutputSchema(schema).checked(value)
+        taken = OutputSchema(schema).validate_value(value)
     except ToolFailed:
         assert not Draft202012Validator(schema).is_valid(value)
     else:
@@ -191,17 +191,17 @@ def test_a_recursive_schema_is_shown_to_some_depth_and_checked_to_any() -> None:
     deep: dict[str, Any] = {"name": "leaf"}
     for _ in range(5):
         deep = {"name": "branch", "below": [deep]}
-    assert schema.value_of(deep) == deep
+    assert schema.validate_arguments(deep) == deep
     deep["below"][0]["below"][0]["below"][0]["name"] = 7
     with pytest.raises(ToolFailed, match=r"below\.0\.below\.0\.below\.0\.name: expected string"):
-        schema.value_of(deep)
+        schema.validate_arguments(deep)
 
 
 def test_schemas_that_name_each_other_are_cut_before_they_grow_without_end() -> None:
     names = "abcdef"
     parts = {name: {"type": "object", "properties": {to: {"$ref": f"#/$defs/{to}"} for to in names}} for name in names}
     schema = OutputSchema({"$ref": "#/$defs/a", "$defs": parts})
-    assert schema.value_of({"b": {"c": {"a": {}}}}) == {"b": {"c": {"a": {}}}}
+    assert schema.validate_arguments({"b": {"c": {"a": {}}}}) == {"b": {"c": {"a": {}}}}
 
 
 @pytest.mark.parametrize("part", [{}, True, {"type": "object"}, {"type": "array", "items": True}])
@@ -212,4 +212,4 @@ def test_what_may_be_anything_is_not_asked_for_strictly(part: Any) -> None:
 def test_names_that_not_every_server_takes_stand_below_the_top() -> None:
     schema = OutputSchema({"type": "object", "properties": {"größe": TEXT}})
     assert list(schema.parameters["properties"]) == ["value"]
-    assert schema.value_of({"value": {"größe": "7"}}) == {"größe": "7"}
+    assert schema.validate_arguments({"value": {"größe": "7"}}) == {"größe": "7"}

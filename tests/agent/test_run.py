@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_fakes import AnyTool, EventLog, Owner, Queues, ScriptedProvider, calls, fails, outcome, says
+from fakes.agent_loop import AnyTool, EventLog, Owner, Queues, ScriptedProvider, calls, fails, outcome, says
 from pigeon.agent.answer import ABORT_TEXT, CUT_TEXT
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished
 from pigeon.agent.interfaces import ToolRun
@@ -49,12 +49,12 @@ class Stage:
         run = Run(self.provider, self.owner, self.queues, self.heard, self.scope, lambda: 1)
         return await run.run([UserMessage(content=text, timestamp=1) for text in opening], resumes)
 
-    def spoken(self) -> list[str]:
+    def message_texts(self) -> list[str]:
         """Who said what, in the order of the record."""
-        return [_spoken(event.message) for event in self.heard.of(MessageEnd)]
+        return [_text_with_role(event.message) for event in self.heard.of(MessageEnd)]
 
 
-def _spoken(message: Any) -> str:
+def _text_with_role(message: Any) -> str:
     return f"{message.__struct_config__.tag}: {text_of(message.content)}"
 
 
@@ -80,8 +80,8 @@ async def test_a_plain_answer_has_its_canonical_order() -> None:
 async def test_tools_lead_to_another_turn_and_the_end_lists_all_messages() -> None:
     stage = Stage(TOOL_TURN, says("ready"))
     await stage.run("go")
-    assert stage.spoken() == ["user: go", "assistant: ", "toolResult: done", "assistant: ready"]
-    assert [_spoken(message) for message in stage.heard.of(AgentEnd)[0].messages] == stage.spoken()
+    assert stage.message_texts() == ["user: go", "assistant: ", "toolResult: done", "assistant: ready"]
+    assert [_text_with_role(message) for message in stage.heard.of(AgentEnd)[0].messages] == stage.message_texts()
     assert [len(event.tool_results) for event in stage.heard.of(TurnEnd)] == [1, 0]
 
 
@@ -91,7 +91,7 @@ async def test_a_tool_may_end_the_run() -> None:
 
     stage = Stage(TOOL_TURN, owner=Owner(AnyTool("tool", final)))
     await stage.run("go")
-    assert stage.spoken()[-1] == "toolResult: the end"
+    assert stage.message_texts()[-1] == "toolResult: the end"
 
 
 async def test_steering_comes_after_the_turn_and_follow_ups_when_the_agent_would_stop() -> None:
@@ -103,7 +103,7 @@ async def test_steering_comes_after_the_turn_and_follow_ups_when_the_agent_would
     stage = Stage(*scripts, queues=Queues(follow_ups=["f1", "f2"]))
     stage.owner.at_break = steer
     await stage.run("go")
-    assert stage.spoken() == [
+    assert stage.message_texts() == [
         "user: go",
         "assistant: ",
         "toolResult: done",
@@ -121,25 +121,25 @@ async def test_steering_comes_after_the_turn_and_follow_ups_when_the_agent_would
 async def test_steering_that_waits_at_the_start_is_said_after_the_opening() -> None:
     stage = Stage(says("x"), queues=Queues(steering=["also"]))
     await stage.run("go")
-    assert stage.spoken() == ["user: go", "user: also", "assistant: x"]
+    assert stage.message_texts() == ["user: go", "user: also", "assistant: x"]
 
 
 async def test_only_one_steering_message_is_delivered_per_turn() -> None:
     stage = Stage(says("x"), says("y"), says("z"), queues=Queues(steering=["1", "2"], follow_ups=["3"]))
     await stage.run()
-    assert stage.spoken() == ["user: 1", "assistant: x", "user: 2", "assistant: y", "user: 3", "assistant: z"]
+    assert stage.message_texts() == ["user: 1", "assistant: x", "user: 2", "assistant: y", "user: 3", "assistant: z"]
 
 
 async def test_a_resumed_run_begins_with_what_waits() -> None:
     stage = Stage(says("x"), queues=Queues(follow_ups=["next"]))
     await stage.run(resumes=True)
-    assert stage.spoken() == ["user: next", "assistant: x"]
+    assert stage.message_texts() == ["user: next", "assistant: x"]
 
 
 async def test_a_run_that_does_not_resume_leaves_follow_ups_for_later() -> None:
     stage = Stage(says("x"), says("y"), queues=Queues(follow_ups=["next"]))
     await stage.run("go")
-    assert stage.spoken() == ["user: go", "assistant: x", "user: next", "assistant: y"]
+    assert stage.message_texts() == ["user: go", "assistant: x", "user: next", "assistant: y"]
 
 
 async def test_the_owner_is_asked_before_the_run_ends_and_may_go_on() -> None:
@@ -147,7 +147,7 @@ async def test_the_owner_is_asked_before_the_run_ends_and_may_go_on() -> None:
     stage.owner.said = [[UserMessage(content="open tasks", timestamp=1)]]
     await stage.run("go")
     assert stage.owner.asked == [("x", True), ("y", True)]
-    assert stage.spoken() == ["user: go", "assistant: x", "user: open tasks", "assistant: y"]
+    assert stage.message_texts() == ["user: go", "assistant: x", "user: open tasks", "assistant: y"]
 
 
 @pytest.mark.parametrize("retries", [True, False])
@@ -181,11 +181,11 @@ async def test_a_provider_that_breaks_its_promise_is_an_error_answer(script: Any
 
 
 async def test_an_abort_keeps_what_was_said_and_lets_go_of_the_provider() -> None:
-    async def stopped() -> None:
+    async def cancel_run() -> None:
         stage.scope.cancel()
         await asyncio.Event().wait()
 
-    stage = Stage([BlockOpened(index=0, kind="text"), BlockGrew(index=0, text="Hal"), stopped])
+    stage = Stage([BlockOpened(index=0, kind="text"), BlockGrew(index=0, text="Hal"), cancel_run])
     stage.queues = Queues(follow_ups=["next"])
     result = await stage.run("go")
     assert result.answer is not None
@@ -199,13 +199,13 @@ async def test_an_abort_keeps_what_was_said_and_lets_go_of_the_provider() -> Non
 
 
 async def test_an_abort_during_tools_begins_no_further_turn() -> None:
-    async def stopped(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+    async def cancel_run(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         stage.scope.cancel()
         return outcome("written")
 
-    stage = Stage(TOOL_TURN, owner=Owner(AnyTool("tool", stopped)), queues=Queues(follow_ups=["next"]))
+    stage = Stage(TOOL_TURN, owner=Owner(AnyTool("tool", cancel_run)), queues=Queues(follow_ups=["next"]))
     await stage.run("go")
-    assert stage.spoken() == ["user: go", "assistant: ", "toolResult: written"]
+    assert stage.message_texts() == ["user: go", "assistant: ", "toolResult: written"]
     assert stage.heard.outline().count("turn_start") == 1
     assert len(stage.queues.follow_ups) == 1
 
@@ -216,7 +216,7 @@ async def test_a_run_that_was_stopped_before_it_began_still_ends() -> None:
     result = await stage.run("go")
     assert result.answer is not None
     assert result.answer.stop_reason == "aborted"
-    assert stage.spoken() == ["user: go", "assistant: "]
+    assert stage.message_texts() == ["user: go", "assistant: "]
     assert len(stage.queues.steering) == 1
 
 
@@ -229,16 +229,16 @@ async def test_an_abort_between_turns_asks_for_no_further_answer() -> None:
 
 
 async def test_a_defect_still_ends_the_run_and_says_why() -> None:
-    def broken() -> None:
+    def fail() -> None:
         raise RuntimeError("oops")
 
     stage = Stage(TOOL_TURN)
-    stage.owner.at_break = broken
+    stage.owner.at_break = fail
     result = await stage.run("go")
     assert result.answer is not None
     assert result.answer.error_message == UNEXPECTED
     assert stage.heard.outline()[-4:] == ["message_start assistant", "message_end assistant", "turn_end", "agent_end"]
-    assert [_spoken(message) for message in stage.heard.of(AgentEnd)[0].messages] == stage.spoken()
+    assert [_text_with_role(message) for message in stage.heard.of(AgentEnd)[0].messages] == stage.message_texts()
 
 
 async def test_a_request_that_cannot_be_built_still_ends_the_run() -> None:
@@ -255,7 +255,7 @@ class Scissors:
     def __init__(self, word: str) -> None:
         self._word = word
 
-    def sees(self, event: StreamEvent) -> TtsrTriggered | None:
+    def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
         found = isinstance(event, TextDelta) and self._word in event.delta
         return TtsrTriggered(rules=[]) if found else None
 
@@ -266,7 +266,7 @@ async def test_a_watch_cuts_an_answer_and_the_run_goes_on_with_what_the_owner_sa
     stage.owner.next_watches = [Scissors("forbidden")]
     stage.owner.said = [[UserMessage(content="the rule", timestamp=1)]]
     await stage.run("go")
-    assert stage.spoken() == [
+    assert stage.message_texts() == [
         "user: go",
         "assistant: I will forbidden",
         "user: the rule",
@@ -312,7 +312,7 @@ async def test_half_a_json_as_arguments_is_not_run(half: str) -> None:
     assert text_of(first.result.content).startswith(UNREADABLE.format(name="tool", problem=INCOMPLETE))
     assert text_of(first.result.content).endswith(f"\n\nReceived arguments:\n{half}")
     assert not second.is_error
-    assert stage.spoken()[-1] == "assistant: ready"
+    assert stage.message_texts()[-1] == "assistant: ready"
 
 
 async def test_a_stream_that_ends_within_arguments_runs_nothing() -> None:

@@ -57,7 +57,7 @@ PLAIN = st.fixed_dictionaries(
 )
 
 
-def _structured(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _structured_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     some = st.lists(inner, min_size=1, max_size=3)
     nested = st.fixed_dictionaries(
         {},
@@ -85,18 +85,18 @@ def _structured(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.builds(lambda one, two: {**one, **two}, nested, PLAIN)
 
 
-PARTS = st.recursive(PLAIN | st.booleans(), _structured, max_leaves=6)
+PARTS = st.recursive(PLAIN | st.booleans(), _structured_schemas, max_leaves=6)
 
 
 @st.composite
 def schemas(draw: st.DrawFn) -> dict[str, Any]:
     """References lead to parts without references, so that no schema leads to itself."""
-    whole = draw(_structured(PARTS))
+    whole = draw(_structured_schemas(PARTS))
     return {**whole, "$defs": {"one": draw(PLAIN), "two": draw(st.recursive(PLAIN, _without_references, max_leaves=3))}}
 
 
 def _without_references(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return _structured(inner).map(lambda schema: {key: value for key, value in schema.items() if key != "$ref"})
+    return _structured_schemas(inner).map(lambda schema: {key: value for key, value in schema.items() if key != "$ref"})
 
 
 def _with_any_of(schema: Any) -> Any:
@@ -118,7 +118,7 @@ def _with_any_of(schema: Any) -> Any:
 @example({"const": 1, "$defs": {}}, True)
 @example({"enum": [10**30], "$defs": {}}, 10**30 + 1)
 def test_an_exact_check_gives_the_verdict_of_the_reference(schema: dict[str, Any], value: Any) -> None:
-    errors = SchemaCheck(schema, value, exact=True).errors(value)
+    errors = SchemaCheck(schema, value, exact=True).find_errors(value)
     assert bool(errors) is not Draft202012Validator(schema).is_valid(value), errors
     assert all(reason for _, reason in errors)
 
@@ -129,7 +129,7 @@ def test_an_exact_check_gives_the_verdict_of_the_reference(schema: dict[str, Any
 @example({"oneOf": [True, True], "anyOf": [{"type": "string"}], "$defs": {}}, 1)
 def test_a_generous_check_differs_only_in_one_of(schema: dict[str, Any], value: Any) -> None:
     before = copy.deepcopy(schema)
-    errors = SchemaCheck(schema, value).errors(value)
+    errors = SchemaCheck(schema, value).find_errors(value)
     assert bool(errors) is not Draft202012Validator(_with_any_of(schema)).is_valid(value), errors
     assert schema == before
 
@@ -144,7 +144,7 @@ def test_a_generous_check_differs_only_in_one_of(schema: dict[str, Any], value: 
 )
 @given(value=VALUES)
 def test_schemas_in_the_words_of_older_drafts_mean_what_those_say(schema: Any, reference: Any, value: Any) -> None:
-    assert bool(SchemaCheck(schema, value).errors(value)) is not reference(schema).is_valid(value)
+    assert bool(SchemaCheck(schema, value).find_errors(value)) is not reference(schema).is_valid(value)
 
 
 @given(st.dictionaries(st.sampled_from(["type", "required", "properties", "items", "enum", "minLength"]), VALUES))
@@ -167,4 +167,4 @@ def test_a_schema_is_broken_where_the_reference_says_so(schema: dict[str, Any]) 
 def test_a_generous_check_never_fails_by_the_schema(schema: Any, value: Any) -> None:
     whole = {"properties": {"x": schema}, "anyOf": [schema, {}]}
     with contextlib.suppress(BrokenSchema):
-        SchemaCheck(whole, value).errors(value)
+        SchemaCheck(whole, value).find_errors(value)

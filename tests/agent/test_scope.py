@@ -4,22 +4,22 @@ import asyncio
 
 import pytest
 
-from fakes.virtual_time import virtually
+from fakes.clock import virtually
 from pigeon.agent.scope import ABANDON_AFTER, STOP_GRACE, Scope, WorkStopped
 from pigeon.wire.errors import Aborted
 
 
 def test_cancelling_a_scope_cancels_everything_below_it() -> None:
     run = Scope()
-    turn = run.child()
-    tools = [turn.child(), turn.child()]
+    turn = run.make_child()
+    tools = [turn.make_child(), turn.make_child()]
     run.cancel()
     assert [scope.cancelled for scope in (turn, *tools)] == [True, True, True]
 
 
 def test_a_child_ends_without_its_parent_and_its_siblings() -> None:
     run = Scope()
-    one, other = run.child(), run.child()
+    one, other = run.make_child(), run.make_child()
     one.cancel()
     assert (run.cancelled, one.cancelled, other.cancelled) == (False, True, False)
 
@@ -27,12 +27,12 @@ def test_a_child_ends_without_its_parent_and_its_siblings() -> None:
 def test_a_child_of_a_cancelled_scope_begins_cancelled() -> None:
     run = Scope()
     run.cancel()
-    assert run.child().cancelled
+    assert run.make_child().cancelled
 
 
 def test_a_closed_child_is_forgotten() -> None:
     run = Scope()
-    child = run.child()
+    child = run.make_child()
     child.close()
     run.cancel()
     assert not child.cancelled
@@ -40,16 +40,16 @@ def test_a_closed_child_is_forgotten() -> None:
 
 def test_check_raises_only_after_cancellation() -> None:
     scope = Scope()
-    scope.check()
+    scope.raise_if_cancelled()
     scope.cancel()
     with pytest.raises(Aborted):
-        scope.check()
+        scope.raise_if_cancelled()
 
 
 def test_callbacks_come_once_and_in_order() -> None:
     scope, heard = Scope(), list[str]()
     for word in ("a", "b", "c"):
-        scope.on_cancel(lambda word=word: heard.append(word))
+        scope.add_cancel_callback(lambda word=word: heard.append(word))
     scope.cancel()
     scope.cancel()
     assert heard == ["a", "b", "c"]
@@ -57,8 +57,8 @@ def test_callbacks_come_once_and_in_order() -> None:
 
 def test_a_callback_that_was_taken_back_does_not_come() -> None:
     scope, heard = Scope(), list[str]()
-    forget = scope.on_cancel(lambda: heard.append("a"))
-    scope.on_cancel(lambda: heard.append("b"))
+    forget = scope.add_cancel_callback(lambda: heard.append("a"))
+    scope.add_cancel_callback(lambda: heard.append("b"))
     forget()
     forget()
     scope.cancel()
@@ -66,20 +66,20 @@ def test_a_callback_that_was_taken_back_does_not_come() -> None:
 
 
 async def test_wait_gives_the_result_or_the_failure() -> None:
-    async def broken() -> None:
+    async def fail() -> None:
         raise ValueError("no")
 
     scope = Scope()
     assert await scope.wait(asyncio.sleep(0, 7)) == 7
     with pytest.raises(ValueError, match="no"):
-        await scope.wait(broken())
+        await scope.wait(fail())
 
 
 async def test_wait_ends_at_once_when_the_scope_is_cancelled() -> None:
     run = Scope()
     asyncio.get_running_loop().call_soon(run.cancel)
     with pytest.raises(Aborted):
-        await run.child().wait(asyncio.Event().wait())
+        await run.make_child().wait(asyncio.Event().wait())
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
@@ -101,7 +101,7 @@ async def test_wait_begins_nothing_in_a_cancelled_scope() -> None:
 
 async def test_a_wait_inside_a_wait_ends_both() -> None:
     run = Scope()
-    inner = run.child()
+    inner = run.make_child()
     asyncio.get_running_loop().call_soon(run.cancel)
     with pytest.raises(Aborted):
         await run.wait(inner.wait(asyncio.Event().wait()))
@@ -133,20 +133,20 @@ async def test_after_a_wait_the_scope_leaves_the_task_alone() -> None:
 
 
 async def test_run_gives_the_result_or_the_failure() -> None:
-    async def broken() -> None:
+    async def fail() -> None:
         raise ValueError("no")
 
     scope = Scope()
     assert await scope.run(asyncio.sleep(0, 7)) == 7
     with pytest.raises(ValueError, match="no"):
-        await scope.run(broken())
+        await scope.run(fail())
 
 
 def test_work_that_hears_of_the_end_may_still_say_something() -> None:
     async def story() -> str:
         scope = Scope()
         over = asyncio.Event()
-        scope.on_cancel(over.set)
+        scope.add_cancel_callback(over.set)
 
         async def work() -> str:
             await over.wait()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.loop_fakes import AnyTool, EventLog, Owner, Queues, called, outcome
+from fakes.agent_loop import AnyTool, EventLog, Owner, Queues, answer_with_calls, outcome
 from pigeon.agent.interfaces import Gate, PreparedCall, ToolMode, ToolRun
 from pigeon.agent.scope import Scope
-from pigeon.agent.tool_calls import CUT_OFF, SKIPPED, ToolBatch, grouped
+from pigeon.agent.tool_calls import CUT_OFF, SKIPPED, ToolBatch, group_calls
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.errors import ToolFailed
@@ -41,12 +41,15 @@ class Bench:
         self.batch = ToolBatch(self.owner, self.queues, lambda: gate, self.heard, lambda: 1, self.scope, mode)
 
     async def run(self, *named: tuple[str, dict[str, Any]], **more: Any) -> list[tuple[str, bool]]:
-        return [(text_of(result.content), result.is_error) for result in await self.results(called(*named, **more))]
+        return [
+            (text_of(result.content), result.is_error)
+            for result in await self.results(answer_with_calls(*named, **more))
+        ]
 
     async def results(self, answer: AssistantMessage) -> list[ToolResultMessage]:
         return await self.batch.run(answer)
 
-    def balanced(self) -> bool:
+    def is_balanced(self) -> bool:
         begun = [event.tool_call_id for event in self.heard.of(ToolExecutionStart)]
         ended = [event.tool_call_id for event in self.heard.of(ToolExecutionEnd)]
         return sorted(begun) == sorted(ended) and len(set(ended)) == len(ended)
@@ -78,14 +81,14 @@ def letters(text: str) -> list[ToolCall]:
     ],
 )
 def test_calls_run_side_by_side_as_the_mode_says(mode: ToolMode, calls: str, groups: list[str]) -> None:
-    found = grouped(letters(calls), TOOLS, mode)
+    found = group_calls(letters(calls), TOOLS, mode)
     assert ["".join(call.name[0] if call.name in TOOLS else "?" for call in group) for group in found] == groups
 
 
 @given(st.text("rwbB?", max_size=12), st.sampled_from(["ordered", "declared", "parallel", "sequential"]))
 def test_grouping_keeps_every_call_in_its_order(calls: str, mode: ToolMode) -> None:
     listed = letters(calls)
-    groups = grouped(listed, TOOLS, mode)
+    groups = group_calls(listed, TOOLS, mode)
     assert [call for group in groups for call in group] == listed
     assert all(groups)
 
@@ -93,7 +96,7 @@ def test_grouping_keeps_every_call_in_its_order(calls: str, mode: ToolMode) -> N
 @pytest.mark.parametrize("said", ["true", 1, None, [True], False])
 def test_only_a_plain_yes_declares_a_call(said: Any) -> None:
     calls = [ToolCall(id=one, name="bash", arguments={"parallel": said}) for one in "ab"]
-    assert len(grouped(calls, TOOLS, "declared")) == 2
+    assert len(group_calls(calls, TOOLS, "declared")) == 2
 
 
 async def test_neighbours_that_read_run_together_and_report_in_the_order_of_the_calls() -> None:
@@ -154,20 +157,20 @@ async def test_a_tool_that_changes_something_begins_when_the_one_before_has_ende
 
 
 async def test_each_failure_becomes_the_result_of_its_call() -> None:
-    async def told(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+    async def fail_with_details(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         raise ToolFailed("exit 1", {"code": 1})
 
-    async def broken(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+    async def fail(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         raise KeyError("path")
 
-    bench = Bench(AnyTool("told", told), AnyTool("broken", broken), AnyTool("typed", n={"type": "integer"}))
-    results = await bench.results(called(("told", {}), ("broken", {}), ("gone", {}), ("typed", {"n": "x"})))
+    bench = Bench(AnyTool("told", fail_with_details), AnyTool("broken", fail), AnyTool("typed", n={"type": "integer"}))
+    results = await bench.results(answer_with_calls(("told", {}), ("broken", {}), ("gone", {}), ("typed", {"n": "x"})))
     texts = [text_of(result.content) for result in results]
     assert all(result.is_error for result in results)
     assert texts[:3] == ["exit 1", "KeyError: 'path'", "Tool gone not found"]
     assert 'Validation failed for tool "typed"' in texts[3]
     assert [result.details for result in results] == [{"code": 1}, {}, {}, {}]
-    assert bench.balanced()
+    assert bench.is_balanced()
 
 
 async def test_arguments_are_shown_as_they_came_and_used_as_they_were_put_right() -> None:
@@ -194,19 +197,19 @@ async def test_updates_are_told_until_the_call_ends() -> None:
 
 
 async def test_waiting_steering_skips_what_has_not_started() -> None:
-    async def steered(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+    async def steer(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         bench.queues.steering.extend(Queues(["stop that"]).steering)
         return outcome("first")
 
     last = AnyTool("last")
-    bench = Bench(AnyTool("first", steered), last, interrupts=True)
+    bench = Bench(AnyTool("first", steer), last, interrupts=True)
     assert await bench.run(("first", {}), ("last", {}), ("last", {})) == [
         ("first", False),
         (SKIPPED, True),
         (SKIPPED, True),
     ]
     assert last.seen == []
-    assert bench.balanced()
+    assert bench.is_balanced()
 
 
 async def test_waiting_steering_skips_nothing_where_the_owner_says_so() -> None:
@@ -219,13 +222,13 @@ async def test_calls_of_an_answer_that_was_cut_off_are_not_run() -> None:
     bench = Bench(tool)
     assert await bench.run(("write", {}), ("write", {}), stop="length") == [(CUT_OFF.format(name="write"), True)] * 2
     assert tool.seen == []
-    assert not bench.batch.terminates
-    assert bench.balanced()
+    assert not bench.batch.should_end_run
+    assert bench.is_balanced()
 
 
 @pytest.mark.parametrize("mode", ["ordered", "declared", "parallel", "sequential"])
 async def test_after_an_abort_every_call_still_has_one_result(mode: ToolMode) -> None:
-    async def aborted(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
+    async def abort(arguments: dict[str, Any], run: ToolRun) -> ToolOutcome:
         bench.scope.cancel()
         await run.scope.wait(asyncio.Event().wait())
         raise AssertionError("unreachable")
@@ -234,11 +237,11 @@ async def test_after_an_abort_every_call_still_has_one_result(mode: ToolMode) ->
         await run.scope.wait(asyncio.Event().wait())
         raise AssertionError("unreachable")
 
-    bench = Bench(AnyTool("abort", aborted), AnyTool("endless", endless), mode=mode)
+    bench = Bench(AnyTool("abort", abort), AnyTool("endless", endless), mode=mode)
     results = await bench.run(("abort", {}), ("endless", {}), ("gone", {}))
     assert [is_error for _, is_error in results] == [True, True, True]
     assert [text for text, _ in results[:2]] == ["Operation aborted"] * 2
-    assert bench.balanced()
+    assert bench.is_balanced()
 
 
 async def test_a_batch_of_a_cancelled_run_touches_nothing() -> None:
@@ -265,13 +268,13 @@ class Keeper:
         self.visits: list[str] = []
         self._after = after
 
-    async def before(self, prepared: PreparedCall) -> None:
+    async def before_call(self, prepared: PreparedCall) -> None:
         self.visits.append(f"before {prepared.call.name} {prepared.arguments}")
         if prepared.call.name == "secret":
             raise ToolFailed("not for you")
-        await prepared.change({**prepared.arguments, "checked": True})
+        await prepared.replace_arguments({**prepared.arguments, "checked": True})
 
-    async def after(self, call: ToolCall, ended: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+    async def after_call(self, call: ToolCall, ended: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         self.visits.append(f"after {call.name} {is_error}")
         if self._after is not None:
             raise self._after
@@ -302,30 +305,30 @@ async def test_bad_arguments_never_reach_the_gate() -> None:
 async def test_a_gate_that_breaks_afterwards_is_the_result() -> None:
     bench = Bench(WRITES, gate=Keeper(after=ValueError("gate broke")))
     assert await bench.run(("write", {})) == [("gate broke", True)]
-    assert bench.balanced()
+    assert bench.is_balanced()
 
 
 async def test_a_gate_that_never_answers_does_not_hold_up_an_abort() -> None:
     class Silent(Keeper):
-        async def before(self, prepared: PreparedCall) -> None:
+        async def before_call(self, prepared: PreparedCall) -> None:
             asyncio.get_running_loop().call_soon(bench.scope.cancel)
             await asyncio.Event().wait()
 
     bench = Bench(WRITES, gate=Silent())
     assert await bench.run(("write", {}), ("write", {})) == [("Operation aborted", True)] * 2
-    assert bench.balanced()
+    assert bench.is_balanced()
 
 
 async def test_an_abort_while_the_gate_looks_at_a_result_keeps_the_result() -> None:
     class Thoughtful(Keeper):
-        async def after(self, call: ToolCall, ended: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        async def after_call(self, call: ToolCall, ended: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
             asyncio.get_running_loop().call_soon(bench.scope.cancel)
             await asyncio.Event().wait()
             return ended, is_error
 
     bench = Bench(WRITES, gate=Thoughtful())
     assert await bench.run(("write", {})) == [("done", False)]
-    assert bench.balanced()
+    assert bench.is_balanced()
 
 
 async def test_a_defect_of_a_tool_is_named_where_its_text_alone_says_nothing() -> None:
@@ -347,7 +350,7 @@ async def test_details_of_a_failure_are_kept_and_there_is_always_an_object() -> 
         async def work(arguments: dict[str, Any], run: ToolRun, error: Exception = error) -> ToolOutcome:
             raise error
 
-        (result,) = await Bench(AnyTool("work", work)).results(called(("work", {})))
+        (result,) = await Bench(AnyTool("work", work)).results(answer_with_calls(("work", {})))
         assert result.details == details
 
 
@@ -360,7 +363,7 @@ async def test_the_run_ends_only_if_every_call_asks_for_it(wishes: list[bool], e
 
     bench = Bench(AnyTool("work", work))
     await bench.run(*[("work", {"ends": wish}) for wish in wishes])
-    assert bench.batch.terminates is ends
+    assert bench.batch.should_end_run is ends
 
 
 async def test_a_refusal_may_end_the_run_too() -> None:
@@ -372,7 +375,7 @@ async def test_a_refusal_may_end_the_run_too() -> None:
 
     bench = Bench(AnyTool("work", work))
     assert await bench.run(("work", {})) == [("enough", True)]
-    assert bench.batch.terminates
+    assert bench.batch.should_end_run
 
 
 async def test_a_call_is_announced_with_what_its_tool_declares() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.app.environment import process_environment
-from pigeon.system.environment import Environment, no_terminal
+from pigeon.app.environment import environment_of_process
+from pigeon.system.environment import Environment, no_terminal_message
 from pigeon.wire.errors import StartupError
 
 
@@ -25,12 +25,17 @@ def an_environment(**variables: str) -> Environment:
     ],
 )
 def test_temporary_files_go_where_the_variables_say(variables: dict[str, str], folder: str) -> None:
-    assert an_environment(**variables).temporary == folder
+    assert an_environment(**variables).temporary_folder == folder
 
 
 def test_paths_are_meant_from_the_given_folder_and_home() -> None:
     environment = an_environment(HOME="/elsewhere")
-    assert [environment.absolute(path) for path in ("a", "~/a", "/a", "")] == ["/work/a", "/home/me/a", "/a", "/work"]
+    assert [environment.absolute_path(path) for path in ("a", "~/a", "/a", "")] == [
+        "/work/a",
+        "/home/me/a",
+        "/a",
+        "/work",
+    ]
 
 
 def test_the_process_lends_its_variables_its_home_and_its_folder(
@@ -38,11 +43,11 @@ def test_the_process_lends_its_variables_its_home_and_its_folder(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    environment = process_environment()
+    environment = environment_of_process()
     assert (environment.home, environment.cwd) == (str(tmp_path / "home"), str(tmp_path))
     monkeypatch.setenv("SET_LATER", "yes")
     assert environment.variables["SET_LATER"] == "yes"
-    assert environment.pick_session is no_terminal
+    assert environment.pick_session is no_terminal_message
 
 
 def test_a_folder_that_was_removed_is_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -50,9 +55,9 @@ def test_a_folder_that_was_removed_is_no_folder(monkeypatch: pytest.MonkeyPatch,
     gone.mkdir()
     monkeypatch.chdir(gone)
     os.rmdir(gone)
-    assert process_environment().cwd == ""
+    assert environment_of_process().cwd == ""
 
 
 def test_without_a_terminal_there_is_no_choice() -> None:
     with pytest.raises(StartupError, match=r"^--resume needs a terminal to choose in; here use --session PATH\|ID or"):
-        no_terminal("/sessions")
+        no_terminal_message("/sessions")

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, plain
-from fakes.model_requests import a_model, a_request
-from pigeon.app.models import gateway_of, model_options
+from pigeon.app.models import make_gateway, resolve_model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
+from pigeon.providers.request import NoProviderHooks
 from pigeon.secrets.redactor import Redactor
-from pigeon.session.hooks import NoHooks
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
+from support.model_requests import a_model, a_request
 
 
 class Catalog:
@@ -53,7 +53,7 @@ def around(variables: dict[str, str]) -> Environment:
 
 def a_gateway(settings: Settings, environment: Environment) -> Gateway:
     recordings = AgentRecordings("", None, environment, Redactor(), None, print)
-    return gateway_of(a_registry(BOTH), settings, environment, NoHooks(), Redactor(), recordings, {})
+    return make_gateway(a_registry(BOTH), settings, environment, NoProviderHooks(), Redactor(), recordings, {})
 
 
 class Chosen:
@@ -61,11 +61,13 @@ class Chosen:
 
     def __init__(self, options: dict[str, Any], settings: Settings, registry: ModelRegistry) -> None:
         self.problems: list[str] = []
-        self.options = model_options(AgentOptions(**options), around({}), settings, registry, self.problems.append)
+        self.options = resolve_model_options(
+            AgentOptions(**options), around({}), settings, registry, self.problems.append
+        )
         self.model, self.thinking, self.explicit = self.options.model, self.options.thinking, self.options.explicit
 
 
-def chosen(settings: Settings | None = None, environ: dict[str, str] = BOTH, **options: Any) -> Chosen:
+def make_choice(settings: Settings | None = None, environ: dict[str, str] = BOTH, **options: Any) -> Chosen:
     return Chosen(options, settings or Settings(), a_registry(environ))
 
 
@@ -92,46 +94,46 @@ def scope(choice: Chosen) -> list[tuple[str, str | None]]:
 def test_a_named_model_comes_before_the_scope_and_the_scope_before_the_settings(
     options: dict[str, Any], found: str
 ) -> None:
-    assert reference(chosen(**options, settings=DEFAULT)) == found
+    assert reference(make_choice(**options, settings=DEFAULT)) == found
 
 
 def test_the_scope_is_the_option_or_else_the_settings() -> None:
     settings = Settings(enabled_models=["gpt-a:high", "claude-b"])
-    assert scope(chosen(settings=settings)) == [("openai/gpt-a", "high"), ("anthropic/claude-b", None)]
-    assert scope(chosen(models=("claude-a",), settings=settings)) == [("anthropic/claude-a", None)]
-    assert scope(chosen()) == []
+    assert scope(make_choice(settings=settings)) == [("openai/gpt-a", "high"), ("anthropic/claude-b", None)]
+    assert scope(make_choice(models=("claude-a",), settings=settings)) == [("anthropic/claude-a", None)]
+    assert scope(make_choice()) == []
 
 
 def test_a_scope_stays_for_cycling_when_a_model_is_named() -> None:
-    choice = chosen(model="claude-b", models=("gpt-a", "gpt-b"))
+    choice = make_choice(model="claude-b", models=("gpt-a", "gpt-b"))
     assert [name for name, _ in scope(choice)] == ["openai/gpt-a", "openai/gpt-b"]
     assert choice.explicit
 
 
 def test_a_pattern_that_matches_nothing_is_told_and_the_others_count() -> None:
-    choice = chosen(models=("nothing", "gpt-a"))
+    choice = make_choice(models=("nothing", "gpt-a"))
     assert reference(choice) == "openai/gpt-a"
     assert any("nothing" in problem for problem in choice.problems)
 
 
 def test_a_default_without_a_key_gives_way_to_what_can_be_used() -> None:
-    choice = chosen(settings=DEFAULT, environ={"ANTHROPIC_API_KEY": "1"})
+    choice = make_choice(settings=DEFAULT, environ={"ANTHROPIC_API_KEY": "1"})
     assert choice.model is not None
     assert choice.model.provider == "anthropic"
 
 
 def test_without_any_key_there_is_no_model_and_that_is_no_error() -> None:
-    assert reference(chosen(environ={})) is None
+    assert reference(make_choice(environ={})) is None
 
 
 def test_a_model_may_be_named_before_it_has_a_key() -> None:
-    assert reference(chosen(model="anthropic/claude-a", environ={})) == "anthropic/claude-a"
+    assert reference(make_choice(model="anthropic/claude-a", environ={})) == "anthropic/claude-a"
 
 
 @pytest.mark.parametrize("options", [{"model": "nonsense"}, {"provider": "nobody", "model": "x"}])
 def test_a_name_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(StartupError, match="--list-models"):
-        chosen(**options)
+        make_choice(**options)
 
 
 def test_a_name_that_is_not_found_comes_with_what_is_wrong_with_the_files() -> None:
@@ -179,31 +181,31 @@ async def test_the_settings_may_name_a_proxy() -> None:
     ],
 )
 def test_thinking_is_the_option_then_the_name_then_the_settings(options: dict[str, Any], level: str) -> None:
-    assert chosen(**options, settings=Settings(default_thinking_level="low")).thinking == level
+    assert make_choice(**options, settings=Settings(default_thinking_level="low")).thinking == level
 
 
 def test_a_model_has_its_own_level_in_the_settings() -> None:
     own = Settings(default_provider="openai", default_model="gpt-b", model_thinking_levels={"openai/gpt-b": "high"})
-    assert chosen(settings=own).thinking == "high"
-    assert chosen(thinking="low", settings=own).thinking == "low"
+    assert make_choice(settings=own).thinking == "high"
+    assert make_choice(thinking="low", settings=own).thinking == "low"
 
 
 def test_a_level_that_nobody_knows_is_told_and_ignored() -> None:
-    choice = chosen(thinking="hard")
+    choice = make_choice(thinking="hard")
     assert choice.thinking == "medium"
     assert choice.problems == ['unknown thinking level "hard" is ignored']
 
 
 def test_a_key_needs_a_model() -> None:
     with pytest.raises(StartupError, match="--api-key requires a model"):
-        chosen(api_key="k", environ={})
+        make_choice(api_key="k", environ={})
 
 
 async def test_a_key_is_for_the_provider_of_the_chosen_model() -> None:
     registry = a_registry({})
     choice = Chosen({"model": "openai/gpt-a", "api_key": "k"}, Settings(), registry)
     assert choice.model is not None
-    assert (await registry.access(choice.model)).key == "k"
+    assert (await registry.resolve_access(choice.model)).key == "k"
     assert not registry.has_key("anthropic")
 
 
@@ -217,6 +219,6 @@ async def test_a_key_is_for_the_provider_of_the_chosen_model() -> None:
     ],
 )
 def test_built_in_models_need_no_key_and_win(options: dict[str, Any], provider: str) -> None:
-    choice = chosen(**options, settings=DEFAULT, environ={})
+    choice = make_choice(**options, settings=DEFAULT, environ={})
     assert choice.model is not None
     assert (choice.model.provider, choice.explicit) == (provider, True)

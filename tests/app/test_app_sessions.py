@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pigeon.app.options import AgentOptions
-from pigeon.app.sessions import journal_of, repository_of
+from pigeon.app.sessions import make_repository, open_journal
 from pigeon.config.settings import Settings
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
@@ -32,7 +32,7 @@ class Project:
     def repository(
         self, settings: Settings | None = None, variables: dict[str, str] | None = None, **options: Any
     ) -> SessionRepository:
-        return repository_of(
+        return make_repository(
             AgentOptions(**options),
             self.environment(**(variables or {})),
             settings or Settings(),
@@ -43,7 +43,7 @@ class Project:
         )
 
     def journal(self, environment: Environment | None = None, **options: Any) -> Journal:
-        made = journal_of(
+        made = open_journal(
             AgentOptions(**options), environment or self.environment(), self.repository(**options), str(self.cwd)
         )
         self.opened.append(made)
@@ -56,7 +56,7 @@ class Project:
 
     def session(self, session_id: str, age: int = 0, cwd: Path | None = None) -> Path:
         where = str(cwd or self.cwd)
-        folder = Path(FileStore.of_agent(str(self.agent)).folder_of(where))
+        folder = Path(FileStore.from_agent_dir(str(self.agent)).folder_of(where))
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"2026-01-01T00-00-00-000Z_{session_id}.jsonl"
         message = {"role": "user", "content": "hi", "timestamp": 1}
@@ -191,7 +191,7 @@ def test_the_place_of_sessions_is_the_option_then_the_environment_then_the_setti
     assert project.repository(settings, env, session_dir="/o").folder == "/o"
     assert project.repository(settings, env).folder == "/e"
     assert project.repository(settings).folder == "/s"
-    assert project.repository().folder == FileStore.of_agent(str(project.agent)).folder_of(str(project.cwd))
+    assert project.repository().folder == FileStore.from_agent_dir(str(project.agent)).folder_of(str(project.cwd))
 
 
 def test_the_place_of_sessions_is_meant_from_the_home_and_the_folder_of_the_environment(project: Project) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from fakes.in_process_agents import InProcessAgent, bash
 from pigeon.agent.inference import Delta, ModelRequest
 from pigeon.app.build import build
 from pigeon.app.options import AgentOptions
@@ -24,6 +23,7 @@ from pigeon.wire.commands import GetState
 from pigeon.wire.content import ImageContent
 from pigeon.wire.errors import StartupError
 from pigeon.wire.messages import UserMessage
+from support.in_process_agent import InProcessAgent, bash
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -58,7 +58,7 @@ async def test_an_agent_needs_a_folder_to_work_in(
 async def test_the_folder_of_the_options_is_meant_from_the_folder_of_the_environment(one: InProcessAgent) -> None:
     one.configure(replies=[bash("pwd"), "done"])
     await one.start(cwd="work")
-    await one.say("go")
+    await one.prompt("go")
     assert one.results() == [f"{one.work}\n"]
 
 
@@ -98,17 +98,17 @@ async def test_a_failed_answer_is_repeated_as_the_settings_say(one: InProcessAge
     failing = {"error": {"message": "overloaded", "retryable": True}}
     one.configure({"retry": {"maxRetries": 2, "baseDelayMs": 1, "maxAgentDelayMs": 1}}, [failing, failing, "at last"])
     await one.start()
-    await one.say("go")
-    assert [event["maxAttempts"] for event in one.heard("auto_retry_start")] == [2, 2]
-    assert one.said()[-1] == "at last"
+    await one.prompt("go")
+    assert [event["maxAttempts"] for event in one.events_of("auto_retry_start")] == [2, 2]
+    assert one.model_texts()[-1] == "at last"
 
 
 async def test_a_failed_answer_is_not_repeated_where_that_is_switched_off(one: InProcessAgent) -> None:
     one.configure({"retry": {"enabled": False}}, [{"error": {"message": "overloaded", "retryable": True}}, "unheard"])
     await one.start()
-    await one.say("go")
-    assert one.heard("auto_retry_start") == []
-    assert one.said() == [""]
+    await one.prompt("go")
+    assert one.events_of("auto_retry_start") == []
+    assert one.model_texts() == [""]
 
 
 async def test_what_is_wrong_with_options_and_files_is_listed_once(one: InProcessAgent) -> None:
@@ -137,7 +137,7 @@ async def test_rules_of_the_host_may_be_given_as_they_are(one: InProcessAgent) -
     with pytest.raises(StartupError, match=r"--permissions: permissions\.deny must be a list of rules"):
         await one.start(permissions={"deny": "bash"})
     await one.start(permissions={"deny": ["bash(echo *)"]})
-    await one.say("go")
+    await one.prompt("go")
     assert 'the rule "bash(echo *)"' in one.results()[0]
 
 
@@ -172,7 +172,7 @@ async def test_trust_is_for_the_folder_it_was_given_for(one: InProcessAgent) -> 
     (one.root / "other.jsonl").write_text(json.dumps(header) + "\n")
     session = (await one.start(trust_project=True)).session
     assert "Prompt of work." in session.system_prompt.text()
-    assert await session.switching.open("other.jsonl") is False
+    assert await session.switching.veto_or_open("other.jsonl") is False
     assert session.journal.cwd == str(elsewhere)
     assert "Prompt of" not in session.system_prompt.text()
 
@@ -182,8 +182,8 @@ async def test_what_is_found_while_building_is_told_to_the_host_once_there_is_on
     (one.agent_dir / "rules").mkdir()
     (one.agent_dir / "rules" / "broken.md").write_text("---\ncondition: '('\n---\nx")
     agent = await one.start()
-    await agent.lifecycle.warm()
-    notices = [event["message"] for event in one.heard("extension_ui_request")]
+    await agent.lifecycle.warm_up()
+    notices = [event["message"] for event in one.events_of("extension_ui_request")]
     assert agent.problems == []
     assert len(notices) == 1
     assert "broken.md" in notices[0]
@@ -193,7 +193,7 @@ async def test_warming_up_reads_the_files_of_the_system_prompt(one: InProcessAge
     one.configure()
     (one.agent_dir / "AGENTS.md").write_text("Coo softly.")
     agent = await one.start()
-    await agent.lifecycle.warm()
+    await agent.lifecycle.warm_up()
     (one.agent_dir / "AGENTS.md").write_text("Screech.")
     assert "Coo softly." in agent.session.system_prompt.text()
 
@@ -244,7 +244,7 @@ async def test_a_run_is_finished_without_its_host_if_asked_or_for_the_demo(
     one: InProcessAgent, options: dict[str, Any], drains: bool
 ) -> None:
     one.configure()
-    assert (await one.start(**options)).lifecycle.drains() is drains
+    assert (await one.start(**options)).lifecycle.should_drain() is drains
 
 
 async def test_images_are_kept_from_the_model_where_the_settings_say_so(
@@ -254,13 +254,13 @@ async def test_images_are_kept_from_the_model_where_the_settings_say_so(
     requests: list[ModelRequest] = []
     stream = ScriptedModel.stream
 
-    def recorded(model: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
+    def record_request(model: ScriptedModel, request: ModelRequest) -> AsyncIterator[Delta]:
         requests.append(request)
         return stream(model, request)
 
-    monkeypatch.setattr(ScriptedModel, "stream", recorded)
+    monkeypatch.setattr(ScriptedModel, "stream", record_request)
     await one.start()
-    await one.say("look", images=[{"type": "image", "data": PICTURE, "mimeType": "image/png"}])
+    await one.prompt("look", images=[{"type": "image", "data": PICTURE, "mimeType": "image/png"}])
     [request] = requests
     [asked] = [message for message in request.messages if isinstance(message, UserMessage)]
     assert not [block for block in asked.content if isinstance(block, ImageContent)]
@@ -270,6 +270,6 @@ async def test_images_are_kept_from_the_model_where_the_settings_say_so(
 async def test_unreadable_images_are_kept_where_the_dialect_does_so(one: InProcessAgent, keep: bool) -> None:
     one.configure(replies=["seen"])
     await one.start(keep_unreadable_images=keep)
-    await one.say("look", images=[{"type": "image", "data": "bm90IGFuIGltYWdl", "mimeType": "image/png"}])
+    await one.prompt("look", images=[{"type": "image", "data": "bm90IGFuIGltYWdl", "mimeType": "image/png"}])
     [message] = [message for message in one.agent.session.context if isinstance(message, UserMessage)]
     assert any(isinstance(block, ImageContent) for block in message.content) is keep

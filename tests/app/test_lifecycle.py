@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fakes.in_process_agents import InProcessAgent
 from pigeon.app.lifecycle import READ_AHEAD
 from pigeon.providers.history import cache
+from support.in_process_agent import InProcessAgent
 
 LENGTH = 3 * READ_AHEAD
 
@@ -62,23 +62,23 @@ def a_long_session(folder: str) -> list[dict[str, Any]]:
 def converted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many messages each conversion had."""
     counts: list[int] = []
-    real = cache.normalized
+    real = cache.normalize_messages
 
-    def counted(messages: Any, *more: Any) -> Any:
+    def count_call(messages: Any, *more: Any) -> Any:
         counts.append(len(messages))
         return real(messages, *more)
 
-    monkeypatch.setattr(cache, "normalized", counted)
+    monkeypatch.setattr(cache, "normalize_messages", count_call)
     return counts
 
 
 async def test_a_long_conversation_is_converted_before_the_first_prompt(
     reopened: InProcessAgent, converted: list[int]
 ) -> None:
-    await reopened.agent.lifecycle.warm()
+    await reopened.agent.lifecycle.warm_up()
     ahead = sum(converted)
     converted.clear()
-    await reopened.say("now")
+    await reopened.prompt("now")
     assert ahead >= LENGTH - READ_AHEAD
     assert sum(converted) <= READ_AHEAD + 10
 
@@ -86,7 +86,7 @@ async def test_a_long_conversation_is_converted_before_the_first_prompt(
 async def test_a_prompt_is_not_held_up_by_what_is_converted_ahead(
     reopened: InProcessAgent, converted: list[int]
 ) -> None:
-    warming = asyncio.ensure_future(reopened.agent.lifecycle.warm())
+    warming = asyncio.ensure_future(reopened.agent.lifecycle.warm_up())
     async with asyncio.timeout(60):
         for _ in iter(lambda: bool(converted), True):
             await asyncio.sleep(0)
@@ -94,4 +94,4 @@ async def test_a_prompt_is_not_held_up_by_what_is_converted_ahead(
     before = sum(converted)
     await warming
     assert before <= 2 * READ_AHEAD
-    await reopened.settled()
+    await reopened.wait_until_settled()

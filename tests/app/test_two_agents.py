@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from fakes.in_process_agents import InProcessAgent, bash
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.handlers.state import get_state
 from pigeon.rpc.session_connection import SessionConnection
 from pigeon.wire.commands import GetState
+from support.in_process_agent import InProcessAgent, bash
 
 COUNTING = """
 from pigeon.extensions import Extension, ToolContext
@@ -69,12 +69,12 @@ async def test_two_conversations_at_once_keep_folders_variables_and_files_apart(
     await one.start()
     await two.start()
     await one.ask("hello one")
-    await two.say("hello two")
-    await two.say("again two")
+    await two.prompt("hello two")
+    await two.prompt("again two")
     gate.open()
-    await one.settled()
+    await one.wait_until_settled()
     gate.close()
-    await one.say("again one")
+    await one.prompt("again one")
     for agent, own, others in ((one, "own=1 one=y two=", "two"), (two, "own=2 one= two=z", "one")):
         session = agent.agent.session.journal
         expected = f"{agent.work}\n{own} key= session={session.session_id} file={session.file}"
@@ -94,11 +94,11 @@ async def test_keys_models_and_settings_are_each_agents_own(pair: tuple[InProces
     one.configure({"steeringMode": "all", "defaultThinkingLevel": "high"}, ANTHROPIC_API_KEY="sk-one")
     two.configure({"defaultTools": ["read", "ls"], "retry": {"enabled": False}}, OPENAI_API_KEY="sk-two")
     first, second = await one.start(interrupt_mode="wait"), await two.start(no_session=True)
-    known = [{model.provider for model in agent.session.models.available()} for agent in (first, second)]
+    known = [{model.provider for model in agent.session.models.list_available()} for agent in (first, second)]
     assert known == [{"scripted", "anthropic"}, {"scripted", "openai"}]
     assert [agent.session.models.level for agent in (first, second)] == ["high", "medium"]
-    assert list(second.session.toolset.active()) == ["read", "ls"]
-    assert "bash" in first.session.toolset.active()
+    assert list(second.session.toolset.active_tools()) == ["read", "ls"]
+    assert "bash" in first.session.toolset.active_tools()
     states = [get_state(GetState(), SessionConnection(agent.session, Dialect())) for agent in (first, second)]
     assert [state.steering_mode for state in states] == ["all", "one-at-a-time"]
     assert [state.interrupt_mode for state in states] == ["wait", "immediate"]
@@ -115,11 +115,11 @@ async def test_permissions_and_trust_are_each_agents_own(pair: tuple[InProcessAg
     two.configure({}, [bash("echo secret"), "done"])
     await one.start(trust_project=True)
     await two.start(trust_project=False)
-    await asyncio.gather(one.say("go"), two.say("go"))
+    await asyncio.gather(one.prompt("go"), two.prompt("go"))
     assert one.results()[0].startswith("Permission denied for bash: echo secret")
     assert two.results() == ["secret\n"]
-    assert one.agent.session.toolset.tool("count") is not None
-    assert two.agent.session.toolset.tool("count") is None
+    assert one.agent.session.toolset.find_tool("count") is not None
+    assert two.agent.session.toolset.find_tool("count") is None
 
 
 async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
@@ -135,12 +135,12 @@ async def test_extensions_reports_and_the_system_prompt_are_each_agents_own(
     one, two = pair
     (one.agent_dir / "skills" / "broken").mkdir(parents=True)
     (one.agent_dir / "skills" / "broken" / "SKILL.md").write_text("no head")
-    await asyncio.gather(one.say("go"), two.say("go"))
-    await asyncio.gather(one.say("go"), two.say("go"))
+    await asyncio.gather(one.prompt("go"), two.prompt("go"))
+    await asyncio.gather(one.prompt("go"), two.prompt("go"))
     assert one.results() == [f"one in {one.work}: one", f"one in {one.work}: one one"]
     assert two.results() == [f"two in {two.work}: two", f"two in {two.work}: two two"]
-    assert [notice["method"] for notice in one.heard("extension_ui_request")] == ["notify"]
-    assert two.heard("extension_ui_request") == []
+    assert [notice["method"] for notice in one.events_of("extension_ui_request")] == ["notify"]
+    assert two.events_of("extension_ui_request") == []
     prompts = [agent.agent.session.system_prompt.text() for agent in pair]
     assert ["number one" in prompt for prompt in prompts] == [True, False]
     assert ["number two" in prompt for prompt in prompts] == [False, True]
@@ -158,12 +158,12 @@ async def test_the_end_of_one_agent_leaves_the_other_with_its_running_command(
     two.configure(replies=[bash("read < gate; echo alive"), "done", bash("echo still"), call, "done"])
     for agent in pair:
         await agent.start(extensions=(str(extension),), flags={"who": "me"})
-    await one.say("go")
+    await one.prompt("go")
     await two.ask("go")
     await two.until("tool_execution_start")
     await one.stop()
     gate.open()
-    await two.settled()
+    await two.wait_until_settled()
     gate.close()
-    await two.say("and now?")
+    await two.prompt("and now?")
     assert two.results() == ["alive\n", "still\n", f"me in {two.work}: x"]

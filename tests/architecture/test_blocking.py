@@ -1,17 +1,18 @@
 """Nothing blocks the event loop: calls that wait are in functions that run in threads, or in programs without a loop.
 
 A function counts as one for threads if it is passed by name to `asyncio.to_thread`, `run_in_executor`, `submit` or
-`Thread`. Locks are asked for with `LOCK_NB`, children with `WNOHANG`; everything else waits by `await`.
+`Thread`; if it waits, nothing but other functions for threads may call it directly. Locks are asked for with `LOCK_NB`,
+children with `WNOHANG`; everything else waits by `await`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from fakes.source_tree import TREE, hold
+from support.source_tree import TREE, hold
 
 ALWAYS_WAIT = {
     "time.sleep",
@@ -25,22 +26,40 @@ THREAD_STARTERS = {"to_thread", "run_in_executor", "submit", "Thread"}
 # "module.function": why it may wait.
 EXCEPTIONS = {
     "pigeon.config.file_editing.change_file": "for commands of their own, which have no event loop",
-    "pigeon.config.credentials.put": "another process holds this lock while it replaces one small file",
+    "pigeon.frontends.acp.command.set_up_key": "a command of its own, which has no event loop",
     "pigeon.system.process.foreground.run_in_foreground": "a person's editor; the command that opens it has no loop",
-    "pigeon.system.process.namespaces._first_process": "the first process of a namespace, which only waits",
-    "pigeon.system.process.namespaces._monitor": "a program without an event loop",
+    "pigeon.system.process.namespaces._run_first_process": "the first process of a namespace, which only waits",
+    "pigeon.system.process.namespaces._monitor_command": "a program without an event loop",
 }
 
 
-def waiting_calls(tree: ast.AST, for_threads: set[str]) -> Iterator[str]:
-    """The names of the functions in a module that wait, except those that run in threads."""
+def waiting_functions(tree: ast.AST) -> Iterator[str]:
+    """The names of all functions in a module that wait."""
     for function, call in _calls_of(tree, "<module>"):
         name = ast.unparse(call.func)
         arguments = " ".join(map(ast.unparse, call.args))
         unless = WAIT_UNLESS.get(name)
-        waits = name in ALWAYS_WAIT or (unless is not None and not any(flag in arguments for flag in unless))
-        if waits and function not in for_threads:
+        if name in ALWAYS_WAIT or (unless is not None and not any(flag in arguments for flag in unless)):
             yield function
+
+
+def direct_callers(tree: ast.AST, names: set[str]) -> Iterator[str]:
+    """The names of the functions in a module that call one of these."""
+    for function, call in _calls_of(tree, "<module>"):
+        if isinstance(call.func, ast.Name | ast.Attribute) and ast.unparse(call.func).rpartition(".")[2] in names:
+            yield function
+
+
+def blocked_functions(trees: Mapping[str, ast.AST]) -> set[str]:
+    """The functions of these modules, as `module.function`, that wait in the event loop."""
+    for_threads = set[str]().union(*map(functions_for_threads, trees.values()))
+    waiting = {module: set(waiting_functions(tree)) for module, tree in trees.items()}
+    in_threads = set[str]().union(*waiting.values()) & for_threads
+    return {
+        f"{module}.{function}"
+        for module, tree in trees.items()
+        for function in {*waiting[module], *direct_callers(tree, in_threads)} - for_threads
+    }
 
 
 def functions_for_threads(tree: ast.AST) -> set[str]:
@@ -64,11 +83,7 @@ def _calls_of(node: ast.AST, function: str) -> Iterator[tuple[str, ast.Call]]:
 
 
 def test_nothing_waits_in_the_event_loop() -> None:
-    for_threads = set[str]().union(*(functions_for_threads(TREE.tree(module)) for module in TREE.modules))
-    found = {
-        f"{module}.{function}" for module in TREE.modules for function in waiting_calls(TREE.tree(module), for_threads)
-    }
-    hold(found, EXCEPTIONS)
+    hold(blocked_functions({module: TREE.tree(module) for module in TREE.modules}), EXCEPTIONS)
 
 
 WAITING = {
@@ -103,6 +118,14 @@ def _held(path, content):
             time.sleep(_LOCK_PAUSE)
 """,
     "a lock without an end": "def put():\n    fcntl.flock(lock, fcntl.LOCK_EX)",
+    "a lock for threads, asked for in the loop": """
+def put():
+    fcntl.flock(lock, fcntl.LOCK_EX)
+async def save(file):
+    await asyncio.to_thread(file.put)
+def on_signed_in(file):
+    file.put()
+""",
     "a child": "async def ended():\n    return os.waitpid(pid, 0)",
     "a program": "async def run():\n    subprocess.run(['true'])",
 }
@@ -110,7 +133,7 @@ def _held(path, content):
 
 @pytest.mark.parametrize("source", WAITING.values(), ids=WAITING)
 def test_what_waits_is_found(source: str) -> None:
-    assert list(waiting_calls(ast.parse(source), set()))
+    assert blocked_functions({"module": ast.parse(source)})
 
 
 @pytest.mark.parametrize(
@@ -124,5 +147,4 @@ def test_what_waits_is_found(source: str) -> None:
     ],
 )
 def test_what_runs_in_a_thread_or_does_not_wait_is_not_found(source: str) -> None:
-    tree = ast.parse(source)
-    assert not list(waiting_calls(tree, functions_for_threads(tree)))
+    assert not blocked_functions({"module": ast.parse(source)})

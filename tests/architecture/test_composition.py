@@ -11,9 +11,9 @@ from types import FrameType
 
 import pytest
 
-from fakes.in_process_agents import InProcessAgent, bash
-from fakes.source_tree import ROOT
 from pigeon.wire import codec
+from support.in_process_agent import InProcessAgent, bash
+from support.source_tree import ROOT
 
 APP = str(ROOT / "src" / "pigeon" / "app")
 
@@ -62,7 +62,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[InProcessAgent]:
 async def test_nothing_of_app_is_called_during_a_prompt_with_tool_calls(agent: InProcessAgent) -> None:
     await agent.start()
     with calls_of_app() as called:
-        await agent.say("go")
+        await agent.prompt("go")
     assert agent.results()[0] == "one\n"
     assert "rm" in agent.results()[1]
     assert called == []
@@ -71,8 +71,8 @@ async def test_nothing_of_app_is_called_during_a_prompt_with_tool_calls(agent: I
 async def test_nothing_of_app_is_called_when_the_host_decides_about_trust(agent: InProcessAgent) -> None:
     session = (await agent.start()).session
     with calls_of_app() as called:
-        assert session.dependencies.trust.decide(trusted=True, keep=False).trusted
-        await agent.say("go")
+        assert session.dependencies.trust.set_decision(trusted=True, keep=False).trusted
+        await agent.prompt("go")
     assert called == []
 
 
@@ -80,13 +80,13 @@ async def test_nothing_of_app_is_called_when_the_conversation_moves_to_another_f
     session = (await agent.start()).session
     other = agent.root / "other"
     other.mkdir()
-    await agent.say("go")
+    await agent.prompt("go")
     file = session.journal.file
     assert file is not None
     moved = _copy_to(other, Path(file))
     with calls_of_app() as called:
-        await session.switching.open(str(moved))
-        assert session.dependencies.files.matching("x", 5) == []
-        await agent.say("go on")
+        await session.switching.veto_or_open(str(moved))
+        assert session.dependencies.files.find_files("x", 5) == []
+        await agent.prompt("go on")
     assert session.journal.cwd == str(other)
     assert called == []

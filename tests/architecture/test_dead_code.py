@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakes.source_tree import TREE, hold
+from support.source_tree import TREE, hold
 
 _ADAPTER = "the gateway imports the adapter of an API by name, late"
 _ASYNCIO = "asyncio calls it"
@@ -45,7 +45,7 @@ METHODS: dict[str, str] = {
     "pigeon.frontends.terminal.screen.live_rows.LiveRows.preferred_height": _PROMPT_TOOLKIT,
     "pigeon.frontends.terminal.screen.live_rows.LiveRows.preferred_width": _PROMPT_TOOLKIT,
     "pigeon.frontends.terminal.screen.live_rows.LiveRows.write_to_screen": _PROMPT_TOOLKIT,
-    "pigeon.frontends.terminal.screen.screen._ChatOutput.erase_down": _PROMPT_TOOLKIT,
+    "pigeon.frontends.terminal.screen.chat_output.ChatOutput.erase_down": _PROMPT_TOOLKIT,
 }
 
 

@@ -15,21 +15,20 @@ import house_facts
 import pytest
 from house_facts import named_facts
 
-from fakes.source_tree import TREE, hold
+from support.source_tree import TREE, hold
 
 MOST_EXCEPTIONS = 15
 
 # "path below src/pigeon": reason
 EXCEPTIONS: dict[str, str] = {
     "cli/commands/all.py": "the command `pigeon demo`, which is not the API",
-    "frontends/terminal/chat.py": "a choice in a menu, which is not the API",
     "rpc/connection.py": "what each feature shows is decided here, for every connection",
     "rpc/session_connection.py": "the few features that change behaviour, each with its reason",
     "cli/commands/mcp.py": "a client asks for the feature that it shows",
     "frontends/batch/task_files.py": "the ending of task files, which are not sessions",
     "frontends/serve/conversation.py": "the command `bash` of the protocol, which is not the tool",
     "providers/catalog/built_in.py": "the name of a provider, which is that of its API",
-    "providers/demo/actions.py": "the demo model calls tools by the names in its request, as models do",
+    "providers/demo/guide.py": "the demo model calls tools by the names in its request, as models do",
     "sdk/conversation.py": "a client asks for the features that it uses",
     "transport/event_log.py": "the ending of its own files, which are not sessions",
 }

@@ -6,7 +6,7 @@ import re
 
 from house_measures import PACKAGE, package_of
 
-from fakes.source_tree import ROOT, TREE, hold
+from support.source_tree import ROOT, TREE, hold
 
 # What a package may import besides itself: another package, or one module of it (`package.module`).
 EDGES: dict[str, set[str]] = {
@@ -138,13 +138,13 @@ def test_every_allowed_edge_is_used() -> None:
         f"{package} -> {edge}"
         for package, edges in EDGES.items()
         for edge in edges
-        if not any(_is_below(other, edge) for other in _imported_by_room(package))
+        if not any(_is_below(other, edge) for other in _imported_by_package(package))
     ]
     assert unused == []
 
 
 def test_every_module_of_the_agents_interface_is_used_beside_it() -> None:
-    imported = {other for package in BESIDE_AGENT for other in _imported_by_room(package)}
+    imported = {other for package in BESIDE_AGENT for other in _imported_by_package(package)}
     assert {other.removeprefix(f"{PACKAGE}.") for other in imported} >= AGENT_INTERFACE
 
 
@@ -185,7 +185,7 @@ def _is_below(module: str, edge: str) -> bool:
     return f"{module}.".startswith(f"{PACKAGE}.{edge}.")
 
 
-def _imported_by_room(package: str) -> set[str]:
+def _imported_by_package(package: str) -> set[str]:
     return {other for module in TREE.modules if package_of(module) == package for other in TREE.imports(module)}
 
 

@@ -1,4 +1,4 @@
-"""What the rules of the house count, shown on small made-up sources: each offence is found, each exemption is one."""
+"""What the rules about the source count, on small made-up sources: each offence is found, each exemption is one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_class_name_counts_twice_except_where_extensions_mirror_the_wire(tmp_p
     assert tree.repeated_classes() == {"A": ["pigeon.session.y", "pigeon.wire.x"]}
 
 
-def test_a_module_for_one_neighbour_is_found_by_its_room(tmp_path: Path) -> None:
+def test_a_module_for_one_neighbour_is_found_by_its_package(tmp_path: Path) -> None:
     tree = tree_of(
         tmp_path,
         a__one="",

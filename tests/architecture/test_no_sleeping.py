@@ -1,4 +1,4 @@
-"""No test waits for time to pass: it waits for what it wants to see, or moves the clock (`fakes.virtual_time`).
+"""No test waits for time to pass: it waits for what it wants to see, or moves the clock (`fakes.clock`).
 
 A pause is too long on a quiet machine and too short on a busy one. What counts is in the code of tests and in the
 texts of programs that they run: `time.sleep`, `asyncio.sleep`, `sleep` in a shell, and waiting for an event that
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT, hold
+from support.source_tree import ROOT, hold
 
 TESTS = ROOT / "tests"
 FOREVER = 60.0  # `timeout` in pyproject.toml
@@ -25,10 +25,10 @@ IN_TEXTS = re.compile(r"\bsleep(?: |\()(\d[\d_.]*)")
 
 # file: pause: why it may stay.
 ALLOWED = {
-    "fakes/batch_storm.py: threading.Event().wait(POLL)": "what is killed, and when, is a matter of chance",
-    "fakes/processes.py: threading.Event().wait(BETWEEN_LOOKS)": "the one place that polls, and its docstring says why",
-    "fakes/rpc_process.py: threading.Event().wait(0.03)": "that a process does no more shows only by looking again",
-    "fakes/serve_storm.py: asyncio.sleep(seconds)": "connections are lost at moments of chance",
+    "stress/batch_storm.py: threading.Event().wait(POLL)": "what is killed, and when, is a matter of chance",
+    "support/processes.py: threading.Event().wait(BETWEEN_LOOKS)": "the one place that polls; its docstring says why",
+    "support/agent_process.py: threading.Event().wait(0.03)": "that a process does no more shows only by looking again",
+    "stress/serve_storm.py: asyncio.sleep(seconds)": "connections are lost at moments of chance",
     "faults/test_kills.py: threading.Event().wait(chance.random() * 0.003)": "a kill comes at a moment of chance",
     "faults/test_standstill.py: threading.Event().wait(STOPPED)": "a process stands still longer than a time-out",
     "permissions/test_permissions.py: sleep 1": "a command that rules are matched with; it is not run",
@@ -78,7 +78,7 @@ def test_nothing_waits_for_time_to_pass() -> None:
         ("run('true; sleep 0.2; false')", ["sleep 0.2"]),
         ("run(f'sleep 300; {x}')", []),
         ("text = 'import time\\ntime.sleep(2)'", ["sleep(2"]),
-        ("from fakes.virtual_time import virtually\nasyncio.sleep(5)", []),
+        ("from fakes.clock import virtually\nasyncio.sleep(5)", []),
     ],
 )
 def test_a_pause_is_found_in_code_and_in_texts(source: str, found: list[str]) -> None:

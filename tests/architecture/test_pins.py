@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires
 import pytest
 from packaging.requirements import Requirement
 
-from fakes.source_tree import ROOT
+from support.source_tree import ROOT
 
 
 def normal(name: str) -> str:
@@ -21,7 +21,7 @@ def versions() -> dict[str, str]:
     return {normal(name): version for name, version in (line.split("==") for line in lines)}
 
 
-def hashed() -> dict[str, tuple[str, list[str]]]:
+def read_hashes() -> dict[str, tuple[str, list[str]]]:
     """Version and hashes of each entry of the two files."""
     text = "".join((ROOT / name).read_text("utf-8") for name in ("requirements.txt", "requirements-dev.txt"))
     lines = text.replace("\\\n", " ").splitlines()
@@ -30,8 +30,8 @@ def hashed() -> dict[str, tuple[str, list[str]]]:
 
 
 def test_every_pinned_package_has_hashes_of_the_same_version() -> None:
-    assert {name: version for name, (version, _) in hashed().items()} == versions(), "run make pins"
-    for name, (_, options) in hashed().items():
+    assert {name: version for name, (version, _) in read_hashes().items()} == versions(), "run make pins"
+    for name, (_, options) in read_hashes().items():
         assert options, name
         assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", option) for option in options), name
 

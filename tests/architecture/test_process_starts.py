@@ -6,7 +6,7 @@ import ast
 
 from house_measures import nodes_of
 
-from fakes.source_tree import TREE
+from support.source_tree import TREE
 
 HOME = "pigeon.system.process"
 OF_OS = {
@@ -35,7 +35,7 @@ BEHIND_THE_WALL = {"start_unsupervised", "SupervisedProcess", "program_request"}
 MAY_SAY_OUTSIDE = {
     "pigeon.system.process.start": "where the wall stands",
     "pigeon.system.shell.shell": "passes on what it is told",
-    "pigeon.tools.bash": "what the host has allowed; `guard/sandbox_exit` asks",
+    "pigeon.tools.bash": "what the host has allowed; `permissions/sandbox_exit` asks",
     "pigeon.session.host.host_shell": "the host's own command, if the user's settings say so",
 }
 # Who makes an owner of processes. What has no wall is none of an agent, and runs nothing that a model has said.
@@ -85,7 +85,7 @@ def _starts_or_signals(name: str) -> bool:
     )
 
 
-def test_only_one_room_starts_or_signals_processes() -> None:
+def test_only_one_package_starts_or_signals_processes() -> None:
     assert uses() - set(EXCEPTIONS) == set()
 
 
@@ -98,7 +98,7 @@ def test_a_command_is_started_at_one_place_where_the_wall_stands() -> None:
         module
         for module in TREE.modules
         for node in nodes_of(TREE.tree(module))
-        if isinstance(node, ast.Call) and _called(node) in BEHIND_THE_WALL
+        if isinstance(node, ast.Call) and _called_name(node) in BEHIND_THE_WALL
     }
     assert reaching == {"pigeon.system.process.start"}
 
@@ -119,10 +119,10 @@ def test_owners_of_processes_are_known() -> None:
         module
         for module in TREE.modules
         for node in nodes_of(TREE.tree(module))
-        if isinstance(node, ast.Call) and _called(node) == "ProcessOwner"
+        if isinstance(node, ast.Call) and _called_name(node) == "ProcessOwner"
     }
     assert making == set(OWNERS)
 
 
-def _called(node: ast.Call) -> str:
+def _called_name(node: ast.Call) -> str:
     return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")

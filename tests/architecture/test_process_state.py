@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from house_measures import nodes_of, package_of
 
-from fakes.source_tree import TREE
+from support.source_tree import TREE
 
 READS = {
     "os.environ",
@@ -64,7 +64,7 @@ ALLOWED = {
 
 
 def test_only_the_command_line_reads_the_state_of_the_process() -> None:
-    found = {(module, what): where for module, what, where in _found()}
+    found = {(module, what): where for module, what, where in _find_reads()}
     forbidden = {pair: where for pair, where in found.items() if pair not in ALLOWED}
     assert not forbidden, "take it by the constructor instead: " + ", ".join(
         f"{module}:{where} reads {what}" for (module, what), where in forbidden.items()
@@ -72,11 +72,11 @@ def test_only_the_command_line_reads_the_state_of_the_process() -> None:
 
 
 def test_exceptions_are_still_needed() -> None:
-    found = {(module, what) for module, what, _ in _found()}
+    found = {(module, what) for module, what, _ in _find_reads()}
     assert set(ALLOWED) <= found
 
 
-def _found() -> Iterator[tuple[str, str, int]]:
+def _find_reads() -> Iterator[tuple[str, str, int]]:
     for module in TREE.modules:
         if package_of(module) != "cli":
             for what, line in _reads(TREE.tree(module)):
@@ -84,7 +84,7 @@ def _found() -> Iterator[tuple[str, str, int]]:
 
 
 def _reads(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    known = _imported(tree)
+    known = _imported_names(tree)
     methods = (node.func for node in nodes_of(tree) if isinstance(node, ast.Call) and not node.args)
     for method in methods:
         if isinstance(method, ast.Attribute) and method.attr in METHODS:
@@ -93,17 +93,17 @@ def _reads(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in nodes_of(tree):
         if not isinstance(node, ast.Attribute | ast.Name) or id(node) in harmless:
             continue
-        name = _dotted(node, known)
+        name = _dotted_name(node, known)
         if name in READS:
             yield name, node.lineno
 
 
 def _is_given(call: ast.Call, known: dict[str, str]) -> bool:
-    wanted = UNLESS_GIVEN.get(_dotted(call.func, known))
+    wanted = UNLESS_GIVEN.get(_dotted_name(call.func, known))
     return any(keyword.arg == wanted for keyword in call.keywords) if wanted else False
 
 
-def _imported(tree: ast.Module) -> dict[str, str]:
+def _imported_names(tree: ast.Module) -> dict[str, str]:
     """What the names of a module stand for: `which` for `shutil.which`."""
     known = {}
     for node in nodes_of(tree):
@@ -114,9 +114,9 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     return known
 
 
-def _dotted(node: ast.expr, known: dict[str, str]) -> str:
+def _dotted_name(node: ast.expr, known: dict[str, str]) -> str:
     if isinstance(node, ast.Name):
         return known.get(node.id, node.id)
     if isinstance(node, ast.Attribute):
-        return f"{_dotted(node.value, known)}.{node.attr}"
+        return f"{_dotted_name(node.value, known)}.{node.attr}"
     return ""

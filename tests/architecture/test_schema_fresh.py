@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fakes.source_tree import ROOT
 from pigeon.wire.schema import protocol_schema
+from support.source_tree import ROOT
 
 SCHEMA = ROOT / "schema" / "protocol.schema.json"
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from fakes.source_tree import TREE, hold
+from support.source_tree import TREE, hold
 
 # "module: attribute": reason
 ALLOWED: dict[str, str] = {

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.command_line import Calling
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess
+from pigeon.cli.commands import doctor
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.cli.running import run
 from pigeon.wire.errors import StartupError, UsageError
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, RunningProgram
 
 Run = Callable[..., str]
 
@@ -43,13 +43,13 @@ def pigeon(folders: AgentFolders, monkeypatch: pytest.MonkeyPatch, capsys: pytes
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(folders.work)
 
-    def called(*arguments: str, code: int = 0) -> str:
+    def run_command(*arguments: str, code: int = 0) -> str:
         capsys.readouterr()
         assert run("pigeon", list(arguments)) == code
         printed = capsys.readouterr()
         return printed.out + printed.err
 
-    return called
+    return run_command
 
 
 @pytest.fixture
@@ -261,6 +261,11 @@ def test_the_doctor_says_what_is_missing_and_what_to_do(pigeon: Run) -> None:
     assert "1 broken" in printed
 
 
+def test_every_check_of_the_doctor_is_in_its_table() -> None:
+    written = [made for name, made in vars(doctor).items() if name.startswith("diagnose_") and name != "diagnose_all"]
+    assert list(doctor.DIAGNOSES) == written
+
+
 def test_the_doctor_says_where_there_are_no_settings(pigeon: Run, folders: AgentFolders) -> None:
     file = folders.agent / "settings.json"
     file.write_text("{}")
@@ -455,22 +460,22 @@ def test_a_change_of_settings_waits_for_another_that_is_under_way(pigeon: Run, f
     settings = folders.agent / "settings.json"
     folder = os.open(folders.agent, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
-    call = Calling(folders, ("config", "set", "defaultModel", "one"))
+    call = RunningProgram(folders, ("config", "set", "defaultModel", "one"))
     settings.write_text('{"defaultProvider": "other"}')
     assert not select.select([call.process.stdout], [], [], 0.5)[0]
     os.close(folder)
-    assert call.ended().code == 0
+    assert call.wait_for_end().code == 0
     assert json.loads(settings.read_text()) == {"defaultProvider": "other", "defaultModel": "one"}
 
 
 def test_a_tour_that_is_ended_by_a_signal_leaves_no_folder(folders: AgentFolders) -> None:
-    calling = Calling(folders, ("demo",))
+    calling = RunningProgram(folders, ("demo",))
     calling.process.stdin.close()
     deadline = time.monotonic() + 20
     while not list(folders.temp.glob("pigeon-demo-*/notes.txt")):
         assert time.monotonic() < deadline
     calling.process.send_signal(signal.SIGTERM)
-    assert (calling.ended().code, list(folders.temp.glob("pigeon-demo-*"))) == (143, [])
+    assert (calling.wait_for_end().code, list(folders.temp.glob("pigeon-demo-*"))) == (143, [])
 
 
 def test_what_is_damaged_in_the_trash_is_told(pigeon: Run, folders: AgentFolders, talks: list[str]) -> None:

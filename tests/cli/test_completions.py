@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.pty_chat import TAB, PtyChat
 from pigeon.cli.args import option_names, option_rows
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.cli.commands.completions import bash_script, fish_script, zsh_script
+from support.terminal import TAB, PtyChat
 
 SCRIPTS = {"bash": bash_script(), "zsh": zsh_script(), "fish": fish_script()}
 COMPLETE = """

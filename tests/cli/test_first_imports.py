@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fakes.agent_folders import AgentFolders
+from support.agent_folders import AgentFolders
 
 # The standard library's part comes with asyncio and argparse; these would come on top.
 FORBIDDEN = {

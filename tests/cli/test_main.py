@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.command_line import call
-from fakes.rpc_process import RpcProcess
 from pigeon import __version__
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess, run_pigeon
 
 MODULE = [sys.executable, "-m", "pigeon"]
 
@@ -68,18 +67,18 @@ def test_an_interrupt_while_it_starts_leaves_no_complaint(folders: AgentFolders,
 
 @pytest.mark.parametrize("arguments", [["--version"], ["-v"], ["--version", "--mode", "rpc"]])
 def test_the_version_is_printed(folders: AgentFolders, arguments: list[str]) -> None:
-    ran = call(folders, *arguments)
+    ran = run_pigeon(folders, *arguments)
     assert (ran.code, ran.out, ran.err) == (0, f"{__version__}\n", "")
 
 
 def test_the_schema_is_printed(folders: AgentFolders) -> None:
-    ran = call(folders, "schema")
+    ran = run_pigeon(folders, "schema")
     assert ran.code == 0
     assert json.loads(ran.out)["$schema"]
 
 
 def test_help_names_the_options_that_have_an_effect(folders: AgentFolders) -> None:
-    ran = call(folders, "--help")
+    ran = run_pigeon(folders, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert "pigeon --mode rpc [options]" in ran.out
     shown = re.findall(r"^  (--[a-z-]+)", ran.out, re.MULTILINE)
@@ -103,7 +102,7 @@ def test_help_names_the_options_that_have_an_effect(folders: AgentFolders) -> No
 def test_what_cannot_be_done_is_an_error_on_stderr(
     folders: AgentFolders, arguments: list[str], code: int, error: str
 ) -> None:
-    ran = call(folders, *arguments)
+    ran = run_pigeon(folders, *arguments)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith(f"Error: {error}")
 
@@ -112,14 +111,16 @@ def test_a_session_is_exported_where_it_was_asked_for(folders: AgentFolders) -> 
     with RpcProcess(folders, "--model", "demo", program=MODULE) as agent:
         agent.run("hi")
         session = Path(agent.ask("get_state")["sessionFile"])
-    assert call(folders, "--export", str(session)).out == f"Exported to: pigeon-session-{session.stem}.html\n"
-    assert call(folders, "--export", str(session), "~/page.html").out == f"Exported to: {folders.home}/page.html\n"
+    assert run_pigeon(folders, "--export", str(session)).out == f"Exported to: pigeon-session-{session.stem}.html\n"
+    assert (
+        run_pigeon(folders, "--export", str(session), "~/page.html").out == f"Exported to: {folders.home}/page.html\n"
+    )
     for page in (folders.work / f"pigeon-session-{session.stem}.html", folders.home / "page.html"):
         assert "<!DOCTYPE html>" in page.read_text("utf-8")
 
 
 def test_piped_text_goes_before_the_first_prompt_of_the_command_line(folders: AgentFolders) -> None:
-    ran = call(folders, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
+    ran = run_pigeon(folders, "--mode", "json", "--no-session", "--model", "demo", "one", "two", given=" piped \n")
     said = [json.loads(line) for line in ran.out.splitlines()]
     prompts = [
         record["message"]["content"][0]["text"]
@@ -163,6 +164,6 @@ def test_stdin_may_be_closed(folders: AgentFolders, mode: str, printed: bytes) -
 
 
 def test_a_refused_prompt_is_an_error_of_the_process(folders: AgentFolders) -> None:
-    ran = call(folders, "--mode", "json", "--no-session", "hello")
+    ran = run_pigeon(folders, "--mode", "json", "--no-session", "hello")
     assert ran.code == 1
     assert "model" in ran.err.lower()

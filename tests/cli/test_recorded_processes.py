@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.command_line import call
 from fakes.model_server import Call, Hang, ModelServer, Text, Thinking
-from fakes.rpc_process import LAST_EVENTS, RpcProcess
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import LAST_EVENTS, RpcProcess, run_pigeon
 
 DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
 
@@ -58,12 +57,12 @@ def test_one_answer_is_recorded_and_played_too(mode: tuple[str, ...], tmp_path: 
         folders.configure(providers(server.url))
         server.answers("Hello.")
         given = ("--no-session", "--model", "fake/fake-1", "--record", "run.recording")
-        live = call(folders, *mode, *given, "hi")
-    played = call(folders, *mode, "--model", "recorded/run.recording", "hi")
+        live = run_pigeon(folders, *mode, *given, "hi")
+    played = run_pigeon(folders, *mode, "--model", "recorded/run.recording", "hi")
     assert live.code == played.code == 0
     assert played.out == live.out
     assert "Hello." in live.out
-    differs = call(folders, *mode, "--model", "recorded/run.recording", "ho")
+    differs = run_pigeon(folders, *mode, "--model", "recorded/run.recording", "ho")
     assert differs.code == 1
     assert 'recorded "hi", sent "ho"' in differs.err
 
@@ -71,10 +70,10 @@ def test_one_answer_is_recorded_and_played_too(mode: tuple[str, ...], tmp_path: 
 def test_a_recording_that_cannot_be_played_is_an_error_at_the_start(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
     folders.configure()
-    missing = call(folders, "-p", "--model", "recorded/nothing.recording", "hi")
+    missing = run_pigeon(folders, "-p", "--model", "recorded/nothing.recording", "hi")
     assert missing.code == 1
     assert f"The recording {folders.work}/nothing.recording cannot be read: No such file or directory" in missing.err
     (folders.work / "bad").write_text(json.dumps({"kind": "recording", "version": 1, "seed": "0"}) + "\n{\n")
-    bad = call(folders, "-p", "--model", "recorded/bad", "hi")
+    bad = run_pigeon(folders, "-p", "--model", "recorded/bad", "hi")
     assert bad.code == 1
     assert f"{folders.work}/bad, line 2 cannot be read" in bad.err

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.command_line import call
 from fakes.model_server import Call, ModelServer, Text, Thinking
-from fakes.rich_session import rich_session
-from fakes.rpc_process import RpcProcess
-from fakes.trajectory_sessions import SESSIONS
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, run_pigeon
+from support.sessions import SESSIONS, rich_session
 
 DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")
 Record = dict[str, Any]
@@ -102,6 +100,6 @@ def test_what_cannot_be_played_is_an_error(tmp_path: Path) -> None:
         ("./empty.jsonl",): (1, "there is nothing to play"),
     }
     for words, (code, problem) in cases.items():
-        ended = call(folders, "replay", *words)
+        ended = run_pigeon(folders, "replay", *words)
         assert ended.code == code
         assert problem in ended.err

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values, words
 from pigeon.config.models_file import parse_models_file, read_models_file
+from support.strategies import json_values, words
 
 PROVIDER = {"baseUrl": "http://x", "api": "openai-completions", "apiKey": "k", "models": [{"id": "m"}]}
 
 
-def parsed(value: Any) -> Any:
+def parse_models(value: Any) -> Any:
     return parse_models_file(json.dumps(value).encode(), "models.json")
 
 
@@ -56,14 +56,14 @@ def test_an_empty_file_is_empty() -> None:
 
 
 def test_null_counts_as_absent_except_in_maps() -> None:
-    file = parsed({"providers": {"p": {**PROVIDER, "name": None, "headers": {"x": None}}}})
+    file = parse_models({"providers": {"p": {**PROVIDER, "name": None, "headers": {"x": None}}}})
     assert file.problem is None
     assert "name" not in file.providers["p"]
     assert file.providers["p"]["headers"] == {"x": None}
 
 
 def test_unknown_keys_are_no_reason_to_refuse() -> None:
-    assert parsed({"$schema": "x", "providers": {"p": {**PROVIDER, "someday": 1}}}).problem is None
+    assert parse_models({"$schema": "x", "providers": {"p": {**PROVIDER, "someday": 1}}}).problem is None
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_unknown_keys_are_no_reason_to_refuse() -> None:
     ],
 )
 def test_a_wrong_field_voids_the_file_and_is_named(value: Any, field: str) -> None:
-    file = parsed(value)
+    file = parse_models(value)
     assert file.providers == {}
     assert file.problem is not None
     assert file.problem.startswith("models.json: ")
@@ -121,4 +121,4 @@ NAMES = words("providers", "p", "models", "id", "apiKey", "modelOverrides", "cos
 
 @given(json_values(keys=NAMES, size=20))
 def test_no_json_raises(value: Any) -> None:
-    parsed(value)
+    parse_models(value)

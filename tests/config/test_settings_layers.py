@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pigeon.config.known_keys import hides_rules, unknown_keys
+from pigeon.config.known_keys import describe_unknown_keys, find_hidden_rules
 from pigeon.config.layers import USERS_ONLY, Layers
 from pigeon.config.settings import Settings, ToolSettings, keys_of
 from pigeon.wire.base import ABSENT
@@ -190,7 +190,7 @@ def test_a_folder_that_is_a_link_to_nowhere_is_a_doubt_and_one_that_is_not_there
 def misspelt(word: str) -> st.SearchStrategy[str]:
     """The word with one letter left out, doubled, replaced or swapped with the next."""
 
-    def changed(place: int, kind: str, letter: str) -> str:
+    def misspell(place: int, kind: str, letter: str) -> str:
         before, at, after = word[:place], word[place], word[place + 1 :]
         return {
             "left out": before + after,
@@ -201,32 +201,32 @@ def misspelt(word: str) -> st.SearchStrategy[str]:
         }[kind]
 
     kinds = st.sampled_from(["left out", "doubled", "replaced", "swapped", "raised"])
-    return st.builds(changed, st.integers(0, len(word) - 1), kinds, st.characters(codec="utf-8"))
+    return st.builds(misspell, st.integers(0, len(word) - 1), kinds, st.characters(codec="utf-8"))
 
 
 @given(misspelt("permissions"))
 def test_a_slip_in_the_name_of_the_permissions_is_never_a_way_around_them(key: str) -> None:
     assume(key != "permissions")
-    assert hides_rules({key: {"deny": ["read"]}}, keys_of(Settings)) == (key, "permissions")
+    assert find_hidden_rules({key: {"deny": ["read"]}}, keys_of(Settings)) == (key, "permissions")
 
 
 @given(misspelt("approvalMode"))
 def test_nor_is_one_in_the_name_of_the_approval_mode(key: str) -> None:
     assume(key != "approvalMode")
-    assert hides_rules({key: "write"}, keys_of(ToolSettings), "tools") == (key, "tools.approvalMode")
-    assert hides_rules({key: "write"}, keys_of(Settings)) == (key, "tools.approvalMode")
+    assert find_hidden_rules({key: "write"}, keys_of(ToolSettings), "tools") == (key, "tools.approvalMode")
+    assert find_hidden_rules({key: "write"}, keys_of(Settings)) == (key, "tools.approvalMode")
 
 
 @given(st.sampled_from(keys_of(Settings)).flatmap(lambda key: misspelt(key).map(lambda wrong: (key, wrong))))
 def test_a_slip_in_any_key_is_reported(slip: tuple[str, str]) -> None:
     key, wrong = slip
     assume(wrong not in (*keys_of(Settings), "task"))  # another agent of the family knows this one
-    [problem] = unknown_keys([wrong], keys_of(Settings))
+    [problem] = describe_unknown_keys([wrong], keys_of(Settings))
     assert len(key) < 8 or f'did you mean "{key}"' in problem
 
 
 def test_keys_of_our_own_hide_no_permissions() -> None:
-    assert hides_rules({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None
+    assert find_hidden_rules({key: {"permissions": 1} for key in keys_of(Settings)}, keys_of(Settings)) is None
 
 
 def test_thousands_of_unknown_keys_are_a_doubt_and_few_are_named(files: Files) -> None:

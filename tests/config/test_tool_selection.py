@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.config.tool_selection import joined_lists, listed_names, matches, option_selection, selection_of
+from pigeon.config.tool_selection import is_match, join_tool_lists, option_selection, read_tool_names, selection_of
 from pigeon.wire.errors import StartupError
 
 KNOWN = ["read", "bash", "edit", "write", "grep", "find", "ls"]
 DEFAULT = KNOWN[:4]
 
 
-def chosen(entries: list[str]) -> list[str]:
+def select_tools(entries: list[str]) -> list[str]:
     selection = selection_of(entries)
-    return selection.changed(selection.named(DEFAULT, KNOWN), KNOWN)
+    return selection.apply_changes(selection.select_named(DEFAULT, KNOWN), KNOWN)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def chosen(entries: list[str]) -> list[str]:
     ],
 )
 def test_names_come_first_and_changes_in_their_order(entries: list[str], active: list[str]) -> None:
-    assert chosen(entries) == active
+    assert select_tools(entries) == active
 
 
 @pytest.mark.parametrize(
@@ -75,36 +75,36 @@ def test_an_option_has_either_names_or_changes(entries: list[str], problem: str)
     ],
 )
 def test_changes_of_a_project_add_to_the_users_list(users: list[str], projects: list[str], together: list[str]) -> None:
-    assert joined_lists(users, projects) == together
+    assert join_tool_lists(users, projects) == together
 
 
 @pytest.mark.parametrize("value", ["read", None, {}, 5])
 def test_what_is_no_list_names_no_tool_and_is_reported(value: Any) -> None:
     reported: list[str] = []
-    assert chosen(listed_names(value, reported.append)) == []
+    assert select_tools(read_tool_names(value, reported.append)) == []
     assert len(reported) == 1
 
 
 def test_entries_that_are_no_names_are_left_out_and_reported() -> None:
     reported: list[str] = []
-    assert chosen(listed_names([1, "+ls"], reported.append)) == [*DEFAULT, "ls"]
+    assert select_tools(read_tool_names([1, "+ls"], reported.append)) == [*DEFAULT, "ls"]
     assert len(reported) == 1
 
 
 def test_what_names_no_tool_is_told_as_it_was_written() -> None:
-    assert selection_of(["read", "gr*", "x*", "nosuch"]).unknown(KNOWN) == ["x*", "nosuch"]
-    assert selection_of(["+codemode", "-ls", "+"]).unknown(KNOWN) == ["+codemode"]
+    assert selection_of(["read", "gr*", "x*", "nosuch"]).find_unknown(KNOWN) == ["x*", "nosuch"]
+    assert selection_of(["+codemode", "-ls", "+"]).find_unknown(KNOWN) == ["+codemode"]
 
 
 @given(st.text(max_size=8), st.text(max_size=8), st.text(max_size=8))
 def test_a_wildcard_stands_for_any_characters(before: str, between: str, behind: str) -> None:
-    assert matches(
+    assert is_match(
         "*".join(part.replace("*", "") for part in (before, behind)), f"{before}{between}{behind}".replace("*", "")
     )
 
 
 @given(st.lists(st.text(alphabet="+-*rels ", max_size=5), max_size=6))
 def test_no_list_makes_a_tool_active_that_does_not_exist_or_twice(entries: list[str]) -> None:
-    active = chosen(entries)
+    active = select_tools(entries)
     assert set(active) <= set(KNOWN)
     assert len(active) == len(set(active))

@@ -32,19 +32,19 @@ from pigeon.system.process.start import ProcessOwner
 async def test_variables_are_put_in(value: str, result: str | None, processes: ProcessOwner) -> None:
     values = Values({"A": "1", "B": "2", "EMPTY": ""}, processes)
     assert await values.resolve(value) == result
-    assert values.configured(value) is (result is not None)
+    assert values.is_configured(value) is (result is not None)
 
 
 async def test_own_variables_win(processes: ProcessOwner) -> None:
     values = Values({"A": "1"}, processes)
     assert await values.resolve("$A", {"A": "own"}) == "own"
-    assert values.configured("$B", {"B": "x"})
+    assert values.is_configured("$B", {"B": "x"})
 
 
 async def test_the_environment_is_read_when_it_is_needed(processes: ProcessOwner) -> None:
     env: dict[str, str] = {}
     values = Values(env, processes)
-    assert not values.configured("$LATE")
+    assert not values.is_configured("$LATE")
     env["LATE"] = "x"
     assert await values.resolve("$LATE") == "x"
 
@@ -61,7 +61,7 @@ async def test_a_command_that_fails_or_says_nothing_is_unresolved(command: str, 
 
 
 def test_a_command_counts_as_configured_without_being_run(tmp_path: Path, processes: ProcessOwner) -> None:
-    assert Values({}, processes).configured(f"!touch {tmp_path}/ran")
+    assert Values({}, processes).is_configured(f"!touch {tmp_path}/ran")
     assert not (tmp_path / "ran").exists()
 
 

@@ -9,10 +9,38 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import behaviours
 from fakes.model_server import ModelServer
-from fakes.rpc_process import AGAINST, LAST_EVENTS, RpcProcess, Start
+from support.agent_folders import AgentFolders
+from support.agent_process import AGAINST, RpcProcess, Start
+from support.contract import behaviours, dialects_of, proves
+from support.contract_scenes import Stage
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test in each dialect of its promise, and one that proves several once for each of them."""
+    test = metafunc.definition
+    has_dialect = "dialect" in metafunc.fixturenames
+    each = test.get_closest_marker("proves_each")
+    if each is not None:
+        names, rows = each.args
+        # Without the fixture the dialect is what `dialects` says, or pi.
+        cases = [
+            pytest.param(*([dialect] if has_dialect else []), *row, id=f"{promise}-{dialect}", marks=proves(promise))
+            for promise, row in rows.items()
+            for dialect in (each.kwargs["dialects"] or dialects_of(promise) if has_dialect else ("pi",))
+        ]
+        own = ["dialect"] if has_dialect else []
+        metafunc.parametrize((*own, *names.split(",")), cases, indirect=own)
+        return
+    proof = test.get_closest_marker("proves")
+    chosen = any("dialect" in mark.args[0] for mark in test.iter_markers("parametrize"))
+    if proof is None or chosen:
+        return
+    dialects = proof.kwargs["dialects"] or dialects_of(*proof.args, *proof.kwargs["same"])
+    if has_dialect:
+        metafunc.parametrize("dialect", dialects, indirect=True)
+    elif not proof.kwargs["dialects"] and dialects != ("pi",):
+        raise pytest.UsageError(f"{test.nodeid} does not run in {dialects}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,11 +50,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     known = json.loads((Path(__file__).parent / "originals.json").read_text("utf-8"))[AGAINST]
     ours = {behaviour.id for behaviour in behaviours() if not behaviour.is_of_pi}
     for item in items:
-        marker = item.get_closest_marker("proves")
-        if marker is not None and (ours & set(marker.args) or marker.kwargs.get("dialects", ("pi",)) != ("pi",)):
+        marks = list(item.iter_markers("proves"))
+        promises = {promise for mark in marks for promise in mark.args}
+        chosen = {dialect for mark in marks for dialect in mark.kwargs["dialects"] or ()}
+        case = getattr(item, "callspec", None)
+        dialects = {case.params["dialect"]} if case is not None and "dialect" in case.params else chosen
+        reasons = [known[key] for key in (item.name, *promises) if key in known]
+        if ours & promises or dialects - {"pi"}:
             item.add_marker(pytest.mark.skip(reason=f"not so in {AGAINST}"))
-        elif item.name in known:
-            item.add_marker(pytest.mark.xfail(reason=known[item.name]))
+        elif reasons:
+            item.add_marker(pytest.mark.xfail(reason=reasons[0]))
 
 
 @pytest.fixture
@@ -41,40 +74,14 @@ def folders(tmp_path: Path) -> AgentFolders:
 
 
 @pytest.fixture
-def start(folders: AgentFolders, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
+def start(tmp_path: Path, server: ModelServer, request: pytest.FixtureRequest) -> Iterator[Start]:
     """Start the program with the model server configured; what a test starts is closed behind it.
 
     Nothing is kept on disk unless the test says `keeps=True`. With the mark `by_exec` agents are not forked.
     """
-    running: list[RpcProcess] = []
-    by_exec = request.node.get_closest_marker("by_exec") is not None
-
-    def begin(
-        *args: str,
-        models: list[dict[str, Any]] | None = None,
-        settings: dict[str, Any] | None = None,
-        model: str | None = "fake-1",
-        dialect: str = "pi",
-        keeps: bool = False,
-        **more: Any,
-    ) -> RpcProcess:
-        folders.configure(providers(server.url, models), settings)
-        chosen = ["--provider", "fake", "--model", model] if model else []
-        spoken = [] if AGAINST else ["--dialect", dialect]
-        kept = [] if keeps else ["--no-session"]
-        process = RpcProcess(folders, *kept, *chosen, *spoken, *args, **{"by_exec": by_exec, **more})
-        process.last_event = LAST_EVENTS.get(dialect, "agent_end") if not AGAINST else process.last_event
-        running.append(process)
-        return process
-
-    yield begin
-    for process in running:
-        if process.is_over:
-            continue
-        if _failed(request):
-            process.kill()
-        else:
-            process.close()
+    stage = Stage(tmp_path, server, by_exec=request.node.get_closest_marker("by_exec") is not None)
+    yield stage.start
+    stage.end_agents(failed=_failed(request))
 
 
 def _failed(request: pytest.FixtureRequest) -> bool:

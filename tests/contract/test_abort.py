@@ -4,78 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.contract_manifest import proves
-from fakes.model_server import Call, Gate, Hang, ModelServer, Text, said_in
-from fakes.record_outline import answers, ended, outline, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
-from fakes.stopwatch import within
-
-
-@proves("abort.idle", "command.abort")
-def test_abort_without_a_run_succeeds(agent: RpcProcess) -> None:
-    response = agent.request("abort")
-    assert (response["command"], response["success"]) == ("abort", True)
-    assert "data" not in response
-
-
-@proves("abort.response", "abort.stops", "abort.stream", "abort.state", "abort.order", "note/ops.abort", "stop.aborted")
-def test_abort_in_the_stream_keeps_what_came_and_drops_the_connection(agent: RpcProcess, server: ModelServer) -> None:
-    asked = server.answers(Text("half of", closes=False), Hang())
-    agent.ask("prompt", message="x")
-    agent.wait_delta("f")
-    start = agent.mark()
-    agent.send({"id": "stop", "type": "abort"})
-    assert agent.response("stop")["success"] is True
-    asked.wait_dropped()
-    assert outline(agent.since(start), updates=True)[-6:] == [
-        "text_end",
-        "message_end:assistant",
-        "turn_end",
-        "agent_end",
-        "agent_settled",
-        "response:abort",
-    ]
-    aborted = answers(agent.records)[0]
-    assert aborted["stopReason"] == "aborted"
-    assert text_of(aborted)
-    assert "half of".startswith(text_of(aborted))
-    assert aborted["errorMessage"]
-    assert aborted["responseId"]
-    assert agent.ask("get_state")["isStreaming"] is False
-
-
-@proves("abort.recovers")
-def test_after_abort_the_next_prompt_runs_normally(agent: RpcProcess, server: ModelServer) -> None:
-    server.answers("half", Hang())
-    agent.ask("prompt", message="x")
-    agent.wait_delta("f")
-    agent.ask("abort")
-    later = server.answers("fine")
-    assert text_of(answers(agent.run("y"))[0]) == "fine"
-    assert said_in(later.request)[-1] == ("user", "y")
-
-
-@proves("abort.tool", "abort.balanced", "abort.no_extra_turn")
-def test_abort_in_a_tool_ends_the_run_there_with_a_result_for_every_call(
-    agent: RpcProcess, server: ModelServer
-) -> None:
-    server.answers(
-        Call("bash", {"command": "echo begun; sleep 600"}, id="a"),
-        Call("bash", {"command": "touch never"}, id="b"),
-    )
-    agent.ask("prompt", message="x")
-    agent.wait_event("tool_execution_start", toolCallId="a")
-    with within(3):
-        agent.ask("abort")
-    results = ended(agent.records, "toolResult")
-    assert [message["toolCallId"] for message in results] == ["a", "b"]
-    assert all(message["isError"] for message in results)
-    assert "aborted" in tool_texts(agent.records)[0]
-    words = outline(agent.records)
-    assert words[-4:] == ["turn_end", "agent_end", "agent_settled", "response:abort"]
-    assert words.count("turn_start") == words.count("turn_end") == 1
-    assert len(server.requests) == 1
-    assert not (agent.folders.work / "never").exists()
+from fakes.clock import within
+from fakes.model_server import Call, Gate, Hang, ModelServer, Text
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import answers, finished_messages, text_of
 
 
 @proves("abort.tool_context")
@@ -109,7 +42,7 @@ def test_abort_keeps_what_waits_for_the_next_prompt(agent: RpcProcess, server: M
     server.answers("one")
     server.answers("two")
     records = agent.run("y")
-    assert [text_of(message) for message in ended(records, "user")] == ["y", "s", "f"]
+    assert [text_of(message) for message in finished_messages(records, "user")] == ["y", "s", "f"]
 
 
 @proves("abort.preflight")
@@ -143,30 +76,6 @@ def test_two_aborts_are_both_answered(agent: RpcProcess, server: ModelServer) ->
     assert agent.response(1)["success"]
     assert agent.response(2)["success"]
     assert len(agent.since(0, "agent_end")) == 1
-
-
-@proves("abort_and_prompt.flow", "abort_and_prompt.response", "abort_and_prompt.end", "command.abort_and_prompt")
-def test_abort_and_prompt_ends_one_run_and_begins_the_next(agent: RpcProcess, server: ModelServer) -> None:
-    server.answers("half", Hang())
-    agent.ask("prompt", message="x")
-    agent.wait_delta("f")
-    start = agent.mark()
-    later = server.answers("new")
-    agent.ask("abort_and_prompt", message="instead")
-    agent.wait(lambda record: record["type"] == "agent_end" and text_of(record["messages"][-1]) == "new", start)
-    words = outline(agent.since(start))
-    assert words.index("agent_end") < words.index("response:abort_and_prompt") < words.index("agent_start")
-    assert said_in(later.request)[-1] == ("user", "instead")
-
-
-@proves("abort_and_prompt.idle", "abort_and_prompt.images")
-def test_abort_and_prompt_without_a_run_is_a_plain_prompt(agent: RpcProcess, server: ModelServer) -> None:
-    asked = server.answers("ok")
-    agent.ask(
-        "abort_and_prompt", message="x", images=[{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]
-    )
-    agent.wait_end()
-    assert [block["type"] for block in asked.request["messages"][-1]["content"]] == ["text", "image"]
 
 
 @proves("abort.while_unread")

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from fakes import contract_extension
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 Record = dict[str, Any]
 FILE = str(Path(contract_extension.__file__))
@@ -34,18 +33,7 @@ def requests(agent: RpcProcess, start: int = 0) -> list[Record]:
     return agent.since(start, "extension_ui_request")
 
 
-@proves("ui.notify", "ui.setStatus", "ui.setWidget", "ui.setTitle", "ui.set_editor_text", "ui.ids", "note/ui.fire",
-        "note/ui.setTitle")  # fmt: skip
-@proves("ui.fire_no_answer", dialects=("pi", "xcsh"))
-@proves(
-    "xcsh/ui.notify",
-    "xcsh/ui.setStatus",
-    "xcsh/ui.setWidget",
-    "xcsh/ui.set_editor_text",
-    "xcsh/ui.title_suppressed",
-    dialects=("xcsh",),
-)
-@in_each("pi", "pi-latest", "omp", "xcsh", "companion")
+@proves("ui.fire_no_answer")
 def test_notices_need_no_answer(extended: RpcProcess, server: ModelServer, dialect: str) -> None:
     server.answers("still here")
     extended.send({"type": "prompt", "message": "/tell"}, {"type": "prompt", "message": "x"})

@@ -4,42 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import ModelServer
-from fakes.record_outline import answers, outline, text_of
-from fakes.rpc_process import Start
+from support.agent_process import Start
+from support.contract import proves, proves_each
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, outline, text_of
 
 FAST = {"retry": {"baseDelayMs": 1, "maxRetries": 2}}
 SLOW = {"retry": {"baseDelayMs": 50_000}}
 
 
-@proves(
-    "set_auto_retry.response",
-    "set_auto_retry.off",
-    "set_auto_retry.on",
-    "auto_retry.start",
-    "auto_retry.end",
-    "command.set_auto_retry",
-    dialects=("pi", "omp", "xcsh"),
-)
-@proves("auto_retry.rate_limit", "auto_retry.500", "auto_retry.503", dialects=("pi", "omp"))
-@proves(
-    "omp/auto_retry.start_shape",
-    "omp/auto_retry.attempts",
-    "omp/auto_retry.success",
-    "omp/auto_retry.failure",
-    dialects=("omp",),
-)
-@proves("dialect.one_end", dialects=("omp", "xcsh"))
-@in_each("pi", "omp", "xcsh")
-def test_a_transient_failure_is_tried_again_inside_one_prompt(start: Start, server: ModelServer, dialect: str) -> None:
-    agent = start(dialect=dialect, settings=FAST)
+@scenario
+def tries(stage: Stage) -> Seen:
+    """Failures with retries switched off; three that pass, and one that does not, with them switched on."""
+    agent, server = stage.start(settings=FAST), stage.server
     agent.send({"id": "r", "type": "set_auto_retry", "enabled": False})
-    assert agent.response("r") == {"id": "r", "type": "response", "command": "set_auto_retry", "success": True}
+    response = agent.response("r")
     server.fails(529, "Overloaded", kind="overloaded_error")
-    assert not [word for word in outline(agent.run("x")) if "retry" in word]
+    off = outline(agent.run("x"))
     agent.ask("set_auto_retry", enabled=True)
+    passed = {}
     for status in (429, 500, 503):
         server.fails(status, "not now")
         server.answers("recovered")
@@ -48,59 +32,135 @@ def test_a_transient_failure_is_tried_again_inside_one_prompt(start: Start, serv
         end = agent.wait_event("auto_retry_end", mark)
         agent.wait(lambda r: r["type"] == "agent_end" and text_of(r["messages"][-1]) == "recovered", mark)
         begun = agent.wait_event("auto_retry_start", mark)
-        assert (begun["attempt"], begun["maxAttempts"]) == (1, 2)
-        assert isinstance(begun["delayMs"], int)
-        assert "not now" in begun["errorMessage"]
-        assert (end["success"], end["attempt"], "finalError" in end) == (True, 1, False)
         agent.ask("get_state")
-        words = outline(agent.since(mark))
-        assert words.count("agent_end") == (2 if dialect == "pi" else 1)
-        assert words.count("agent_start") == words.count("agent_end")
+        passed[status] = Seen(begun=begun, end=end, words=outline(agent.since(mark)))
     for _ in range(3):
         server.fails(503, "never")
     mark = agent.mark()
     agent.ask("prompt", message="z")
     end = agent.wait_event("auto_retry_end", mark)
-    assert [one["attempt"] for one in agent.since(mark, "auto_retry_start")] == [1, 2]
-    assert (end["success"], end["attempt"]) == (False, 2)
-    assert "never" in end["finalError"]
     agent.wait(lambda r: r["type"] == "agent_end" and not r.get("willRetry"), mark)
-    assert server.left() == 0
+    starts = agent.since(mark, "auto_retry_start")
+    return Seen(response=response, off=off, passed=passed, end=end, starts=starts, left=server.count_unused_answers())
 
 
-@proves("abort_retry.response", "abort_retry.idle", "abort_retry.stops", "command.abort_retry",
-        dialects=("pi", "omp", "xcsh"))  # fmt: skip
-@proves("note/ops.abort_retry")
-@proves("dialect.one_end", dialects=("companion",))
-@in_each("pi", "omp", "xcsh", "companion")
-def test_abort_retry_cancels_the_pause(start: Start, server: ModelServer, dialect: str) -> None:
-    agent = start(dialect=dialect, settings=SLOW)
-    if dialect == "companion":
-        server.fails(503, "not now")
-        agent.send({"type": "prompt", "message": "x"})
-        agent.wait_event("turn_end")
-        agent.send({"type": "abort"})
-        assert text_of(agent.wait_event("agent_end")["messages"][0]) == "x"
-        assert outline(agent.records).count("agent_end") == 1
-        return
+@proves("set_auto_retry.response")
+def test_the_switch_is_answered_with_a_bare_success_under_its_name_and_id(tries: Seen) -> None:
+    assert tries.response == {"id": "r", "type": "response", "command": "set_auto_retry", "success": True}
+
+
+@proves("set_auto_retry.off")
+def test_switched_off_a_failure_is_not_tried_again(tries: Seen) -> None:
+    assert not [word for word in tries.off if "retry" in word]
+
+
+@proves("set_auto_retry.on")
+def test_switched_on_again_every_failure_is_tried_again(tries: Seen) -> None:
+    assert [one.end["success"] for one in tries.passed.values()] == [True] * 3
+
+
+@proves_each("status", {"auto_retry.rate_limit": (429,), "auto_retry.500": (500,), "auto_retry.503": (503,)})
+def test_a_failure_with_this_status_is_tried_again_and_recovers(tries: Seen, status: int) -> None:
+    assert "not now" in tries.passed[status].begun["errorMessage"]
+    assert tries.passed[status].end["success"] is True
+
+
+@proves("auto_retry.start")
+def test_the_start_of_another_try_is_told_after_the_failure(tries: Seen) -> None:
+    for one in tries.passed.values():
+        assert one.words.index("message_end:assistant") < one.words.index("auto_retry_start")
+
+
+@proves("auto_retry.end")
+def test_the_end_of_the_tries_is_told_with_their_outcome(tries: Seen) -> None:
+    for one in tries.passed.values():
+        assert one.words.index("auto_retry_start") < one.words.index("auto_retry_end")
+
+
+@proves("omp/auto_retry.start_shape")
+def test_the_start_of_another_try_has_its_fields(tries: Seen) -> None:
+    for one in tries.passed.values():
+        assert (one.begun["attempt"], one.begun["maxAttempts"]) == (1, 2)
+        assert isinstance(one.begun["delayMs"], int)
+        assert "not now" in one.begun["errorMessage"]
+
+
+@proves("omp/auto_retry.attempts")
+def test_tries_are_counted_from_one(tries: Seen) -> None:
+    assert [one["attempt"] for one in tries.starts] == [1, 2]
+
+
+@proves("omp/auto_retry.success")
+def test_a_try_that_works_says_so_with_its_number(tries: Seen) -> None:
+    for one in tries.passed.values():
+        assert (one.end["success"], one.end["attempt"], "finalError" in one.end) == (True, 1, False)
+
+
+@proves("omp/auto_retry.failure")
+def test_after_the_last_try_the_failure_is_told(tries: Seen) -> None:
+    assert (tries.end["success"], tries.end["attempt"]) == (False, 2)
+    assert "never" in tries.end["finalError"]
+    assert tries.left == 0
+
+
+@proves("dialect.one_end_retry")
+def test_a_prompt_that_is_tried_again_has_one_end_but_in_pi(tries: Seen, dialect: str) -> None:
+    for one in tries.passed.values():
+        assert one.words.count("agent_end") == (2 if dialect == "pi" else 1)
+        assert one.words.count("agent_start") == one.words.count("agent_end")
+
+
+@scenario
+def pause(stage: Stage) -> Seen:
+    """A pause between two tries that is cut short, and a prompt after it."""
+    agent, server = stage.start(settings=SLOW), stage.server
     idle = agent.request("abort_retry")
-    assert (idle["command"], idle["success"], "data" in idle) == ("abort_retry", True, False)
     server.fails(503, "not now")
     mark = agent.mark()
     agent.ask("prompt", message="x")
     agent.wait_event("auto_retry_start", mark)
-    assert agent.ask("abort_retry") is None
+    response = agent.request("abort_retry")
     end = agent.wait_event("auto_retry_end", mark)
-    assert (end["success"], end["finalError"]) == (False, "Retry cancelled")
-    agent.wait_event("agent_end" if dialect != "pi" else "agent_settled", mark)
-    assert len(server.requests) == 1
-    assert agent.ask("get_state")["isStreaming"] is False
+    agent.wait_event("agent_end" if stage.dialect != "pi" else "agent_settled", mark)
+    requests = len(server.requests)
+    state = agent.ask("get_state")
     server.answers("fine")
-    assert text_of(answers(agent.run("y"))[-1]) == "fine"
+    last = answers(agent.run("y"))[-1]
+    return Seen(idle=idle, response=response, end=end, requests=requests, state=state, last=last)
 
 
-@proves("abort_retry.order", dialects=("pi", "pi-latest"))
-@in_each("pi", "pi-latest")
+@proves("abort_retry.idle")
+def test_abort_retry_without_a_retry_is_a_success(pause: Seen) -> None:
+    assert (pause.idle["command"], pause.idle["success"], "data" in pause.idle) == ("abort_retry", True, False)
+
+
+@proves("abort_retry.response")
+def test_abort_retry_is_answered_with_a_bare_success(pause: Seen) -> None:
+    assert (pause.response["success"], "data" in pause.response) == (True, False)
+
+
+@proves("abort_retry.stops", same=("note/ops.abort_retry",))
+def test_abort_retry_cancels_the_pause_and_nothing_more_is_asked(pause: Seen) -> None:
+    assert (pause.end["success"], pause.end["finalError"]) == (False, "Retry cancelled")
+    assert pause.requests == 1
+    assert pause.state["isStreaming"] is False
+    assert text_of(pause.last) == "fine"
+
+
+@proves("dialect.one_end_aborted_retry")
+def test_in_the_early_protocol_an_abort_between_two_tries_has_one_end(
+    start: Start, server: ModelServer, dialect: str
+) -> None:
+    agent = start(dialect=dialect, settings=SLOW)
+    server.fails(503, "not now")
+    agent.send({"type": "prompt", "message": "x"})
+    agent.wait_event("turn_end")
+    agent.send({"type": "abort"})
+    assert text_of(agent.wait_event("agent_end")["messages"][0]) == "x"
+    assert outline(agent.records).count("agent_end") == 1
+
+
+@proves("abort_retry.order")
 def test_the_end_of_a_cancelled_retry_is_told_before_the_answer(
     start: Start, server: ModelServer, dialect: str
 ) -> None:
@@ -155,8 +215,7 @@ def test_a_failure_is_repeated_by_what_the_server_says(
     assert ("auto_retry_start" in outline(records)) is repeated
 
 
-@proves("auto_retry.no_stream", dialects=("pi", "pi-latest"))
-@pytest.mark.parametrize("dialect", ["pi", "pi-latest"])
+@proves("auto_retry.no_stream")
 def test_a_success_that_is_no_stream_is_repeated(start: Start, server: ModelServer, dialect: str) -> None:
     agent = start(settings={"retry": {"baseDelayMs": 1}}, dialect=dialect)
     server.fails(200, "please log in", headers={"content-type": "text/html"})

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
-from fakes.extension_files import extension
-from fakes.fifo import Fifo
 from fakes.model_server import Call, Gate, ModelServer
-from fakes.record_outline import ended, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import in_each, proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.processes import Fifo
+from support.records import finished_messages, text_of, tool_texts
 
 Record = dict[str, Any]
 SLOW_INPUT = """
@@ -150,7 +149,7 @@ def test_a_queued_message_is_queued_once(start: Start, server: ModelServer) -> N
     gate.open()
     agent.wait_end()
     assert agent.ask("follow_up", message="later", clientMessageId="f") == first
-    assert [text_of(message) for message in ended(agent.records, "user")] == ["start", "later"]
+    assert [text_of(message) for message in finished_messages(agent.records, "user")] == ["start", "later"]
 
 
 @proves("client_message.after_restart")
@@ -203,29 +202,60 @@ def test_a_message_that_was_refused_may_come_again(agent: RpcProcess, server: Mo
     assert agent.ask("prompt", message="x", clientMessageId="m")["disposition"] == "started"
     agent.wait_end(begin)
     for bad in ("", "x" * 257):
-        assert "clientMessageId" in agent.refused("prompt", message="x", clientMessageId=bad)
+        assert "clientMessageId" in agent.expect_error("prompt", message="x", clientMessageId=bad)
 
 
-@proves("queue.items", "queue.remove", "queue.edit", "queue.promote")
-def test_queued_messages_are_removed_edited_and_promoted_by_their_ids(start: Start, server: ModelServer) -> None:
-    agent = attributed(start)
+@scenario
+def waiting(stage: Stage) -> Seen:
+    """Four messages wait; one is removed, one edited, one promoted; then all are delivered."""
+    agent, server = attributed(stage.start), stage.server
     gate = busy(agent, server)
     one, two, three = (agent.ask("follow_up", message=text)["queuedId"] for text in ("one", "two", "three"))
     four = agent.ask("steer", message="four")["queuedId"]
-    assert agent.ask("remove_queued", queuedId=one) == {"id": one, "queue": "followUp", "text": "one"}
-    assert agent.ask("edit_queued", queuedId=two, message="zwei") == {"id": two, "queue": "followUp", "text": "zwei"}
-    assert agent.ask("promote_queued", queuedId=three) == {"id": three, "queue": "steering", "text": "three"}
-    assert queued(agent) == [("steering", "three"), ("followUp", "zwei"), ("steering", "four")]
-    assert agent.since(0, "queue_update")[-1]["steering"] == ["three", "four"]
+    removed = agent.ask("remove_queued", queuedId=one)
+    edited = agent.ask("edit_queued", queuedId=two, message="zwei")
+    promoted = agent.ask("promote_queued", queuedId=three)
+    items, steering = queued(agent), agent.since(0, "queue_update")[-1]["steering"]
     for text in ("a", "b", "c"):
         server.answers(text)
     gate.open()
     agent.wait_end()
-    assert [text_of(message) for message in ended(agent.records, "user")] == ["start", "three", "four", "zwei"]
-    for kind, more in (("remove_queued", {}), ("edit_queued", {"message": "x"}), ("promote_queued", {})):
-        for gone in (one, four, "never"):
-            response = agent.request(kind, queuedId=gone, **more)
-            assert (response["success"], response["code"]) == (False, "not_found")
+    refused = {
+        kind: [agent.request(kind, queuedId=gone, **more) for gone in (one, four, "never")]
+        for kind, more in (("remove_queued", {}), ("edit_queued", {"message": "x"}), ("promote_queued", {}))
+    }
+    return Seen(
+        ids=(one, two, three), removed=removed, edited=edited, promoted=promoted, items=items, steering=steering,
+        said=[text_of(message) for message in finished_messages(agent.records, "user")],
+        codes={kind: {(one["success"], one["code"]) for one in found} for kind, found in refused.items()},
+    )  # fmt: skip
+
+
+@proves("queue.items")
+def test_the_queue_is_told_with_the_items_that_wait(waiting: Seen) -> None:
+    assert waiting.items == [("steering", "three"), ("followUp", "zwei"), ("steering", "four")]
+    assert waiting.steering == ["three", "four"]
+
+
+@proves("queue.remove")
+def test_a_message_that_waits_is_removed_by_its_id(waiting: Seen) -> None:
+    assert waiting.removed == {"id": waiting.ids[0], "queue": "followUp", "text": "one"}
+    assert "one" not in waiting.said
+    assert waiting.codes["remove_queued"] == {(False, "not_found")}
+
+
+@proves("queue.edit")
+def test_a_message_that_waits_is_edited_by_its_id(waiting: Seen) -> None:
+    assert waiting.edited == {"id": waiting.ids[1], "queue": "followUp", "text": "zwei"}
+    assert waiting.said[-1] == "zwei"
+    assert waiting.codes["edit_queued"] == {(False, "not_found")}
+
+
+@proves("queue.promote")
+def test_a_message_that_waits_is_promoted_by_its_id(waiting: Seen) -> None:
+    assert waiting.promoted == {"id": waiting.ids[2], "queue": "steering", "text": "three"}
+    assert waiting.said == ["start", "three", "four", "zwei"]
+    assert waiting.codes["promote_queued"] == {(False, "not_found")}
 
 
 @proves("queue.remove_prompt", dialects=("omp",))
@@ -255,7 +285,7 @@ def test_one_tool_call_is_stopped_and_the_turn_goes_on(agent: RpcProcess, server
     assert agent.since(0, "tool_execution_end")[0]["isError"] is True
     settled = agent.wait_event("agent_settled")
     assert (settled["aborted"], settled["reason"]) == (False, "done")
-    assert [message["isError"] for message in ended(agent.records, "toolResult")] == [True, False]
+    assert [message["isError"] for message in finished_messages(agent.records, "toolResult")] == [True, False]
     assert "finished" not in tool_texts(agent.records)[0]
     assert "abort" in str(second.request).lower() or "stopped" in str(second.request)
     assert agent.request("abort", toolCallId="a")["code"] == "not_found"
@@ -285,4 +315,4 @@ def test_a_call_of_a_host_tool_can_be_stopped(agent: RpcProcess, server: ModelSe
     agent.ask("abort", toolCallId="a")
     assert agent.wait_event("host_tool_cancel")["targetId"] == call["id"]
     assert agent.wait_event("agent_settled")["reason"] == "done"
-    assert [message["isError"] for message in ended(agent.records, "toolResult")] == [True]
+    assert [message["isError"] for message in finished_messages(agent.records, "toolResult")] == [True]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, Gate, ModelServer
-from fakes.record_outline import ended, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import finished_messages, text_of
 
 ASKS = """
 @ext.on(Input)
@@ -38,19 +38,37 @@ def busy(agent: RpcProcess, server: ModelServer) -> Gate:
     return gate
 
 
-@proves("client_message.bad", "abort.bad_call")
-def test_ids_that_cannot_be_are_refused_and_change_nothing(agent: RpcProcess, server: ModelServer) -> None:
-    gate = busy(agent, server)
+@scenario
+def bad_ids(stage: Stage) -> Seen:
+    """Ids of messages and calls that cannot be, while a run waits."""
+    agent = stage.start()
+    gate = busy(agent, stage.server)
+    of_messages, of_queued, of_calls = [], [], []
     for bad in (5, True, [], {}, "", "x" * 1_000_000):
         for kind in ("prompt", "steer", "follow_up", "abort_and_prompt"):
-            assert "clientMessageId" in agent.refused(kind, message="x", clientMessageId=bad)
+            of_messages.append(agent.expect_error(kind, message="x", clientMessageId=bad))
         for kind in ("remove_queued", "edit_queued", "promote_queued"):
-            agent.refused(kind, message="x", queuedId=bad)
-        agent.refused("abort", toolCallId=bad)
-    assert max(len(str(record)) for record in agent.records if record["type"] == "response") < 5000
+            of_queued.append(agent.expect_error(kind, message="x", queuedId=bad))
+        of_calls.append(agent.expect_error("abort", toolCallId=bad))
+    longest = max(len(str(record)) for record in agent.records if record["type"] == "response")
     gate.open()
-    assert agent.wait_event("agent_settled")["reason"] == "done"
-    assert len(ended(agent.records, "user")) == 1
+    settled = agent.wait_event("agent_settled")
+    return Seen(of_messages=of_messages, of_queued=of_queued, of_calls=of_calls, longest=longest,
+                reason=settled["reason"], users=len(finished_messages(agent.records, "user")))  # fmt: skip
+
+
+@proves("client_message.bad")
+def test_ids_of_messages_that_cannot_be_are_refused_and_change_nothing(bad_ids: Seen) -> None:
+    assert all("clientMessageId" in error for error in bad_ids.of_messages)
+    assert all(bad_ids.of_queued)
+    assert bad_ids.longest < 5000
+    assert bad_ids.users == 1
+
+
+@proves("abort.bad_call")
+def test_ids_of_calls_that_cannot_be_are_refused_and_stop_nothing(bad_ids: Seen) -> None:
+    assert all(bad_ids.of_calls)
+    assert bad_ids.reason == "done"
 
 
 @proves("client_message.every_state")
@@ -92,11 +110,11 @@ def test_a_message_that_is_delivered_while_it_is_edited_stays_what_it_was(
     agent.wait_end()
     agent.send({"type": "extension_ui_response", "id": question["id"], "confirmed": True})
     assert agent.response("e")["code"] == "not_found"
-    assert [text_of(message) for message in ended(agent.records, "user")] == ["start", "original"]
+    assert [text_of(message) for message in finished_messages(agent.records, "user")] == ["start", "original"]
     assert agent.since(0, "queue_update")[-1]["items"] == []
 
 
-@proves("queue.delivered_meanwhile")
+@proves("queue.delivered_at_once")
 @pytest.mark.parametrize("kind", ["remove_queued", "edit_queued", "promote_queued"])
 def test_what_is_done_to_an_item_at_its_delivery_happens_or_is_refused(
     start: Start, server: ModelServer, kind: str
@@ -111,7 +129,7 @@ def test_what_is_done_to_an_item_at_its_delivery_happens_or_is_refused(
     agent.send(*lines)
     done = {n for n in range(6) if agent.response(f"q{n}")["success"]}
     agent.wait_end()
-    said = [text_of(message) for message in ended(agent.records, "user")][1:]
+    said = [text_of(message) for message in finished_messages(agent.records, "user")][1:]
     if kind == "promote_queued":
         assert sorted(said) == [f"m{n}" for n in range(6)]
     else:
@@ -140,6 +158,6 @@ def test_one_of_several_calls_that_run_side_by_side_is_stopped(start: Start, ser
     assert agent.response("b")["success"]
     for id in ("b2", "c"):  # the call was ending: either it was still there, or it is known no more
         assert agent.response(id)["success"] or agent.response(id)["code"] == "not_found"
-    results = {message["toolCallId"]: message["isError"] for message in ended(agent.records, "toolResult")}
+    results = {message["toolCallId"]: message["isError"] for message in finished_messages(agent.records, "toolResult")}
     assert (results["a"], results["b"], set(results)) == (False, True, set("abc"))
     assert len(agent.since(0, "tool_execution_end")) == 3

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import ended, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import finished_messages, tool_texts
 
 BROKEN = {
     "raises": "raise ValueError('bad day')",
@@ -64,7 +63,7 @@ def called(host: RpcProcess, server: ModelServer) -> tuple[bool, str]:
     server.answers(Call("bash", {"command": "echo ran"}))
     server.answers("done")
     records = host.run("go")
-    (failed,) = [message["isError"] for message in ended(records, "toolResult")]
+    (failed,) = [message["isError"] for message in finished_messages(records, "toolResult")]
     (text,) = tool_texts(records)
     return failed, text
 
@@ -86,7 +85,7 @@ def test_a_gate_that_breaks_blocks_this_call_and_the_next(
     host.ask("get_state")
 
 
-@proves("extension.gate_broken")
+@proves("extension.gate_recovers")
 def test_a_gate_that_fails_once_judges_again(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     text = """
 seen = []

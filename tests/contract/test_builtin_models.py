@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.record_outline import answers, deltas, ended, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
-from fakes.stopwatch import within
+from fakes.clock import within
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import answers, deltas, finished_messages, text_of, tool_texts
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_demo_prompt_through_a_pipe_is_answered_to_its_end(bare: AgentFolders)
 def test_without_a_model_a_prompt_says_how_to_get_one(bare: AgentFolders) -> None:
     with RpcProcess(bare, "--no-session") as agent:
         assert agent.ask("get_state").get("model") is None
-        error = agent.refused("prompt", message="x")
+        error = agent.expect_error("prompt", message="x")
         assert "API_KEY" in error
         assert "demo" in error
         assert not agent.since(0, "agent_start")
@@ -132,5 +132,5 @@ def test_the_four_tools_do_their_work(folders: AgentFolders, start: Start) -> No
     texts = tool_texts(records)
     assert "three" in texts[2]
     assert texts[3].strip() == "2"
-    assert [message["isError"] for message in ended(records, "toolResult")] == [False] * 4 + [True]
+    assert [message["isError"] for message in finished_messages(records, "toolResult")] == [False] * 4 + [True]
     assert "gone.txt" in texts[4]

@@ -19,10 +19,10 @@ from urllib.parse import quote
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, model
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import RpcProcess, command_line
+from support.agent_folders import AgentFolders, model
+from support.agent_process import RpcProcess, command_line
+from support.contract import proves
 
 NAMES = (
     "models",
@@ -158,7 +158,7 @@ def test_a_server_that_repeats_the_key_in_its_error_shows_it_to_nobody(
         check(agent)
 
 
-@proves("secrets.output")
+@proves("secrets.address")
 @pytest.mark.parametrize("url", ["http://user:{key}@127.0.0.1:1/v1", "http://[{key}/v1", "nonsense://u:{key}@h"])
 def test_an_address_with_a_key_that_leads_nowhere_shows_none(folders: AgentFolders, url: str) -> None:
     key = CANARIES["password"]
@@ -170,7 +170,7 @@ def test_an_address_with_a_key_that_leads_nowhere_shows_none(folders: AgentFolde
         check(agent)
 
 
-@proves("secrets.output")
+@proves("secrets.found")
 def test_a_tool_that_finds_the_key_shows_it_neither_to_host_nor_model_nor_file(
     canaries: AgentFolders, server: ModelServer
 ) -> None:
@@ -219,7 +219,7 @@ async def fail(arguments, ctx):
 """
 
 
-@proves("secrets.output")
+@proves("secrets.extension")
 def test_an_extension_that_fails_with_a_key_shows_none(canaries: AgentFolders, tmp_path: Path) -> None:
     broken, silly = tmp_path / "broken.py", tmp_path / "silly.py"
     broken.write_text(BROKEN)
@@ -239,7 +239,7 @@ def test_an_extension_that_fails_with_a_key_shows_none(canaries: AgentFolders, t
     assert "***" in failing.stderr
 
 
-@proves("secrets.output")
+@proves("secrets.start")
 def test_a_misspelt_option_and_a_failing_start_show_no_key(canaries: AgentFolders) -> None:
     with RpcProcess(canaries, "--model", "stored/m", f"--apikey={CANARIES['given']}", env=VARIABLES) as agent:
         agent.ask("get_state")
@@ -266,7 +266,7 @@ def test_commands_see_no_variable_of_a_key(canaries: AgentFolders, server: Model
         assert agent.ask("bash", command=f'X={shlex.quote(CANARIES["printed"])}; echo "$X"')["output"] == "***\n"
 
 
-@proves("secrets.commands")
+@proves("secrets.commands_kept")
 def test_keys_stay_in_the_environment_where_the_user_wants_that(canaries: AgentFolders) -> None:
     settings = json.loads((canaries.agent / "settings.json").read_text())
     (canaries.agent / "settings.json").write_text(json.dumps({**settings, "keepProviderKeys": True}))
@@ -276,7 +276,7 @@ def test_keys_stay_in_the_environment_where_the_user_wants_that(canaries: AgentF
         )
 
 
-@proves("secrets.commands", "secrets.output")
+@proves("secrets.later")
 def test_a_key_that_comes_while_the_agent_runs_is_known_with_the_next_command(canaries: AgentFolders) -> None:
     new = "ck-stored-later-55Qx9/+zz"
     with RpcProcess(canaries, "--model", "stored/m", env={**VARIABLES, "LATER": new}) as agent:
@@ -288,7 +288,7 @@ def test_a_key_that_comes_while_the_agent_runs_is_known_with_the_next_command(ca
         assert "***" in shown
 
 
-@proves("secrets.output")
+@proves("secrets.cut_output")
 def test_output_that_is_full_of_keys_shows_not_even_the_rest_of_one(
     canaries: AgentFolders, server: ModelServer
 ) -> None:
@@ -306,7 +306,7 @@ def test_output_that_is_full_of_keys_shows_not_even_the_rest_of_one(
             assert not [rest for rest in rests if rest in text], place
 
 
-@proves("secrets.output")
+@proves("secrets.older_session")
 def test_an_older_session_with_a_key_in_it_is_exported_and_told_without(canaries: AgentFolders) -> None:
     with RpcProcess(canaries, "--model", "demo", env=VARIABLES) as agent:
         agent.run("hi")
@@ -324,7 +324,7 @@ def test_an_older_session_with_a_key_in_it_is_exported_and_told_without(canaries
     assert leaks((canaries.work / "out.html").read_text()) == []
 
 
-@proves("secrets.output")
+@proves("secrets.answer")
 def test_what_the_model_says_of_a_key_is_not_kept(canaries: AgentFolders, server: ModelServer) -> None:
     with RpcProcess(canaries, "--model", "stored/m", env=VARIABLES) as agent:
         server.answers(f"the key is {CANARIES['models']}, isn't it")

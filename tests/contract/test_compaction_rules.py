@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import model
-from fakes.contract_manifest import proves
 from fakes.model_server import Answer, Call, Hang, ModelServer, Thinking, said_in
-from fakes.record_outline import answers, outline, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import model
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, outline, text_of
 
 LONG = "lorem ipsum dolor sit amet " * 40
 SETTINGS = {"compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}}
@@ -43,72 +44,126 @@ def usage(agent: RpcProcess) -> Any:
     return agent.ask("get_session_stats")["contextUsage"]
 
 
-@proves(
-    "compact.order",
-    "compact.already",
-    "compact.nothing",
-    "compact.usage_unknown",
-    "compact.on_record",
-    "compact.reopened",
-    dialects=("pi-latest",),
-)
-def test_a_summary_on_request_is_told_recorded_and_found_again(start: Start, server: ModelServer) -> None:
-    agent = begin(start, server, keeps=True)
-    assert usage(agent)["tokens"] > 0
-    before = agent.ask("get_state")["messageCount"]
+@scenario
+def summary(stage: Stage) -> Seen:
+    """A summary on request, a second one at once, a prompt after it, and the session opened again."""
+    agent, server = begin(stage.start, stage.server, keeps=True), stage.server
+    usages = [usage(agent)]
+    count = agent.ask("get_state")["messageCount"]
     server.answers("THE SUMMARY", usage={"input_tokens": 70, "output_tokens": 30})
     mark = agent.mark()
     result = agent.ask("compact")
-    assert told(agent, mark) == ["compaction_start", "compaction_end", "response:compact"]
+    words = told(agent, mark)
     ended = agent.wait_event("compaction_end", mark)
-    assert (ended["reason"], ended["result"], ended["aborted"], ended["willRetry"]) == ("manual", result, False, False)
-    assert set(result) == {"summary", "firstKeptEntryId", "tokensBefore", "estimatedTokensAfter", "usage", "details"}
-    assert usage(agent) == {"tokens": None, "contextWindow": 10_000, "percent": None}
+    usages.append(usage(agent))
     state = agent.ask("get_state")
-    assert state["messageCount"] < before
     with Path(state["sessionFile"]).open() as lines:
         entry = json.loads(list(lines)[-1])
-    assert (entry["type"], entry["summary"], entry["fromHook"]) == ("compaction", result["summary"], False)
-    assert agent.refused("compact") == "Already compacted"
-    assert agent.wait_event("compaction_end", mark, errorMessage="Compaction failed: Already compacted")
+    already = agent.expect_error("compact")
+    failed = agent.wait_event("compaction_end", mark, errorMessage="Compaction failed: Already compacted")
     asked = server.answers("well", usage={"input_tokens": 1_000})
     agent.run("three")
-    assert usage(agent)["tokens"] >= 1_000
-    seen = context(asked)
+    usages.append(usage(agent))
     messages = agent.ask("get_messages")["messages"]
     agent.ask("switch_session", sessionPath=state["sessionFile"])
-    assert agent.ask("get_messages")["messages"] == messages
-    assert "THE SUMMARY" in seen
+    reopened = agent.ask("get_messages")["messages"]
     agent.ask("new_session")
-    assert agent.refused("compact") == "Nothing to compact (session too small)"
+    return Seen(
+        usages=usages, count=count, result=result, words=words, ended=ended, state=state, entry=entry, already=already,
+        failed=failed, seen=context(asked), messages=messages, reopened=reopened, nothing=agent.expect_error("compact"),
+    )  # fmt: skip
 
 
-@proves("compact.fails", "compact.abort", "compact.prompt_refused", dialects=("pi-latest",))
-def test_a_summary_that_fails_or_is_stopped_changes_nothing(start: Start, server: ModelServer) -> None:
-    agent = begin(start, server)
+@proves("compact.order")
+def test_a_summary_is_told_before_it_is_answered(summary: Seen) -> None:
+    assert summary.words == ["compaction_start", "compaction_end", "response:compact"]
+    ended = summary.ended
+    found = (ended["reason"], ended["result"], ended["aborted"], ended["willRetry"])
+    assert found == ("manual", summary.result, False, False)
+
+
+@proves("compact.already")
+def test_a_conversation_that_was_just_summarized_is_refused(summary: Seen) -> None:
+    assert summary.already == "Already compacted"
+    assert summary.failed
+
+
+@proves("compact.nothing")
+def test_a_conversation_without_anything_to_summarize_is_refused(summary: Seen) -> None:
+    assert summary.nothing == "Nothing to compact (session too small)"
+
+
+@proves("compact.usage_unknown")
+def test_until_the_next_answer_the_usage_of_the_context_is_null(summary: Seen) -> None:
+    before, between, after = summary.usages
+    assert before["tokens"] > 0
+    assert between == {"tokens": None, "contextWindow": 10_000, "percent": None}
+    assert after["tokens"] >= 1_000
+
+
+@proves("compact.on_record")
+def test_a_summary_is_an_entry_of_the_session(summary: Seen) -> None:
+    fields = {"summary", "firstKeptEntryId", "tokensBefore", "estimatedTokensAfter", "usage", "details"}
+    assert set(summary.result) == fields
+    entry = summary.entry
+    assert (entry["type"], entry["summary"], entry["fromHook"]) == ("compaction", summary.result["summary"], False)
+    assert summary.state["messageCount"] < summary.count
+
+
+@proves("compact.reopened")
+def test_a_summarized_session_is_the_same_after_it_is_opened_again(summary: Seen) -> None:
+    assert summary.reopened == summary.messages
+    assert "THE SUMMARY" in summary.seen
+
+
+@scenario
+def no_summary(stage: Stage) -> Seen:
+    """A summary that fails, and one that is stopped while a prompt is refused."""
+    agent, server = begin(stage.start, stage.server), stage.server
     before = agent.ask("get_entries")
     server.fails(400, "no summaries today", kind="invalid_request_error")
     mark = agent.mark()
-    error = agent.refused("compact")
-    assert error.startswith("Summarization failed: ")
-    assert "no summaries today" in error
-    assert agent.wait_event("compaction_end", mark)["errorMessage"] == f"Compaction failed: {error}"
+    error = agent.expect_error("compact")
+    failed = agent.wait_event("compaction_end", mark)
+    after_failure = agent.ask("get_entries")
     asked = server.answers("half a summ", Hang())
     mark = agent.mark()
     agent.send({"id": "c", "type": "compact"})
     asked.wait_arrived()
-    assert agent.refused("prompt", message="now") == (
-        "Cannot submit a prompt while compaction is in progress. Wait for compaction to finish and retry."
-    )
+    refusal = agent.expect_error("prompt", message="now")
     agent.ask("abort")
-    assert agent.response("c")["error"] == "Compaction cancelled"
-    assert agent.wait_event("compaction_end", mark) == {
-        "type": "compaction_end", "reason": "manual", "aborted": True, "willRetry": False
-    }  # fmt: skip
+    response = agent.response("c")
+    ended = agent.wait_event("compaction_end", mark)
     asked.wait_dropped()
-    assert agent.ask("get_entries") == before
+    after_abort = agent.ask("get_entries")
     server.answers("fine")
     agent.run("three")
+    return Seen(before=before, error=error, failed=failed, after_failure=after_failure, refusal=refusal,
+                response=response, ended=ended, after_abort=after_abort)  # fmt: skip
+
+
+@proves("compact.fails")
+def test_a_summary_that_fails_is_told_with_its_reason_and_changes_nothing(no_summary: Seen) -> None:
+    assert no_summary.error.startswith("Summarization failed: ")
+    assert "no summaries today" in no_summary.error
+    assert no_summary.failed["errorMessage"] == f"Compaction failed: {no_summary.error}"
+    assert no_summary.after_failure == no_summary.before
+
+
+@proves("compact.prompt_refused")
+def test_a_prompt_is_refused_while_a_summary_is_made(no_summary: Seen) -> None:
+    assert no_summary.refusal == (
+        "Cannot submit a prompt while compaction is in progress. Wait for compaction to finish and retry."
+    )
+
+
+@proves("compact.abort")
+def test_a_summary_that_is_stopped_changes_nothing(no_summary: Seen) -> None:
+    assert no_summary.response["error"] == "Compaction cancelled"
+    assert no_summary.ended == {
+        "type": "compaction_end", "reason": "manual", "aborted": True, "willRetry": False
+    }  # fmt: skip
+    assert no_summary.after_abort == no_summary.before
 
 
 @proves("compact.ends_run", dialects=("pi-latest",))
@@ -145,9 +200,10 @@ def test_room_is_made_between_two_turns_of_a_run(start: Start, server: ModelServ
     assert "answer one" not in seen
 
 
-@proves("auto_compaction.before_prompt", "auto_compaction.fails", dialects=("pi-latest",))
-def test_room_is_made_before_a_prompt_and_a_failure_does_not_stop_it(start: Start, server: ModelServer) -> None:
-    agent = begin(start, server, model="fake-2")
+@scenario
+def smaller(stage: Stage) -> Seen:
+    """A model with a smaller window is chosen; the first summary fails, the second works."""
+    agent, server = begin(stage.start, stage.server, model="fake-2"), stage.server
     server.answers("full", usage=FULL)
     agent.run("three")
     agent.ask("set_model", provider="fake", modelId="fake-1")
@@ -157,16 +213,26 @@ def test_room_is_made_before_a_prompt_and_a_failure_does_not_stop_it(start: Star
     mark = agent.mark()
     agent.run("four")
     words = [word for word in told(agent, mark) if word.startswith(("compaction", "agent"))]
-    assert words == [
+    failed, worked = agent.since(mark, "compaction_end")
+    later = server.answers("ok")
+    agent.run("five")
+    return Seen(words=words, failed=failed, worked=worked, later=context(later))
+
+
+@proves("auto_compaction.before_prompt")
+def test_room_is_made_before_a_prompt_to_a_smaller_window(smaller: Seen) -> None:
+    assert smaller.words == [
         "compaction_start", "compaction_end", "agent_start", "agent_end", "compaction_start", "compaction_end",
         "agent_settled",
     ]  # fmt: skip
-    failed, worked = agent.since(mark, "compaction_end")
-    assert failed["errorMessage"].startswith("Auto-compaction failed: Summarization failed: ")
-    assert "result" in worked
-    later = server.answers("ok")
-    agent.run("five")
-    assert "THE SUMMARY" in context(later)
+    assert "result" in smaller.worked
+    assert "THE SUMMARY" in smaller.later
+
+
+@proves("auto_compaction.fails")
+def test_room_that_cannot_be_made_does_not_stop_a_prompt(smaller: Seen) -> None:
+    assert smaller.failed["errorMessage"].startswith("Auto-compaction failed: Summarization failed: ")
+    assert smaller.words[2:4] == ["agent_start", "agent_end"]
 
 
 @proves("auto_compaction.overflow_twice", dialects=("pi-latest",))

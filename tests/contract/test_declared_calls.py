@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import Start
+from support.agent_folders import AgentFolders
+from support.agent_process import Start
+from support.contract import proves
 
 DECLARED = {"toolExecution": "declared"}
 
@@ -31,7 +31,7 @@ def test_two_commands_that_wait_for_each_other_meet_and_results_stay_in_order(
     assert results == ["met\n", "(no output)"]
 
 
-@proves("tool.declared")
+@proves("tool.undeclared")
 def test_a_command_that_is_not_declared_runs_alone(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     agent = start(settings=DECLARED)
     server.answers(bash("echo 1 > a", parallel=True), bash("cat a", parallel=False), bash("rm a"), bash("ls a"))
@@ -42,7 +42,7 @@ def test_a_command_that_is_not_declared_runs_alone(start: Start, folders: AgentF
     assert (first["is_error"], last["is_error"]) == (False, True)
 
 
-@proves("tool.declared")
+@proves("tool.declared_abort")
 def test_an_abort_ends_all_of_them(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     os.mkfifo(folders.work / "pipe")
     agent = start(settings=DECLARED)
@@ -57,7 +57,7 @@ def test_an_abort_ends_all_of_them(start: Start, folders: AgentFolders, server: 
         os.close(os.open(folders.work / "pipe", os.O_WRONLY | os.O_NONBLOCK))
 
 
-@proves("tool.declared")
+@proves("tool.declared_unasked")
 def test_nothing_is_offered_unasked(start: Start, server: ModelServer) -> None:
     agent = start()
     asked = server.answers("fine")

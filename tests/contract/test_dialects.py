@@ -2,115 +2,226 @@
 
 from __future__ import annotations
 
-from fakes.contract_manifest import DIALECTS, proves
-from fakes.dialect_cases import in_each
+import json
+from typing import Any
+
 from fakes.model_server import Call, Gate, Hang, ModelServer, said_in
-from fakes.record_outline import answers, deltas, ended, outline, text_of
-from fakes.rpc_process import RpcProcess
+from support.agent_process import RpcProcess
+from support.contract import proves, proves_each
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, deltas, finished_messages, outline, text_of
 
-BUSY = "Agent is already processing."
+LAST_WORDS = ("prompt_result", "session_settled", "agent_settled")
+PLAIN = [
+    "response:prompt",
+    "agent_start",
+    "turn_start",
+    "message_start:user",
+    "message_end:user",
+    "message_start:assistant",
+    "message_end:assistant",
+    "turn_end",
+    "agent_end",
+]
+NO_JSON = ["", "   ", "{bad", '{"type":', "[1,", "nul", "\ufeff{}", '{"type":"get_state"} x', "'a'"]
 
-LAST_WORDS = ("prompt_result", "session_settled")
+
+@scenario
+def plain(stage: Stage) -> Seen:
+    """A prompt and its answer, lines that cannot be read, and a command that fails."""
+    agent = stage.start()
+    first_line = agent.wait(lambda record: True) if stage.dialect != "pi" else None
+    asked = stage.server.answers("Hello there.")
+    start = agent.mark()
+    agent.send({"id": "p", "type": "prompt", "message": "Say hello"})
+    ack = agent.response("p")
+    agent.wait_end(start)
+    records = agent.since(start)
+    bad = {}
+    for line in NO_JSON:
+        mark = agent.mark()
+        agent.send(line, {"type": "get_state"})
+        bad[line] = agent.wait_count("response", 2, mark)
+    failure = agent.request("set_model", provider="a", modelId="b")
+    after = agent.request("get_state")
+    return Seen(
+        first_line=first_line, ack=ack, records=records, said=said_in(asked.request), bad=bad, failure=failure,
+        after=after, raw=agent.raw, faults=agent.faults, responses=agent.since(0, "response"),
+        requests=len(stage.server.requests),
+    )  # fmt: skip
 
 
-@proves(
-    "frame.json",
-    "frame.type",
-    "frame.command",
-    "frame.success",
-    "id.echo",
-    "id.optional",
-    "id.echo_failure",
-    "prompt.ack",
-    "prompt.async",
-    "prompt.stream",
-    "prompt.reaches_model",
-    "event.order",
-    "event.agent_start",
-    "event.agent_end",
-    "event.turn_start",
-    "event.turn_end",
-    "event.message_start",
-    "event.message_update",
-    "event.message_end",
-    "event.agent_end_messages",
-    "event.update_delta",
-    "event.text_delta",
-    "command.prompt",
-    "command.get_state",
-    "error.response",
-    "error.parse",
-    "error.parse_recovers",
-    dialects=("omp", "xcsh"),
-)
-@proves("dialect.ready", dialects=("omp", "xcsh"))
-@in_each("omp", "xcsh")
-def test_a_plain_conversation_after_a_ready_line(spoken: RpcProcess, server: ModelServer) -> None:
-    assert spoken.wait(lambda record: True)["type"] == "ready"
-    server.answers("Hello there.")
-    records = [record for record in spoken.run("Say hello") if record["type"] not in LAST_WORDS]
-    assert [said_in(request) for request in server.requests] == [[("user", "Say hello")]]
-    assert outline(records) == [
-        "response:prompt",
-        "agent_start",
-        "turn_start",
-        "message_start:user",
-        "message_end:user",
-        "message_start:assistant",
-        "message_end:assistant",
-        "turn_end",
-        "agent_end",
-    ]
-    assert "".join(event["delta"] for event in deltas(records, "text_delta")) == "Hello there."
-    assert text_of(deltas(records, "text_end")[0]["partial"]) == "Hello there."
-    end = records[-1]
+@proves("dialect.ready")
+def test_the_first_line_of_the_forks_is_ready(plain: Seen) -> None:
+    assert plain.first_line["type"] == "ready"
+
+
+@proves("frame.json", same=("note/out.lines",))
+def test_every_line_is_one_object(plain: Seen) -> None:
+    assert plain.faults == []
+    assert all(isinstance(json.loads(line), dict) for line in plain.raw)
+
+
+@proves("frame.type")
+def test_every_line_says_what_it_is(plain: Seen) -> None:
+    assert all(isinstance(json.loads(line)["type"], str) for line in plain.raw)
+
+
+@proves("note/out.kinds")
+def test_every_line_is_a_response_or_an_event(plain: Seen) -> None:
+    assert all(("command" in record) == (record["type"] == "response") for record in plain.records)
+
+
+@proves("frame.command")
+def test_a_response_names_the_command_it_answers(plain: Seen) -> None:
+    assert (plain.after["type"], plain.after["command"]) == ("response", "get_state")
+
+
+@proves("frame.success")
+def test_a_response_says_whether_it_succeeded(plain: Seen) -> None:
+    assert (plain.after["success"], plain.failure["success"]) == (True, False)
+    assert all(isinstance(record["success"], bool) for record in plain.responses)
+
+
+@proves("id.echo")
+def test_a_response_has_the_id_of_its_command(plain: Seen) -> None:
+    assert plain.ack["id"] == "p"
+
+
+@proves("id.echo_failure")
+def test_a_failure_has_the_id_of_its_command_too(plain: Seen) -> None:
+    assert plain.failure["id"].startswith("auto-")
+
+
+@proves("id.optional")
+def test_without_an_id_the_response_has_none(plain: Seen) -> None:
+    assert all("id" not in state and state["success"] for _, state in plain.bad.values())
+
+
+@proves("error.response", same=("note/response.error",))
+def test_a_failed_command_is_answered_with_a_text(plain: Seen) -> None:
+    told = {key: value for key, value in plain.failure.items() if key != "id"}
+    assert told == {
+        "type": "response", "command": "set_model", "success": False, "error": "Model not found: a/b"
+    }  # fmt: skip
+
+
+@proves("error.parse")
+def test_a_line_that_is_no_json_is_answered_by_the_command_parse(plain: Seen) -> None:
+    for failure, _ in plain.bad.values():
+        assert (failure["command"], failure["success"], "id" in failure) == ("parse", False, False)
+        assert failure["error"].startswith("Failed to parse command: ")
+
+
+@proves("frame.blank")
+def test_a_blank_line_is_a_parse_error_that_says_the_input_ended(plain: Seen) -> None:
+    assert plain.bad[""][0]["error"] == "Failed to parse command: Unexpected end of JSON input"
+    assert plain.bad["   "][0]["command"] == "parse"
+
+
+@proves("error.parse_recovers")
+def test_after_bad_json_the_next_line_is_answered(plain: Seen) -> None:
+    assert [state["command"] for _, state in plain.bad.values()] == ["get_state"] * len(NO_JSON)
+
+
+@proves("prompt.ack", same=("note/prompt.ack",))
+def test_a_prompt_is_answered_with_success_under_its_id(plain: Seen) -> None:
+    assert (plain.ack["id"], plain.ack["command"], plain.ack["success"]) == ("p", "prompt", True)
+
+
+@proves("prompt.async")
+def test_a_prompt_is_answered_before_the_events_of_its_run(plain: Seen) -> None:
+    words = outline(plain.records)
+    assert words.index("response:prompt") < words.index("agent_start")
+
+
+@proves("prompt.stream", same=("note/prompt.complete",))
+def test_the_events_of_the_run_follow_up_to_its_end(plain: Seen) -> None:
+    words = outline(plain.records)
+    assert words.index("agent_start") < words.index("agent_end")
+    assert set(words[words.index("agent_end") + 1 :]) <= set(LAST_WORDS)
+
+
+@proves("prompt.reaches_model")
+def test_the_message_of_a_prompt_reaches_the_model(plain: Seen) -> None:
+    assert (plain.said, plain.requests) == ([("user", "Say hello")], 1)
+
+
+@proves("event.order")
+def test_the_events_of_a_simple_run_come_in_the_documented_order(plain: Seen, dialect: str) -> None:
+    last = {"pi": ["agent_settled"], "omp": ["prompt_result", "session_settled"], "xcsh": []}
+    assert outline(plain.records) == PLAIN + last[dialect]
+
+
+@proves("event.agent_end_messages")
+def test_the_end_of_a_run_has_all_its_messages(plain: Seen, dialect: str) -> None:
+    end = next(record for record in plain.records if record["type"] == "agent_end")
     assert [message["role"] for message in end["messages"]] == ["user", "assistant"]
-    assert "willRetry" not in end
-    spoken.send("{bad", {"type": "get_state"})
-    failure, state = spoken.wait_count("response", 3)[1:]
-    assert (failure["command"], failure["success"]) == ("parse", False)
-    assert ("id" in failure, "id" in state) == (False, False)
-    assert spoken.refused("set_model", provider="a", modelId="b") == "Model not found: a/b"
+    assert text_of(end["messages"][1]) == "Hello there."
+    assert text_of(deltas(plain.records, "text_end")[0]["partial"]) == "Hello there."
+    assert end.get("willRetry") is (False if dialect == "pi" else None)
 
 
-@proves("omp+xcsh/prompt.busy_refused", "omp+xcsh/prompt.busy_late", "prompt.busy_dropped", dialects=("omp", "xcsh"))
-@in_each("omp", "xcsh")
-def test_a_refused_prompt_is_acknowledged_and_then_fails(spoken: RpcProcess, server: ModelServer) -> None:
+@scenario
+def busy(stage: Stage) -> Seen:
+    """A prompt that says nothing of queues, while another one runs."""
+    agent = stage.start()
     gate = Gate()
-    server.answers(gate, "one")
-    spoken.ask("prompt", message="first")
+    stage.server.answers(gate, "one")
+    agent.ask("prompt", message="first")
     gate.wait_reached()
-    spoken.send({"id": "late", "type": "prompt", "message": "second"})
-    spoken.wait(lambda record: record.get("id") == "late" and record["success"] is False)
-    found = [record for record in spoken.since(0, "response") if record.get("id") == "late"]
-    assert [record["success"] for record in found] == [True, False]
-    assert found[1]["error"].startswith(BUSY)
+    agent.send({"id": "late", "type": "prompt", "message": "second"})
+    agent.wait(lambda record: record.get("id") == "late" and record["success"] is False)
+    found = [record for record in agent.since(0, "response") if record.get("id") == "late"]
     gate.open()
-    spoken.wait_end()
-    assert len(server.requests) == 1
+    agent.wait_end()
+    return Seen(found=found, requests=len(stage.server.requests), count=agent.ask("get_state")["messageCount"])
 
 
-@proves("xcsh/id.unknown", "xcsh/id.parse", dialects=("xcsh",))
-@proves("dialect.unknown_id", dialects=("xcsh",))
-@in_each("xcsh")
-def test_an_unknown_command_is_answered_without_id(spoken: RpcProcess) -> None:
-    spoken.send({"id": "u", "type": "nope"}, "{bad")
-    unknown, parse = spoken.wait_count("response", 2)
-    assert unknown == {"type": "response", "command": "nope", "success": False, "error": "Unknown command: nope"}
-    assert "id" not in parse
+@proves("prompt.busy_refused", same=("omp+xcsh/prompt.busy_refused",))
+def test_a_second_prompt_is_refused_while_one_runs(busy: Seen, dialect: str) -> None:
+    assert dialect != "pi" or len(busy.found) == 1
+    assert busy.found[-1]["error"] == (
+        "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message."
+    )
 
 
-@proves("dialect.unknown_id_newest", dialects=("omp",))
-@in_each("omp")
-def test_an_unknown_command_is_answered_with_its_id_where_clients_wait_for_it(spoken: RpcProcess) -> None:
-    spoken.send({"id": "u", "type": "nope"}, "{bad")
-    unknown, parse = spoken.wait_count("response", 2)
-    assert (unknown["id"], unknown["error"]) == ("u", "Unknown command: nope")
-    assert "id" not in parse
+@proves("omp+xcsh/prompt.busy_late")
+def test_in_the_forks_a_refused_prompt_is_acknowledged_and_then_fails(busy: Seen) -> None:
+    assert [record["success"] for record in busy.found] == [True, False]
 
 
-@proves("dialect.prompt_result", dialects=("omp",))
-@in_each("omp")
+@proves("prompt.busy_dropped")
+def test_a_refused_prompt_never_reaches_the_model(busy: Seen) -> None:
+    assert (busy.requests, busy.count) == (1, 2)
+
+
+@scenario
+def unknown(stage: Stage) -> Seen:
+    """A command that nobody knows, and a line that is none."""
+    agent = stage.start()
+    agent.send({"id": "u", "type": "nope"}, "{bad")
+    command, parse = agent.wait_count("response", 2)
+    return Seen(command=command, parse=parse)
+
+
+@proves("dialect.unknown_id", same=("xcsh/id.unknown",))
+def test_an_unknown_command_is_answered_without_id(unknown: Seen) -> None:
+    wanted = {"type": "response", "command": "nope", "success": False, "error": "Unknown command: nope"}
+    assert unknown.command == wanted
+
+
+@proves("xcsh/id.parse")
+def test_a_line_that_is_no_json_is_answered_without_id(unknown: Seen) -> None:
+    assert "id" not in unknown.parse
+
+
+@proves("dialect.unknown_id_newest")
+def test_an_unknown_command_is_answered_with_its_id_where_clients_wait_for_it(unknown: Seen) -> None:
+    assert (unknown.command["id"], unknown.command["error"]) == ("u", "Unknown command: nope")
+
+
+@proves("dialect.prompt_result")
 def test_every_accepted_prompt_has_one_result_and_then_the_session_is_settled(
     spoken: RpcProcess, server: ModelServer
 ) -> None:
@@ -131,231 +242,202 @@ def test_every_accepted_prompt_has_one_result_and_then_the_session_is_settled(
     assert kinds[-4:] == ["agent_end", "prompt_result", "prompt_result", "session_settled"]
 
 
-@proves(
-    "omp+xcsh/get_state.queuedMessageCount",
-    "omp+xcsh/get_state.interruptMode",
-    "omp+xcsh/command.set_interrupt_mode",
-    "omp+xcsh/set_interrupt_mode.response",
-    "omp+xcsh/set_interrupt_mode.state",
-    dialects=("omp", "xcsh"),
-)
-@proves("omp/get_state.interrupt_default", dialects=("omp",))
-@proves(
-    "xcsh/get_state.interrupt_default", "xcsh/get_state.todoPhases", "xcsh/get_state.todo_default", dialects=("xcsh",)
-)
-@in_each("omp", "xcsh")
-def test_the_state_has_the_members_of_the_forks(spoken: RpcProcess) -> None:
-    state = spoken.ask("get_state")
-    expected = "wait" if "xcsh" in spoken.arguments else "immediate"
-    assert (state["interruptMode"], state["queuedMessageCount"], state["todoPhases"]) == (expected, 0, [])
+@scenario
+def members(stage: Stage) -> Seen:
+    """The state as the forks have it, and their interrupt mode."""
+    agent = stage.start()
+    state = agent.ask("get_state")
+    modes, responses = {}, {}
     for mode in ("immediate", "wait"):
-        assert spoken.ask("set_interrupt_mode", mode=mode) is None
-        assert spoken.ask("get_state")["interruptMode"] == mode
+        responses[mode] = agent.request("set_interrupt_mode", mode=mode)
+        modes[mode] = agent.ask("get_state")["interruptMode"]
+    return Seen(state=state, modes=modes, responses=responses)
 
 
-@proves("omp/get_last_assistant_text.null", dialects=("omp",))
-@in_each("omp")
-def test_no_answer_yet_is_a_null_text(spoken: RpcProcess) -> None:
-    assert spoken.ask("get_last_assistant_text") == {"text": None}
+@proves_each("field,value", {
+    "omp+xcsh/get_state.queuedMessageCount": ("queuedMessageCount", 0),
+    "omp/get_state.interrupt_default": ("interruptMode", "immediate"),
+    "xcsh/get_state.interrupt_default": ("interruptMode", "wait"),
+    "get_state.interruptMode": ("interruptMode", "immediate"),
+    "xcsh/get_state.todo_default": ("todoPhases", []),
+})  # fmt: skip
+def test_the_state_of_the_forks_has_this_value_at_first(members: Seen, field: str, value: Any) -> None:
+    assert members.state[field] == value
 
 
-@proves("xcsh/start.eof", dialects=("xcsh",))
-@proves("dialect.exit", dialects=DIALECTS)
-@in_each("pi", "pi-latest", "omp", "xcsh", "companion")
+@proves_each("field", {
+    "omp+xcsh/get_state.interruptMode": ("interruptMode",),
+    "xcsh/get_state.todoPhases": ("todoPhases",),
+})  # fmt: skip
+def test_the_state_of_the_forks_has_this_member(members: Seen, field: str) -> None:
+    assert field in members.state
+
+
+@proves("set_interrupt_mode.response", same=("omp+xcsh/set_interrupt_mode.response",))
+def test_an_interrupt_mode_is_answered_with_a_bare_success(members: Seen) -> None:
+    assert {(one["success"], "data" in one) for one in members.responses.values()} == {(True, False)}
+
+
+@proves("set_interrupt_mode.state", same=("omp+xcsh/set_interrupt_mode.state",))
+def test_the_state_shows_the_interrupt_mode(members: Seen) -> None:
+    assert members.modes == {"immediate": "immediate", "wait": "wait"}
+
+
+@proves("dialect.exit", same=("xcsh/start.eof",))
 def test_every_dialect_ends_cleanly_with_its_input(spoken: RpcProcess) -> None:
     spoken.close(expect=0)
 
 
-@proves(
-    "xcsh/abort_and_prompt.flow",
-    "xcsh/abort_and_prompt.response",
-    "xcsh/abort_and_prompt.end",
-    "xcsh/command.abort_and_prompt",
-    dialects=("xcsh",),
-)
-@in_each("xcsh")
-def test_abort_and_prompt_in_xcsh(spoken: RpcProcess, server: ModelServer) -> None:
-    server.answers("half", Hang())
-    spoken.ask("prompt", message="x")
-    spoken.wait_delta("f")
-    start = spoken.mark()
-    later = server.answers("new")
-    spoken.ask("abort_and_prompt", message="instead")
-    spoken.wait(lambda record: record["type"] == "agent_end" and text_of(record["messages"][-1]) == "new", start)
-    words = outline(spoken.since(start))
-    assert words.index("agent_end") < words.index("response:abort_and_prompt") < words.index("agent_start")
-    assert said_in(later.request)[-1] == ("user", "instead")
+@scenario
+def newest(stage: Stage) -> Seen:
+    """A run with a tool in the newest dialect."""
+    agent = stage.start()
+    stage.server.answers("Looking.", Call("bash", {"command": "true"}, id="c1"))
+    stage.server.answers("Done.")
+    return Seen(records=agent.run("x"), state=agent.ask("get_state"))
 
 
-@proves("dialect.delta_only", "dialect.pending", dialects=("pi-latest",))
-@in_each("pi-latest")
-def test_the_newest_dialect_carries_deltas_only(spoken: RpcProcess, server: ModelServer) -> None:
-    server.answers("Looking.", Call("bash", {"command": "true"}, id="c1"))
-    server.answers("Done.")
-    records = spoken.run("x")
-    updates = [record for record in records if record["type"] == "message_update"]
+@proves("dialect.delta_only")
+def test_the_newest_dialect_carries_deltas_only(newest: Seen) -> None:
+    updates = [record for record in newest.records if record["type"] == "message_update"]
     assert all(set(record) == {"type", "usage", "assistantMessageEvent"} for record in updates)
     assert all("partial" not in record["assistantMessageEvent"] for record in updates)
-    begun = deltas(records, "toolcall_start")[0]
+    begun = deltas(newest.records, "toolcall_start")[0]
     assert (begun["id"], begun["toolName"]) == ("c1", "bash")
-    first = next(r["message"] for r in records if r["type"] == "message_start" and r["message"]["role"] == "assistant")
+    assert outline(newest.records)[-2:] == ["agent_end", "agent_settled"]
+    assert newest.state["interruptMode"] == "wait"
+
+
+@proves("dialect.pending")
+def test_in_the_newest_dialect_an_answer_in_progress_is_pending(newest: Seen) -> None:
+    begun = [record["message"] for record in newest.records if record["type"] == "message_start"]
+    first = next(message for message in begun if message["role"] == "assistant")
     assert (first["stopReason"], first["content"]) == ("pending", [])
-    assert outline(records)[-2:] == ["agent_end", "agent_settled"]
-    assert spoken.ask("get_state")["interruptMode"] == "wait"
 
 
-@proves(
-    "companion/in.prompt",
-    "companion/in.prompt_text",
-    "companion/in.prompt_again",
-    "companion/out.lines",
-    "companion/out.types",
-    "companion/out.no_responses",
-    "companion/event.order",
-    "companion/event.turns",
-    "companion/event.turn_end_shape",
-    "companion/event.turn_end_matches",
-    "companion/event.turn_count",
-    "companion/event.message_roles",
-    "companion/event.message_pairs",
-    "companion/event.user",
-    "companion/event.start_empty",
-    "companion/event.end_complete",
-    "companion/event.update",
-    "companion/event.agent_end_messages",
-    "companion/delta.text_delta",
-    "companion/delta.text_fold",
-    "companion/tool.start",
-    "companion/tool.output",
-    "companion/tool.flow",
-    "companion/tool.ids",
-    "companion/tool.result_message",
-    "companion/stop.tool_use",
-    "companion/stop.stop",
-    dialects=("companion",),
-)
-@in_each("companion")
-def test_the_early_protocol_is_events_only(spoken: RpcProcess, server: ModelServer) -> None:
-    server.answers("Looking.", Call("bash", {"command": "echo one"}, id="c1"))
-    server.answers("It says one.")
-    spoken.send({"type": "prompt", "message": "x"})
-    end = spoken.wait_end()
-    words = [word for word in outline(spoken.records) if word != "tool_execution_update"]
-    assert words == [
-        "agent_start", "turn_start", "message_start:user", "message_end:user", "message_start:assistant",
-        "message_end:assistant", "tool_execution_start", "tool_execution_end", "message_start:toolResult",
-        "message_end:toolResult", "turn_end", "turn_start", "message_start:assistant", "message_end:assistant",
-        "turn_end", "agent_end",
-    ]  # fmt: skip
-    (user,) = ended(spoken.records, "user")
-    assert text_of(user) == "x"
-    assert isinstance(user["timestamp"], int)
-    begun = next(r["message"] for r in spoken.since(0, "message_start") if r["message"]["role"] == "assistant")
-    assert begun["content"] == []
-    assert {"usage", "stopReason"} <= set(begun)
-    assert [message["stopReason"] for message in answers(spoken.records)] == ["toolUse", "stop"]
-    assert [message["role"] for message in end["messages"]] == ["user", "assistant", "toolResult", "assistant"]
-    finish = spoken.since(0, "tool_execution_end")[0]
-    assert (finish["toolCallId"], finish["isError"]) == ("c1", False)
-    assert "one" in text_of(finish["result"])
-    turns = spoken.since(0, "turn_end")
-    assert [[result["toolCallId"] for result in turn["toolResults"]] for turn in turns] == [["c1"], []]
-    told = [
-        r["assistantMessageEvent"]["delta"]
-        for r in spoken.since(0, "message_update")
-        if "delta" in r["assistantMessageEvent"]
-    ]
-    assert "It says one." in "".join(told)
-    assert all({"message", "assistantMessageEvent"} <= set(record) for record in spoken.since(0, "message_update"))
-    again = server.answers("ok")
-    start = spoken.mark()
-    spoken.send({"type": "prompt", "message": "y"})
-    spoken.wait_end(start)
-    assert said_in(again.request)[-1] == ("user", "y")
+@scenario
+def early_failures(stage: Stage) -> Seen:
+    """Two lines that are no prompt, and one that is, in the early protocol."""
+    agent = stage.start()
+    stage.server.answers("ok")
+    agent.send("{bad", {"type": "prompt"}, {"type": "prompt", "message": "x"})
+    agent.wait_end()
+    return Seen(records=agent.since(0), errors=agent.since(0, "error"))
 
 
-@proves(
-    "companion/event.error",
-    "companion/event.error_recovers",
-    "companion/out.no_responses_errors",
-    dialects=("companion",),
-)
-@in_each("companion")
-def test_in_the_early_protocol_a_failure_is_an_error_event(spoken: RpcProcess, server: ModelServer) -> None:
-    server.answers("ok")
-    spoken.send("{bad", {"type": "prompt"}, {"type": "prompt", "message": "x"})
-    spoken.wait_end()
-    errors = spoken.since(0, "error")
-    assert len(errors) == 2
-    assert all(set(record) == {"type", "error"} for record in errors)
-    assert not spoken.since(0, "response")
+@proves("companion/event.error")
+def test_in_the_early_protocol_a_failure_is_an_error_event(early_failures: Seen) -> None:
+    assert len(early_failures.errors) == 2
+    assert all(set(record) == {"type", "error"} for record in early_failures.errors)
 
 
-@proves(
-    "companion/in.abort",
-    "companion/in.abort_end",
-    "companion/in.abort_stream",
-    "companion/in.abort_recovers",
-    dialects=("companion",),
-)
-@in_each("companion")
-def test_abort_in_the_early_protocol(spoken: RpcProcess, server: ModelServer) -> None:
-    asked = server.answers("half", Hang())
-    spoken.send({"type": "prompt", "message": "x"})
-    spoken.wait_delta("f")
-    spoken.send({"type": "abort"})
-    spoken.wait_end()
+@proves("companion/event.error_recovers")
+def test_in_the_early_protocol_the_line_after_a_failure_is_handled(early_failures: Seen) -> None:
+    assert text_of(answers(early_failures.records)[0]) == "ok"
+
+
+@proves("companion/out.no_responses_errors")
+def test_in_the_early_protocol_not_even_a_failure_is_a_response(early_failures: Seen) -> None:
+    assert "response" not in {record["type"] for record in early_failures.records}
+
+
+@scenario
+def early_abort(stage: Stage) -> Seen:
+    """An answer that is stopped in the early protocol, and a prompt after it."""
+    agent = stage.start()
+    asked = stage.server.answers("half", Hang())
+    agent.send({"type": "prompt", "message": "x"})
+    agent.wait_delta("f")
+    agent.send({"type": "abort"})
+    agent.wait_end()
     asked.wait_dropped()
-    assert answers(spoken.records)[0]["stopReason"] == "aborted"
-    server.answers("fine")
-    start = spoken.mark()
-    spoken.send({"type": "prompt", "message": "y"})
-    spoken.wait_end(start)
-    assert text_of(answers(spoken.since(start))[0]) == "fine"
+    stopped = agent.since(0)
+    stage.server.answers("fine")
+    start = agent.mark()
+    agent.send({"type": "prompt", "message": "y"})
+    agent.wait_end(start)
+    return Seen(stopped=stopped, dropped=asked, later=agent.since(start))
 
 
-@proves(
-    "companion/attach.image",
-    "companion/attach.document",
-    "companion/attach.document_name",
-    "companion/attach.kept",
-    "companion/attach.empty",
-    dialects=("companion",),
-)
-@in_each("companion")
-def test_attachments_reach_the_model(spoken: RpcProcess, server: ModelServer) -> None:
-    asked = server.answers("ok")
-    image = {
-        "id": "1",
-        "type": "image",
-        "fileName": "a.png",
-        "mimeType": "image/png",
-        "size": 8,
-        "content": "iVBORw0KGgo=",
-        "extractedText": None,
-        "preview": None,
-    }
-    paper = {
-        "id": "2",
-        "type": "document",
-        "fileName": "b.pdf",
-        "mimeType": "application/pdf",
-        "size": 3,
-        "content": "AAAA",
-        "extractedText": "the text of the paper",
-    }
-    spoken.send({"type": "prompt", "message": "look", "attachments": [image, paper]})
-    spoken.wait_end()
+@proves("companion/in.abort")
+def test_in_the_early_protocol_abort_ends_the_answer_as_aborted(early_abort: Seen) -> None:
+    assert answers(early_abort.stopped)[0]["stopReason"] == "aborted"
+
+
+@proves("companion/in.abort_end")
+def test_in_the_early_protocol_the_end_of_the_run_follows_an_abort(early_abort: Seen) -> None:
+    assert early_abort.stopped[-1]["type"] == "agent_end"
+
+
+@proves("companion/in.abort_stream")
+def test_in_the_early_protocol_abort_drops_the_stream(early_abort: Seen) -> None:
+    early_abort.dropped.wait_dropped()
+
+
+@proves("companion/in.abort_recovers")
+def test_in_the_early_protocol_the_prompt_after_an_abort_works(early_abort: Seen) -> None:
+    assert text_of(answers(early_abort.later)[0]) == "fine"
+
+
+IMAGE = {
+    "id": "1",
+    "type": "image",
+    "fileName": "a.png",
+    "mimeType": "image/png",
+    "size": 8,
+    "content": "iVBORw0KGgo=",
+    "extractedText": None,
+    "preview": None,
+}
+PAPER = {
+    "id": "2",
+    "type": "document",
+    "fileName": "b.pdf",
+    "mimeType": "application/pdf",
+    "size": 3,
+    "content": "AAAA",
+    "extractedText": "the text of the paper",
+}
+
+
+@scenario
+def attached(stage: Stage) -> Seen:
+    """A prompt with an image and a document, and one with an empty list."""
+    agent = stage.start()
+    asked = stage.server.answers("ok")
+    agent.send({"type": "prompt", "message": "look", "attachments": [IMAGE, PAPER]})
+    agent.wait_end()
     content = asked.request["messages"][-1]["content"]
-    assert "image" in [block["type"] for block in content]
+    (user,) = finished_messages(agent.records, "user")
+    stage.server.answers("ok")
+    start = agent.mark()
+    agent.send({"type": "prompt", "message": "plain", "attachments": []})
+    agent.wait_end(start)
     said = "".join(block.get("text", "") for block in content)
-    assert "the text of the paper" in said
-    assert "b.pdf" in said
-    (user,) = ended(spoken.records, "user")
-    assert [one["fileName"] for one in user["attachments"]] == ["a.png", "b.pdf"]
-    assert set(user["attachments"][0]) == {"id", "type", "fileName", "mimeType", "size", "content"}
-    server.answers("ok")
-    start = spoken.mark()
-    spoken.send({"type": "prompt", "message": "plain", "attachments": []})
-    spoken.wait_end(start)
-    assert text_of(ended(spoken.since(start), "user")[0]) == "plain"
+    return Seen(content=content, said=said, user=user, empty=finished_messages(agent.since(start), "user")[0])
+
+
+@proves("companion/attach.image")
+def test_an_attached_image_reaches_the_model_as_an_image(attached: Seen) -> None:
+    assert "image" in [block["type"] for block in attached.content]
+
+
+@proves("companion/attach.document")
+def test_the_text_of_an_attached_document_reaches_the_model(attached: Seen) -> None:
+    assert "the text of the paper" in attached.said
+
+
+@proves("companion/attach.document_name")
+def test_an_attached_document_is_named_to_the_model(attached: Seen) -> None:
+    assert "b.pdf" in attached.said
+
+
+@proves("companion/attach.kept")
+def test_the_message_keeps_its_attachments(attached: Seen) -> None:
+    assert [one["fileName"] for one in attached.user["attachments"]] == ["a.png", "b.pdf"]
+    assert set(attached.user["attachments"][0]) == {"id", "type", "fileName", "mimeType", "size", "content"}
+
+
+@proves("companion/attach.empty")
+def test_an_empty_list_of_attachments_is_a_plain_prompt(attached: Seen) -> None:
+    assert text_of(attached.empty) == "plain"

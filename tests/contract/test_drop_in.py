@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer, said_in
-from fakes.program_alias import called, folder_with
-from fakes.record_outline import text_of
-from fakes.rpc_process import LAST_EVENTS, RpcProcess
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import LAST_EVENTS, RpcProcess, command_line_named, folder_with
+from support.contract import proves
+from support.records import text_of
 
 HOMES = {"pi": ".pi", "omp": ".omp", "xcsh": ".xcsh"}
 # What users of pi have in their settings: keys that mean nothing here, and forms that only older files have.
@@ -60,12 +59,23 @@ def furnished(folders: AgentFolders, server: ModelServer, name: str) -> Path:
 
 
 def begin(folders: AgentFolders, name: str, *args: str) -> RpcProcess:
-    agent = RpcProcess(folders, *args, env=UNSET, program=called(folders, name))
+    agent = RpcProcess(folders, *args, env=UNSET, program=command_line_named(folders, name))
     agent.last_event = LAST_EVENTS.get(name, "agent_end")
     return agent
 
 
-@proves("start.drop_in", "start.drop_in_quiet")
+@proves("start.drop_in_quiet")
+def test_what_means_nothing_here_is_not_reported_and_stays(folders: AgentFolders, server: ModelServer) -> None:
+    agent = furnished(folders, server, HOMES["pi"])
+    before = {path: path.read_bytes() for path in agent.rglob("*") if path.is_file()}
+    with begin(folders, "pi") as host:
+        host.ask("get_state")
+    assert host.stderr == ""
+    assert not [record for record in host.records if record["type"] == "extension_ui_request"]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@proves("start.drop_in")
 @pytest.mark.parametrize("name", HOMES)
 def test_called_like_another_agent_it_uses_the_folder_of_that_agent(
     folders: AgentFolders, server: ModelServer, name: str
@@ -91,7 +101,7 @@ def test_called_like_another_agent_it_uses_the_folder_of_that_agent(
     assert not (folders.home / ".pigeon").exists()
 
 
-@proves("start.drop_in_own")
+@proves("start.drop_in_chosen")
 def test_a_folder_of_its_own_or_a_variable_comes_first(folders: AgentFolders, server: ModelServer) -> None:
     furnished(folders, server, ".pi")
     own = folders.home / ".pigeon" / "agent"
@@ -103,7 +113,7 @@ def test_a_folder_of_its_own_or_a_variable_comes_first(folders: AgentFolders, se
     elsewhere.mkdir()
     (elsewhere / "models.json").write_text(json.dumps(providers(server.url)))
     env = {"PI_CODING_AGENT_DIR": str(elsewhere)}
-    with RpcProcess(folders, "--model", "fake/fake-1", env=env, program=called(folders, "omp")) as host:
+    with RpcProcess(folders, "--model", "fake/fake-1", env=env, program=command_line_named(folders, "omp")) as host:
         assert Path(host.ask("get_state")["sessionFile"]).is_relative_to(elsewhere)
 
 
@@ -151,7 +161,7 @@ def test_extensions_of_another_agent_are_one_quiet_notice(folders: AgentFolders,
     assert not [record for record in quiet.records if record["type"] == "extension_ui_request"]
 
 
-@proves("extension.typescript")
+@proves("extension.typescript_builtin")
 def test_built_in_extensions_of_another_agent_and_those_to_leave_out_are_no_errors(
     folders: AgentFolders, server: ModelServer
 ) -> None:
@@ -167,7 +177,7 @@ def test_built_in_extensions_of_another_agent_and_those_to_leave_out_are_no_erro
     assert host.stderr == ""
 
 
-@proves("start.drop_in")
+@proves("start.drop_in_guide")
 def test_the_steps_of_the_host_guide_lead_to_the_other_agents_folder(
     folders: AgentFolders, server: ModelServer
 ) -> None:

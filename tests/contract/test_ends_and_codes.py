@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
-from fakes.extension_files import extension
 from fakes.model_server import Call, Gate, Hang, ModelServer
-from fakes.rpc_process import RpcProcess
+from support.agent_folders import AgentFolders, extension, providers
+from support.agent_process import RpcProcess
+from support.contract import in_each, proves
 
 ABORTS = """
 @ext.on(TurnEnd)
@@ -94,7 +92,7 @@ def test_the_exit_code_says_how_a_run_ended(
     assert records[-1]["reason"] == ENDS[how][int(unattended)][0]
 
 
-@proves("ends.exit_codes")
+@proves("ends.exit_code_limit")
 def test_a_prompt_that_a_limit_refuses_has_the_code_of_limits(folders: AgentFolders, server: ModelServer) -> None:
     folders.configure(providers(server.url))
     server.answers("one")
@@ -102,7 +100,7 @@ def test_a_prompt_that_a_limit_refuses_has_the_code_of_limits(folders: AgentFold
     assert (code, records[-1]["reason"]) == (3, "done")
 
 
-@proves("ends.exit_codes")
+@proves("ends.exit_code_signal")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_is_the_exit_code(folders: AgentFolders, server: ModelServer, sent: signal.Signals) -> None:
     folders.configure(providers(server.url))

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, model, providers
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, Cut, Flood, Gate, ModelServer, Text, event_bytes
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension, model, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 Record = dict[str, Any]
 ALL = ("pi-latest", "omp", "companion")
@@ -123,8 +122,8 @@ def test_a_stream_that_breaks_ends_the_prompt(start: Start, server: ModelServer,
     for _ in range(3):
         server.answers(*STREAMS[fault])
     assert one_end(agent, dialect, {"type": "prompt", "message": "go"})[1] in ("error", "done")
-    while server.left():
-        server.take({}, {})
+    while server.count_unused_answers():
+        server.next_answer({}, {})
     works(agent, server, dialect)
 
 
@@ -222,6 +221,6 @@ def test_a_prompt_ends_where_the_system_gives_no_more_descriptors_or_disk(
         server.answers(Call("bash", {"command": "echo hi"}))
     one_end(agent, dialect, {"type": "prompt", "message": "go"})
     resource.prlimit(agent.pid, kind, before)
-    while server.left():
-        server.take({}, {})
+    while server.count_unused_answers():
+        server.next_answer({}, {})
     works(agent, server, dialect)

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text
-from fakes.program_alias import folder_with
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import folder_with
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
 
 CLIENTS = Path(__file__).parent / "clients"
 NODE = shutil.which("node")
@@ -39,6 +39,11 @@ class Client:
     def wait_printed(self, text: str) -> None:
         with self._news:
             assert self._news.wait_for(lambda: text.encode() in self._printed, 20), bytes(self._printed)
+
+    @property
+    def printed(self) -> str:
+        with self._news:
+            return self._printed.decode(errors="replace")
 
     def wait_exit(self) -> int:
         return self._process.wait(20)
@@ -85,42 +90,67 @@ def client(folders: AgentFolders, server: ModelServer, dialect: str, *command: s
         running.end()
 
 
-@proves("example.python", dialects=("pi", "omp"))
-@proves("example.python_ends", dialects=("pi",))
-@proves("omp/example.python_ends", dialects=("omp",))
-@in_each("pi", "omp")
-def test_a_small_python_client_prints_the_answer_and_ends(
-    folders: AgentFolders, server: ModelServer, dialect: str
-) -> None:
-    server.answers(Text(ODD, piece=3))
-    with client(folders, server, dialect, sys.executable, str(CLIENTS / "plain.py")) as running:
+@scenario
+def python_client(stage: Stage) -> Seen:
+    """A small client in Python, to its end."""
+    stage.server.answers(Text(ODD, piece=3))
+    script = str(CLIENTS / "plain.py")
+    with client(stage.folders, stage.server, stage.dialect, sys.executable, script) as running:
         running.wait_printed(f"{ODD}\n")
-        assert running.wait_exit() == 0
+        return Seen(printed=running.printed, code=running.wait_exit())
 
 
-@needs_node
-@proves("example.node", "example.node_lives", "example.node_abort", dialects=("pi",))
-@proves("companion/example.node", "companion/example.node_tool", "companion/example.node_abort",
-        dialects=("companion",))  # fmt: skip
-@in_each("pi", "companion")
-def test_a_line_reading_node_client_prints_waits_and_aborts(
-    folders: AgentFolders, server: ModelServer, dialect: str
-) -> None:
+@proves("example.python")
+def test_a_small_python_client_prints_the_answer(python_client: Seen) -> None:
+    assert f"{ODD}\n" in python_client.printed
+
+
+@proves("example.python_ends", same=("omp/example.python_ends",))
+def test_a_small_python_client_ends_with_the_run(python_client: Seen) -> None:
+    assert python_client.code == 0
+
+
+@scenario
+def node_client(stage: Stage) -> Seen:
+    """A client that reads lines in Node, interrupted in its second answer."""
     gate = Gate()
-    server.answers(Text(ODD, piece=3), Call("bash", {"command": "true"}))
-    asked = server.answers("and", gate, Hang())
-    with client(folders, server, dialect, str(NODE), str(CLIENTS / "lines.js")) as running:
+    stage.server.answers(Text(ODD, piece=3), Call("bash", {"command": "true"}))
+    asked = stage.server.answers("and", gate, Hang())
+    with client(stage.folders, stage.server, stage.dialect, str(NODE), str(CLIENTS / "lines.js")) as running:
         running.wait_printed(f"{ODD}<bash>a")
         gate.wait_reached()
         gate.open()
         running.interrupt()
         asked.wait_dropped()
-        assert running.lives
+        return Seen(printed=running.printed, asked=asked, lives=running.lives)
 
 
 @needs_node
-@proves("omp/example.bun", dialects=("omp",))
-@in_each("omp")
+@proves("example.node", same=("companion/example.node",))
+def test_a_line_reading_node_client_prints_the_answer(node_client: Seen) -> None:
+    assert ODD in node_client.printed
+
+
+@needs_node
+@proves("companion/example.node_tool")
+def test_a_line_reading_node_client_prints_the_name_of_the_tool(node_client: Seen) -> None:
+    assert f"{ODD}<bash>a" in node_client.printed
+
+
+@needs_node
+@proves("example.node_abort", same=("companion/example.node_abort",))
+def test_an_interrupt_of_a_node_client_aborts_the_run(node_client: Seen) -> None:
+    node_client.asked.wait_dropped()
+
+
+@needs_node
+@proves("example.node_lives")
+def test_a_node_client_keeps_waiting(node_client: Seen) -> None:
+    assert node_client.lives
+
+
+@needs_node
+@proves("omp/example.bun")
 def test_a_chunk_reading_client_prints_the_answer(folders: AgentFolders, server: ModelServer, dialect: str) -> None:
     server.answers(Text(ODD, piece=3))
     runtime = shutil.which("bun") or str(NODE)

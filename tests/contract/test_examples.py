@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import EXAMPLES, example
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import answers, ended, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import EXAMPLES, AgentFolders, example
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import answers, finished_messages, text_of, tool_texts
 
 Record = dict[str, Any]
 
@@ -52,7 +51,7 @@ def test_the_permission_gate_asks_before_dangerous_commands(
     assert victim.exists() is not ran
 
 
-@proves("example.permission_gate")
+@proves("example.permission_gate_strict")
 def test_the_permission_gate_refuses_without_asking_if_it_is_strict(start: Start, server: ModelServer) -> None:
     host = start(*example("permission_gate"), "--strict")
     records = runs(host, server, Call("bash", {"command": "sudo ls"}), Call("bash", {"command": "echo fine"}))
@@ -66,7 +65,7 @@ def test_protected_paths_are_kept_away_from(start: Start, folders: AgentFolders,
     (folders.work / "link").symlink_to("secrets")
     paths = [".env", "deep/.env", "link/key", "fine.txt"]
     records = runs(host, server, *(Call("write", {"path": path, "content": "x"}) for path in paths))
-    assert [message["isError"] for message in ended(records, "toolResult")] == [True, True, True, False]
+    assert [message["isError"] for message in finished_messages(records, "toolResult")] == [True, True, True, False]
     assert (folders.work / "fine.txt").exists()
     assert list((folders.work / "secrets").iterdir()) == []
 
@@ -95,7 +94,7 @@ def test_the_custom_tool_counts_words(start: Start, folders: AgentFolders, serve
     (folders.work / "text.txt").write_text("coo coo caw\n")
     records = runs(host, server, Call("word_count", {"path": "text.txt", "top": 1}))
     assert tool_texts(records) == ["3 words. Most frequent: coo (2)"]
-    (result,) = ended(records, "toolResult")
+    (result,) = finished_messages(records, "toolResult")
     assert result["details"] == {"words": 3}
 
 
@@ -113,7 +112,7 @@ def test_the_custom_provider_answers_and_calls_tools(start: Start, folders: Agen
     assert "big" not in listed, "its key is not set"
 
 
-@proves("example.load")
+@proves("example.all")
 def test_every_example_is_tried() -> None:
     tried = Path(__file__).read_text("utf-8") + (Path(__file__).parent / "test_extension_dialogs.py").read_text("utf-8")
     assert [path.stem for path in EXAMPLES.glob("*.py") if f'"{path.stem}"' not in tried] == []

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import example, extension
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, example, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves, proves_each
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import tool_texts
 
 Record = dict[str, Any]
-ALL = ("pi", "omp", "xcsh")
 PARTS = ("notify", "status", "widget", "title")
 
 
-@pytest.fixture(params=ALL)
-def demo(start: Start, request: pytest.FixtureRequest) -> RpcProcess:
+@pytest.fixture
+def demo(start: Start, dialect: str) -> RpcProcess:
     """The program in each dialect, with the example that uses every method."""
-    return start(*example("ui_demo"), dialect=request.param)
+    return start(*example("ui_demo"), dialect=dialect)
 
 
 def asked(host: RpcProcess, method: str, start: int = 0) -> Record:
@@ -50,56 +50,97 @@ FIELDS: dict[str, Record] = {
     "input": {"title": "Name?", "placeholder": "what the bird is called"},
     "editor": {"title": "A letter", "prefill": "Dear pigeon,"},
 }
+ANSWERS: dict[str, Record] = {
+    "select": {"value": "parrot"},
+    "confirm": {"confirmed": True},
+    "input": {"value": "Pidge"},
+    "editor": {"value": "Dear pigeon,\nfly!"},
+}
+NO_ANSWERS: list[Record] = [{"cancelled": True}, {"cancelled": True, "value": "x", "confirmed": True}, {}]
 
 
-@proves("ui.select", "ui.confirm", "ui.input", "ui.editor", "ui.blocks", "ui.select_value", "ui.confirm_value",
-        "ui.input_value", "ui.editor_value", dialects=ALL)  # fmt: skip
-@proves("note/ui.request", "note/ui.response", "note/ui.waits", "note/in.ui_response", "note/ui.extensions_run")
-@pytest.mark.parametrize(
-    ("method", "answer", "result"),
-    [
-        ("select", {"value": "parrot"}, "select: selected 'parrot'"),
-        ("confirm", {"confirmed": True}, "confirm: confirmed True"),
-        ("input", {"value": "Pidge"}, "input: typed 'Pidge'"),
-        ("editor", {"value": "Dear pigeon,\nfly!"}, r"editor: edited 'Dear pigeon,\nfly!'"),
-    ],
-)
-def test_a_question_waits_for_the_answer_with_its_id(
-    demo: RpcProcess, method: str, answer: Record, result: str
-) -> None:
-    begin(demo, f"/demo {method}")
-    request = asked(demo, method)
-    fields = {key: value for key, value in request.items() if key not in ("type", "id", "method")}
-    assert fields == FIELDS[method]
-    assert re.fullmatch(r"[0-9a-f-]{36}|[0-9a-f]{16}", request["id"])
-    demo.ask("get_state")
-    assert not [record for record in demo.records if record.get("method") == "notify"]
-    reply(demo, request, **answer)
-    assert said(demo, f"{method}: ")["message"] == result
-    assert demo.response("p")["success"] is True
-    assert not [r for r in demo.records if r["type"] == "response" and "extension_ui" in str(r["command"])]
+@scenario
+def questions(stage: Stage) -> Seen:
+    """Each kind of question, answered; and each again, with every answer that is none."""
+    host = stage.start(*example("ui_demo"))
+    asked_for, results, early, responses, defaults = {}, {}, {}, {}, {}
+    for method, answer in ANSWERS.items():
+        start = host.mark()
+        begin(host, f"/demo {method}", id=method)
+        request = asked_for[method] = asked(host, method, start)
+        host.ask("get_state")
+        early[method] = [record for record in host.since(start) if record.get("method") == "notify"]
+        reply(host, request, **answer)
+        results[method] = said(host, f"{method}: ", start)["message"]
+        responses[method] = host.response(method)
+    for number, (method, answer) in enumerate(itertools.product(ANSWERS, NO_ANSWERS)):
+        start = host.mark()
+        begin(host, f"/demo {method}", id=f"none-{number}")
+        reply(host, asked(host, method, start), **answer)
+        defaults.setdefault(method, []).append(said(host, f"{method}: ", start)["message"])
+    return Seen(
+        asked=asked_for, results=results, early=early, responses=responses, defaults=defaults,
+        commands=[str(record["command"]) for record in host.since(0, "response")],
+    )  # fmt: skip
 
 
-@proves("ui.select_cancel", "ui.confirm_cancel", "ui.input_cancel", "ui.editor_cancel", dialects=ALL)
-@pytest.mark.parametrize(
-    ("method", "result"),
-    [
-        ("select", "select: selected None"),
-        ("confirm", "confirm: confirmed False"),
-        ("input", "input: typed None"),
-        ("editor", "editor: edited None"),
-    ],
-)
-@pytest.mark.parametrize("answer", [{"cancelled": True}, {"cancelled": True, "value": "x", "confirmed": True}, {}])
-def test_a_cancelled_or_empty_answer_gives_the_default(
-    demo: RpcProcess, method: str, result: str, answer: Record
-) -> None:
-    begin(demo, f"/demo {method}")
-    reply(demo, asked(demo, method), **answer)
-    assert said(demo, f"{method}: ")["message"] == result
+@proves_each("method", {
+    "ui.select": ("select",),
+    "ui.confirm": ("confirm",),
+    "ui.input": ("input",),
+    "ui.editor": ("editor",),
+})  # fmt: skip
+def test_a_question_is_asked_with_its_fields(questions: Seen, method: str) -> None:
+    request = questions.asked[method]
+    assert {key: value for key, value in request.items() if key not in ("type", "id", "method")} == FIELDS[method]
 
 
-@proves("ui.timeout", dialects=ALL)
+@proves_each("method,result", {
+    "ui.select_value": ("select", "select: selected 'parrot'"),
+    "ui.confirm_value": ("confirm", "confirm: confirmed True"),
+    "ui.input_value": ("input", "input: typed 'Pidge'"),
+    "ui.editor_value": ("editor", r"editor: edited 'Dear pigeon,\nfly!'"),
+})  # fmt: skip
+def test_an_answer_resolves_the_question(questions: Seen, method: str, result: str) -> None:
+    assert questions.results[method] == result
+
+
+@proves_each("method,result", {
+    "ui.select_cancel": ("select", "select: selected None"),
+    "ui.confirm_cancel": ("confirm", "confirm: confirmed False"),
+    "ui.input_cancel": ("input", "input: typed None"),
+    "ui.editor_cancel": ("editor", "editor: edited None"),
+})  # fmt: skip
+def test_a_cancelled_or_empty_answer_gives_the_default(questions: Seen, method: str, result: str) -> None:
+    assert questions.defaults[method] == [result] * len(NO_ANSWERS)
+
+
+@proves("ui.blocks", same=("note/ui.waits",))
+def test_a_question_waits_for_the_answer_with_its_id(questions: Seen) -> None:
+    assert questions.early == {method: [] for method in ANSWERS}
+
+
+@proves("note/ui.request")
+def test_a_question_has_an_id(questions: Seen) -> None:
+    assert all(re.fullmatch(r"[0-9a-f-]{36}|[0-9a-f]{16}", request["id"]) for request in questions.asked.values())
+
+
+@proves("note/ui.response")
+def test_every_question_is_resolved_by_the_answer_with_its_id(questions: Seen) -> None:
+    assert set(questions.results) == set(ANSWERS)
+
+
+@proves("note/in.ui_response")
+def test_an_answer_to_a_question_gets_no_response(questions: Seen) -> None:
+    assert not [command for command in questions.commands if "extension_ui" in command]
+
+
+@proves("note/ui.extensions_run")
+def test_commands_of_extensions_run(questions: Seen) -> None:
+    assert all(response["success"] is True for response in questions.responses.values())
+
+
+@proves("ui.timeout")
 def test_a_question_with_a_time_out_resolves_by_itself(demo: RpcProcess) -> None:
     begin(demo, "/demo quick")
     request = asked(demo, "confirm")
@@ -110,51 +151,90 @@ def test_a_question_with_a_time_out_resolves_by_itself(demo: RpcProcess) -> None
     assert demo.response("p")["success"] is True
 
 
-@proves("ui.prompt_after", "ui.unknown_answer", dialects=ALL)
-def test_ordinary_prompts_and_stray_answers_work_beside_an_open_question(demo: RpcProcess, server: ModelServer) -> None:
-    begin(demo, "/demo select")
-    request = asked(demo, "select")
+@scenario
+def beside(stage: Stage) -> Seen:
+    """Answers for nobody, and an ordinary prompt, while a question is open."""
+    host = stage.start(*example("ui_demo"))
+    begin(host, "/demo select")
+    request = asked(host, "select")
     for id in ("nobody", "", 5, None, ["x"]):
-        demo.send({"type": "extension_ui_response", "id": id, "value": "penguin"})
-    demo.send({"type": "extension_ui_response", "value": "penguin"})
-    server.answers("beside")
-    start = demo.mark()
-    demo.ask("prompt", message="hello")
-    demo.wait_event("agent_end", start)
-    assert demo.ask("get_last_assistant_text") == {"text": "beside"}
-    reply(demo, request, value="pigeon")
-    reply(demo, request, value="penguin")
-    assert said(demo, "select: ")["message"] == "select: selected 'pigeon'"
+        host.send({"type": "extension_ui_response", "id": id, "value": "penguin"})
+    host.send({"type": "extension_ui_response", "value": "penguin"})
+    stage.server.answers("beside")
+    start = host.mark()
+    host.ask("prompt", message="hello")
+    host.wait_event("agent_end", start)
+    text = host.ask("get_last_assistant_text")
+    reply(host, request, value="pigeon")
+    reply(host, request, value="penguin")
+    return Seen(text=text, result=said(host, "select: ")["message"])
 
 
-@proves("ui.notify", "ui.setStatus", "ui.setWidget", "ui.setTitle", "ui.set_editor_text", "ui.ids")
-@proves("note/ui.fire", "note/ui.setTitle")
-@proves("ui.fire_no_answer", dialects=("pi", "xcsh"))
-@proves("xcsh/ui.notify", "xcsh/ui.setStatus", "xcsh/ui.setWidget", "xcsh/ui.set_editor_text",
-        "xcsh/ui.title_suppressed", dialects=("xcsh",))  # fmt: skip
-@pytest.mark.parametrize("dialect", ["pi", "omp", "xcsh"])
-def test_notices_are_sent_with_their_fields_and_need_no_answer(start: Start, dialect: str) -> None:
-    host = start(*example("ui_demo"), dialect=dialect)
+@proves("ui.prompt_after")
+def test_ordinary_prompts_work_beside_an_open_question(beside: Seen) -> None:
+    assert beside.text == {"text": "beside"}
+
+
+@proves("ui.unknown_answer")
+def test_answers_for_nobody_are_ignored(beside: Seen) -> None:
+    assert beside.result == "select: selected 'pigeon'"
+
+
+@scenario
+def notices(stage: Stage) -> Seen:
+    """Everything that is told and needs no answer."""
+    host = stage.start(*example("ui_demo"))
     host.ask("prompt", message="/demo notify status widget title")
     said(host, "title: ")
-    sent = [record for record in host.records if record["type"] == "extension_ui_request"]
-    assert len({record["id"] for record in sent}) == len(sent)
+    sent = host.since(0, "extension_ui_request")
     plain = [{k: v for k, v in record.items() if k not in ("type", "id")} for record in sent]
-    expected: list[Record] = [
-        {"method": "notify", "message": "All is well", "notifyType": "info"},
-        {"method": "notify", "message": "Something is odd", "notifyType": "warning"},
-        {"method": "notify", "message": "Something is wrong", "notifyType": "error"},
-        {"method": "setStatus", "statusKey": "ui-demo", "statusText": "flying"},
-        {"method": "setStatus", "statusKey": "ui-demo"},
-        {"method": "setWidget", "widgetKey": "ui-demo", "widgetLines": ["line one", "line two"],
-         "widgetPlacement": "belowEditor"},
-        {"method": "setWidget", "widgetKey": "ui-demo"},
-        {"method": "setTitle", "title": "A bird's view"},
-        {"method": "set_editor_text", "text": "Tell me about pigeons"},
-        {"method": "set_editor_text", "text": " and parrots"},
-    ]  # fmt: skip
-    shown = [row for row in plain if str(row.get("message", "")).split(":")[0] not in PARTS]
-    assert shown == [row for row in expected if dialect != "xcsh" or row["method"] != "setTitle"]
+    return Seen(sent=sent, shown=[row for row in plain if str(row.get("message", "")).split(":")[0] not in PARTS])
+
+
+NOTICES: dict[str, list[Record]] = {
+    "notify": [{"message": "All is well", "notifyType": "info"},
+               {"message": "Something is odd", "notifyType": "warning"},
+               {"message": "Something is wrong", "notifyType": "error"}],
+    "setStatus": [{"statusKey": "ui-demo", "statusText": "flying"}, {"statusKey": "ui-demo"}],
+    "setWidget": [{"widgetKey": "ui-demo", "widgetLines": ["line one", "line two"], "widgetPlacement": "belowEditor"},
+                  {"widgetKey": "ui-demo"}],
+    "setTitle": [{"title": "A bird's view"}],
+    "set_editor_text": [{"text": "Tell me about pigeons"}, {"text": " and parrots"}],
+}  # fmt: skip
+
+
+@proves_each("method", {
+    "ui.notify": ("notify",),
+    "ui.setStatus": ("setStatus",),
+    "ui.setWidget": ("setWidget",),
+    "ui.setTitle": ("setTitle",),
+    "ui.set_editor_text": ("set_editor_text",),
+    "note/ui.setTitle": ("setTitle",),
+    "xcsh/ui.notify": ("notify",),
+    "xcsh/ui.setStatus": ("setStatus",),
+    "xcsh/ui.setWidget": ("setWidget",),
+    "xcsh/ui.set_editor_text": ("set_editor_text",),
+})  # fmt: skip
+def test_a_notice_is_sent_with_its_fields(notices: Seen, method: str) -> None:
+    assert [row for row in notices.shown if row["method"] == method] == [
+        {"method": method, **fields} for fields in NOTICES[method]
+    ]
+
+
+@proves("note/ui.fire")
+def test_notices_come_one_after_another_without_any_answer(notices: Seen, dialect: str) -> None:
+    order = [method for method, rows in NOTICES.items() for _ in rows if dialect != "xcsh" or method != "setTitle"]
+    assert [row["method"] for row in notices.shown] == order
+
+
+@proves("ui.ids")
+def test_every_request_has_an_id_of_its_own(notices: Seen) -> None:
+    assert len({record["id"] for record in notices.sent}) == len(notices.sent)
+
+
+@proves("xcsh/ui.title_suppressed")
+def test_titles_are_not_sent_to_xcsh(notices: Seen) -> None:
+    assert "setTitle" not in {row["method"] for row in notices.shown}
 
 
 @proves("xcsh/ui.title_env", dialects=("xcsh",))
@@ -164,15 +244,34 @@ def test_a_variable_brings_titles_back(start: Start) -> None:
     assert asked(host, "setTitle")["title"] == "A bird's view"
 
 
-@proves("omp/ui.degraded_custom", "omp/ui.degraded_editor_text", "omp/ui.degraded_expanded", "omp/ui.degraded_themes",
-        "omp/ui.degraded_theme", "omp/ui.degraded_set_theme", "omp/ui.has_ui", "omp/ui.degraded_silent",
-        dialects=("omp",))  # fmt: skip
-@proves("note/ui.theme", "note/ui.expanded", "note/ui.degraded_silent")
-def test_what_only_a_terminal_can_show_answers_as_documented_and_sends_nothing(demo: RpcProcess) -> None:
-    demo.ask("prompt", message="/demo terminal")
-    said(demo, "terminal: ")
-    requests = [record for record in demo.records if record["type"] == "extension_ui_request"]
-    assert [record["message"] for record in requests] == [
+@scenario
+def terminal(stage: Stage) -> Seen:
+    """What only a terminal can show, asked for without one."""
+    host = stage.start(*example("ui_demo"))
+    host.ask("prompt", message="/demo terminal")
+    said(host, "terminal: ")
+    requests = host.since(0, "extension_ui_request")
+    return Seen(messages=[record["message"] for record in requests])
+
+
+@proves_each("answer", {
+    "omp/ui.degraded_custom": ("custom None",),
+    "omp/ui.degraded_editor_text": ("editor ''",),
+    "omp/ui.degraded_expanded": ("expanded False",),
+    "omp/ui.degraded_themes": ("themes []",),
+    "omp/ui.degraded_theme": ("theme None",),
+    "omp/ui.degraded_set_theme": ("set False: Theme switching not supported in RPC mode",),
+    "omp/ui.has_ui": ("has_ui True",),
+    "note/ui.theme": ("set False: Theme switching not supported in RPC mode",),
+    "note/ui.expanded": ("expanded False",),
+})  # fmt: skip
+def test_what_only_a_terminal_can_show_answers_as_documented(terminal: Seen, answer: str) -> None:
+    assert answer in terminal.messages[0].removeprefix("terminal: ").split(", ")
+
+
+@proves("omp/ui.degraded_silent", same=("note/ui.degraded_silent",), dialects=("pi", "omp", "xcsh"))
+def test_what_only_a_terminal_can_show_sends_nothing(terminal: Seen) -> None:
+    assert terminal.messages == [
         "terminal: custom None, editor '', expanded False, themes [], theme None, set False: "
         "Theme switching not supported in RPC mode, has_ui True, mode rpc"
     ]

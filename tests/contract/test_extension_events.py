@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, ModelServer, said_in
-from fakes.record_outline import answers, ended, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import answers, finished_messages, text_of
 
 Record = dict[str, Any]
 LISTEN = """
@@ -78,7 +77,7 @@ async def end(event, ctx):
 """))  # fmt: skip
     server.answers("a dog barks")
     records = host.run("which dog?")
-    assert text_of(ended(records, "user")[0]) == "which bird?"
+    assert text_of(finished_messages(records, "user")[0]) == "which bird?"
     assert text_of(answers(records)[0]) == "a bird barks"
     assert host.ask("get_last_assistant_text") == {"text": "a bird barks"}
 

@@ -8,11 +8,10 @@ import uuid
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
-from fakes.processes import eventually, kill_all, processes_with
-from fakes.rpc_process import Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import Start
+from support.contract import proves
+from support.processes import eventually, kill_all, processes_with
 
 pytestmark = [
     pytest.mark.by_exec,  # how the process ends is the subject
@@ -46,7 +45,7 @@ def test_a_program_and_what_it_detached_end_with_the_agent(start: Start, folders
         kill_all(processes_with(marker))
 
 
-@proves("extension.exec_ends")
+@proves("extension.exec_timeout")
 def test_a_program_whose_time_is_over_takes_along_what_it_started(start: Start, folders: AgentFolders) -> None:
     marker = f"nap-{uuid.uuid4().hex}"
     host = start(*extension(folders, RUNS.replace("line])", "line], timeout=1)")))

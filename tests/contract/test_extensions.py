@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, Gate, ModelServer, Text, said_in
-from fakes.odd_files import ODD
-from fakes.record_outline import ended, outline, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import ODD, AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import finished_messages, outline, text_of, tool_texts
 
 Record = dict[str, Any]
 ALL = ("pi", "omp", "xcsh")
@@ -48,25 +46,39 @@ async def no_branch(event, ctx):
 """
 
 
-@pytest.fixture(params=ALL)
-def host(start: Start, folders: AgentFolders, request: pytest.FixtureRequest) -> RpcProcess:
+@pytest.fixture
+def host(start: Start, folders: AgentFolders, dialect: str) -> RpcProcess:
     """The program in each dialect, with an extension."""
-    return start(*extension(folders, MAIN), dialect=request.param)
+    return start(*extension(folders, MAIN), dialect=dialect)
 
 
-@proves("prompt.ext_no_model", "get_commands.extension", "get_commands.extension_path")
-def test_a_command_of_an_extension_is_listed_and_runs_without_the_model(start: Start, folders: AgentFolders) -> None:
-    host = start(*extension(folders, MAIN))
-    commands = {command["name"]: command for command in host.ask("get_commands")["commands"]}
-    path = str(folders.temp / "test_extension.py")
-    listed = commands["hello"]
-    assert (listed["source"], listed["description"], listed["path"]) == ("extension", "say hello", path)
-    assert listed["sourceInfo"]["path"] == path
-    assert listed["sourceInfo"]["scope"] == "temporary"
+@scenario
+def command(stage: Stage) -> Seen:
+    """A command of an extension, listed and called."""
+    host = stage.start(*extension(stage.folders, MAIN))
+    listed = {one["name"]: one for one in host.ask("get_commands")["commands"]}["hello"]
     host.ask("prompt", message="/hello big  world")
-    assert host.wait_event("extension_ui_request")["message"] == "hello big  world"
-    assert host.ask("get_messages") == {"messages": []}
-    assert not [record for record in host.records if record["type"] == "agent_start"]
+    said = host.wait_event("extension_ui_request")["message"]
+    path = str(stage.folders.temp / "test_extension.py")
+    return Seen(listed=listed, path=path, said=said, messages=host.ask("get_messages"), words=outline(host.records))
+
+
+@proves("get_commands.extension")
+def test_a_command_of_an_extension_is_listed_with_its_source(command: Seen) -> None:
+    assert (command.listed["source"], command.listed["description"]) == ("extension", "say hello")
+    assert command.listed["sourceInfo"]["scope"] == "temporary"
+
+
+@proves("get_commands.extension_path")
+def test_a_command_of_an_extension_is_listed_with_the_path_of_its_file(command: Seen) -> None:
+    assert command.listed["path"] == command.listed["sourceInfo"]["path"] == command.path
+
+
+@proves("prompt.ext_no_model")
+def test_a_command_of_an_extension_runs_without_the_model(command: Seen) -> None:
+    assert command.said == "hello big  world"
+    assert command.messages == {"messages": []}
+    assert "agent_start" not in command.words
 
 
 @proves("prompt.ext_streaming")
@@ -82,71 +94,96 @@ def test_a_command_runs_at_once_while_an_answer_streams(
     host.ask("prompt", message="/hello now")
     assert host.wait_event("extension_ui_request")["message"] == "hello now"
     for queue in ("steer", "follow_up"):
-        assert "cannot be queued" in host.refused(queue, message="/hello later")
+        assert "cannot be queued" in host.expect_error(queue, message="/hello later")
     gate.open()
     host.wait_end(begun)
 
 
-@proves("event.extension_error", "event.extension_error_lives", dialects=ALL)
-@proves("note/ui.extension_error", dialects=ALL)
-def test_an_extension_that_raises_is_reported_and_the_run_goes_on(
-    host: RpcProcess, folders: AgentFolders, server: ModelServer
-) -> None:
+@scenario
+def raising(stage: Stage) -> Seen:
+    """An extension that raises in a command, and in a handler during a run."""
+    host = stage.start(*extension(stage.folders, MAIN))
     host.ask("prompt", message="/bad")
-    told = {"type": "extension_error", "extensionPath": "command:bad", "event": "command"}
-    assert host.wait_event("extension_error") == {**told, "error": "broken on purpose"}
+    in_command = host.wait_event("extension_error")
     host.ask("set_session_name", name="noisy")
-    server.answers("fine all the same")
+    stage.server.answers("fine all the same")
     start = host.mark()
     host.ask("prompt", message="x")
     host.wait_event("agent_end", start)
-    error = host.wait_event("extension_error", start)
-    path = str(folders.temp / "test_extension.py")
-    assert (error["extensionPath"], error["event"], error["error"]) == (path, "turn_start", "no turns please")
-    assert host.ask("get_last_assistant_text") == {"text": "fine all the same"}
+    path = str(stage.folders.temp / "test_extension.py")
+    return Seen(path=path, in_command=in_command, in_run=host.wait_event("extension_error", start),
+                text=host.ask("get_last_assistant_text"))  # fmt: skip
 
 
-@proves("xcsh/exit.extension", dialects=ALL)
+@proves("event.extension_error", same=("note/ui.extension_error",))
+def test_an_extension_that_raises_is_reported_with_path_event_and_error(raising: Seen) -> None:
+    told = {"type": "extension_error", "extensionPath": "command:bad", "event": "command"}
+    assert raising.in_command == {**told, "error": "broken on purpose"}
+    error = raising.in_run
+    assert (error["extensionPath"], error["event"], error["error"]) == (raising.path, "turn_start", "no turns please")
+
+
+@proves("event.extension_error_lives")
+def test_after_an_extension_raised_the_run_goes_on(raising: Seen) -> None:
+    assert raising.text == {"text": "fine all the same"}
+
+
+@proves("xcsh/exit.extension")
 def test_an_extension_can_end_the_process(host: RpcProcess) -> None:
     host.ask("prompt", message="/quit")
     assert host.wait_exit() == 0
 
 
-@proves("new_session.cancel", "switch_session.cancel", dialects=ALL)
-@pytest.mark.parametrize("dialect", ALL)
-def test_a_change_of_session_can_be_cancelled(
-    start: Start, folders: AgentFolders, server: ModelServer, tmp_path: Path, dialect: str
-) -> None:
-    host = start(*extension(folders, VETO), dialect=dialect)
-    server.answers("ok")
+@scenario
+def vetoed(stage: Stage) -> Seen:
+    """An extension that cancels a new session and a switch."""
+    host = stage.start(*extension(stage.folders, VETO))
+    stage.server.answers("ok")
     host.ask("prompt", message="x")
     host.wait_event("agent_end")
-    before = host.ask("get_state")
-    assert host.ask("new_session") == {"cancelled": True}
-    other = tmp_path / "other.jsonl"
-    head = {
-        "type": "session",
-        "version": 3,
-        "id": "o",
-        "timestamp": "2026-01-01T00:00:00.000Z",
-        "cwd": str(folders.work),
-    }
+    states = [host.ask("get_state")]
+    new = host.ask("new_session")
+    states.append(host.ask("get_state"))
+    other = stage.path / "other.jsonl"
+    head = {"type": "session", "version": 3, "id": "o", "timestamp": "2026-01-01T00:00:00.000Z",
+            "cwd": str(stage.folders.work)}  # fmt: skip
     other.write_text(json.dumps(head) + "\n")
-    assert host.ask("switch_session", sessionPath=str(other)) == {"cancelled": True}
-    after = host.ask("get_state")
-    assert (after["sessionId"], after["messageCount"]) == (before["sessionId"], before["messageCount"])
+    switched = host.ask("switch_session", sessionPath=str(other))
+    states.append(host.ask("get_state"))
+    return Seen(new=new, switched=switched, states=[(one["sessionId"], one["messageCount"]) for one in states])
 
 
-@proves("omp/branch.cancel", "omp/branch.cancel_text", dialects=("omp",))
-def test_a_branch_can_be_cancelled_and_gives_the_text_all_the_same(
-    start: Start, folders: AgentFolders, server: ModelServer
-) -> None:
-    host = start(*extension(folders, VETO), dialect="omp")
-    server.answers("ok")
+@proves("new_session.cancel")
+def test_a_new_session_can_be_cancelled(vetoed: Seen) -> None:
+    assert vetoed.new == {"cancelled": True}
+    assert vetoed.states[0] == vetoed.states[1]
+
+
+@proves("switch_session.cancel")
+def test_a_switch_of_sessions_can_be_cancelled(vetoed: Seen) -> None:
+    assert vetoed.switched == {"cancelled": True}
+    assert vetoed.states[1] == vetoed.states[2]
+
+
+@scenario
+def no_branch(stage: Stage) -> Seen:
+    """An extension that cancels a branch."""
+    host = stage.start(*extension(stage.folders, VETO))
+    stage.server.answers("ok")
     host.ask("prompt", message="go back here")
     host.wait_event("agent_end")
     entry = host.ask("get_branch_messages")["messages"][0]["entryId"]
-    assert host.ask("branch", entryId=entry) == {"text": "go back here", "cancelled": True}
+    return Seen(answer=host.ask("branch", entryId=entry))
+
+
+@proves("omp/branch.cancel")
+def test_a_branch_can_be_cancelled(no_branch: Seen) -> None:
+    assert no_branch.answer["cancelled"] is True
+
+
+@proves("omp/branch.cancel_text")
+def test_a_branch_that_is_cancelled_gives_the_text_all_the_same(no_branch: Seen) -> None:
+    assert no_branch.answer == {"text": "go back here", "cancelled": True}
 
 
 @proves("extension.messages")
@@ -204,7 +241,7 @@ async def context(event, ctx):
     host.ask("prompt", message="first")
     gate.wait_reached()
     assert host.ask("prompt", message="secret") == {"disposition": "handled"}, "while a run is active, too"
-    assert host.refused("prompt", message="cat").startswith("Agent is already processing")
+    assert host.expect_error("prompt", message="cat").startswith("Agent is already processing")
     gate.open()
     host.wait_end()
     host.ask("new_session")
@@ -250,7 +287,7 @@ async def after(event, ctx):
     first, second, third = tool_texts(records)
     assert (first, second) == ("coo coo !", "too loud")
     assert "expected integer, got string" in third
-    results = ended(records, "toolResult")
+    results = finished_messages(records, "toolResult")
     assert [message["isError"] for message in results] == [False, True, True]
     assert results[0]["details"] == {"times": 2}
     updates = [record for record in records if record["type"] == "tool_execution_update"]
@@ -268,7 +305,7 @@ async def shell(event, ctx):
         return BashOutput("a pigeon", 0)
 """))  # fmt: skip
     assert host.ask("bash", command="whoami")["output"] == "a pigeon"
-    assert "not as root" in host.refused("bash", command="sudo ls")
+    assert "not as root" in host.expect_error("bash", command="sudo ls")
     assert host.ask("bash", command="echo hi")["output"] == "hi\n"
     commands = [message["command"] for message in host.ask("get_messages")["messages"]]
     assert commands == ["whoami", "echo hi"]
@@ -336,7 +373,7 @@ def test_an_extension_that_is_named_and_does_not_load_ends_the_start(
     assert host.records == []
 
 
-@proves("extension.named")
+@proves("extension.named_no_file")
 @pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "folder"])
 def test_an_extension_that_is_no_file_ends_the_start_at_once(start: Start, folders: AgentFolders, kind: str) -> None:
     path = folders.temp / "gate.py"
@@ -346,7 +383,7 @@ def test_an_extension_that_is_no_file_ends_the_start_at_once(start: Start, folde
     assert f'Failed to load extension "{path}"' in host.stderr
 
 
-@proves("extension.named")
+@proves("extension.found_broken")
 def test_an_extension_that_is_found_and_does_not_load_is_reported_and_left_out(
     start: Start, folders: AgentFolders
 ) -> None:
@@ -360,7 +397,7 @@ def test_an_extension_that_is_found_and_does_not_load_is_reported_and_left_out(
     assert (second["event"], "named pipe" in second["error"]) == ("load", True)
 
 
-@proves("extension.named")
+@proves("extension.no_folder")
 @pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "folder"])
 def test_a_folder_of_extensions_that_is_none_is_reported(start: Start, folders: AgentFolders, kind: str) -> None:
     path = folders.agent / "extensions"

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.odd_files import ODD
-from fakes.record_outline import ended
-from fakes.rpc_process import RpcProcess, Start
-from fakes.session_entries import HEADER
+from support.agent_folders import ODD, AgentFolders, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import finished_messages
+from support.sessions import HEADER
 
 STRICTER = "every tool call that is not denied needs approval"
 BROKEN = {
@@ -65,7 +64,7 @@ def is_asked(host: RpcProcess, server: ModelServer) -> bool:
         return False
     host.send({"type": "extension_ui_response", "id": found["id"], "value": "Deny"})
     host.wait_end(begun)
-    assert [message["isError"] for message in ended(host.since(begun), "toolResult")] == [True]
+    assert [message["isError"] for message in finished_messages(host.since(begun), "toolResult")] == [True]
     return True
 
 
@@ -77,7 +76,7 @@ def told(host: RpcProcess, path: Path) -> None:
         assert str(path) in text
 
 
-@proves("permission.unusable")
+@proves("permission.unusable_no_file")
 @pytest.mark.parametrize("kind", ODD)
 def test_settings_that_are_no_file_make_everything_a_question(
     start: Start, folders: AgentFolders, server: ModelServer, kind: str
@@ -102,7 +101,7 @@ def test_settings_that_cannot_be_understood_make_everything_a_question(
     assert is_asked(host, server)
 
 
-@proves("permission.unusable")
+@proves("permission.unusable_project")
 @pytest.mark.parametrize("text", ["{", '{"permissions": null}', '{"permision": {"deny": ["read"]}}'])
 def test_settings_of_a_trusted_project_are_held_to_the_same(
     start: Start, folders: AgentFolders, server: ModelServer, text: str
@@ -115,7 +114,7 @@ def test_settings_of_a_trusted_project_are_held_to_the_same(
     assert is_asked(host, server)
 
 
-@proves("permission.unusable")
+@proves("permission.no_settings")
 def test_no_settings_are_no_reason_to_ask(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     _, env = agent_folder(folders, server)
     host = start(env=env)
@@ -140,7 +139,7 @@ def test_comments_and_trailing_commas_are_fine_in_every_file(
     assert "mine" in [command["name"] for command in host.ask("get_commands")["commands"]]
     server.answers(Call("bash", {"command": "echo x"}))
     server.answers("done")
-    assert [message["isError"] for message in ended(host.run("go"), "toolResult")] == [True]
+    assert [message["isError"] for message in finished_messages(host.run("go"), "toolResult")] == [True]
     assert host.stderr == ""
 
 
@@ -172,13 +171,13 @@ def test_a_built_in_tool_is_meant_in_any_case_and_an_unknown_one_is_reported(sta
     host = start(settings={"permissions": {"deny": ["Bash(echo *)", "bahs(rm *)"], "allow": ["READ"]}})
     server.answers(Call("bash", {"command": "echo x"}))
     server.answers("done")
-    assert [message["isError"] for message in ended(host.run("go"), "toolResult")] == [True]
+    assert [message["isError"] for message in finished_messages(host.run("go"), "toolResult")] == [True]
     assert host.stderr.splitlines() == [
         'Warning: permissions: there is no tool "bahs" now (rule "bahs(rm *)", did you mean "bash"?)'
     ]
 
 
-@proves("settings.unknown_keys")
+@proves("settings.unknown_shown")
 def test_what_is_wrong_in_a_file_cannot_write_on_the_screen(start: Start, folders: AgentFolders) -> None:
     rule = "ba\x1b]0;owned\x07sh"
     host = start(settings={"clear\x1b[2J": 1, "permissions": {"deny": [rule], "ask": ["nothing(\x1b[31m\u202e)"]}})

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, Flood, Hang, ModelServer, Part, event_bytes
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 MB = 1024 * 1024
 PATIENCE = 60.0
@@ -110,7 +110,7 @@ def test_the_queue_takes_so_many_messages_and_refuses_the_next(start: Start, ser
     agent.ask("prompt", message="go")
     for number in range(1000):
         agent.send({"id": f"s{number}", "type": "steer", "message": "more"})
-    assert "The queue is full: 1000 messages" in agent.refused("steer", message="one too many")
+    assert "The queue is full: 1000 messages" in agent.expect_error("steer", message="one too many")
     assert agent.response("s999")["success"]
     agent.ask("abort")
     agent.wait_end()

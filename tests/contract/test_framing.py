@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fakes.contract_manifest import proves
-from fakes.rpc_process import RpcProcess
+from support.agent_process import RpcProcess
+from support.contract import proves
 
 GET_STATE = b'{"id":"s","type":"get_state"}'
 
 
-@proves("frame.json", "frame.type", "frame.command", "frame.success", "id.echo", "response.order", "start.mode")
+@proves("response.order")
 def test_a_command_is_answered_on_one_line(agent: RpcProcess) -> None:
     response = agent.request("get_state")
     assert list(response) == ["id", "type", "command", "success", "data"]
     assert (response["type"], response["command"], response["success"]) == ("response", "get_state", True)
 
 
-@proves("id.any_type", "id.optional")
+@proves("id.any_type")
 def test_an_id_of_any_type_comes_back_as_it_was(agent: RpcProcess) -> None:
     names: list[Any] = [7, 1.5, "", True, {"a": [1, None]}, [], 10**30, "\u2028", "😀"]
     agent.send({"type": "get_state"}, *({"id": name, "type": "get_state"} for name in names))
@@ -33,7 +33,7 @@ def test_a_null_id_counts_as_absent(agent: RpcProcess) -> None:
     assert "id" not in agent.wait_event("response")
 
 
-@proves("id.echo_failure", "error.response", "error.alive")
+@proves("error.alive")
 def test_a_failure_carries_id_command_and_a_text(agent: RpcProcess) -> None:
     response = agent.request("set_model", provider="no", modelId="where")
     assert response == {
@@ -50,25 +50,6 @@ def test_a_failure_carries_id_command_and_a_text(agent: RpcProcess) -> None:
 def test_an_unknown_command_is_a_failure_under_its_name_and_id(agent: RpcProcess) -> None:
     response = agent.request("nope")
     assert (response["command"], response["error"]) == ("nope", "Unknown command: nope")
-
-
-@proves("error.parse", "error.parse_recovers", "frame.json_errors", "frame.blank")
-def test_a_line_that_is_no_json_is_answered_as_parse(agent: RpcProcess) -> None:
-    lines = ["", "   ", "{bad", '{"type":', "[1,", "nul", "\ufeff{}", '{"type":"get_state"} x', "'a'"]
-    for line in lines:
-        start = agent.mark()
-        agent.send(line, GET_STATE)
-        failure, state = agent.wait_count("response", 2, start)
-        assert (failure["command"], failure["success"]) == ("parse", False), line
-        assert failure["error"].startswith("Failed to parse command: ")
-        assert "id" not in failure
-        assert state["success"]
-
-
-@proves("frame.blank")
-def test_an_empty_line_says_that_the_input_ended(agent: RpcProcess) -> None:
-    agent.send("")
-    assert agent.wait_event("response")["error"] == "Failed to parse command: Unexpected end of JSON input"
 
 
 @proves("frame.null")
@@ -165,7 +146,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
 @proves("error.field")
 def test_a_wrong_argument_is_refused_by_the_name_of_its_field(agent: RpcProcess) -> None:
     for command, arguments, field in FIELDS:
-        assert f'"{field}"' in agent.refused(command, **arguments), command
+        assert f'"{field}"' in agent.expect_error(command, **arguments), command
     state = agent.ask("get_state")
     assert (state["isStreaming"], state["messageCount"], state["pendingMessageCount"]) == (False, 0, 0)
 
@@ -173,15 +154,15 @@ def test_a_wrong_argument_is_refused_by_the_name_of_its_field(agent: RpcProcess)
 @proves("error.allowed")
 def test_a_wrong_word_is_refused_with_the_words_that_are_taken(agent: RpcProcess) -> None:
     modes = '"mode": invalid enum value \'some\' (allowed: "all", "one-at-a-time")'
-    assert modes in agent.refused("set_steering_mode", mode="some")
-    assert modes in agent.refused("set_follow_up_mode", mode="some")
-    assert '(allowed: "immediate", "wait")' in agent.refused("set_interrupt_mode", mode=1)
-    assert '"minimal", "off", "xhigh")' in agent.refused("set_thinking_level")
-    assert '(allowed: "image")' in agent.refused("prompt", message="x", images=[{"type": "picture"}])
-    assert "allowed" not in agent.refused("bash")
+    assert modes in agent.expect_error("set_steering_mode", mode="some")
+    assert modes in agent.expect_error("set_follow_up_mode", mode="some")
+    assert '(allowed: "immediate", "wait")' in agent.expect_error("set_interrupt_mode", mode=1)
+    assert '"minimal", "off", "xhigh")' in agent.expect_error("set_thinking_level")
+    assert '(allowed: "image")' in agent.expect_error("prompt", message="x", images=[{"type": "picture"}])
+    assert "allowed" not in agent.expect_error("bash")
 
 
-@proves("response.once", "prompt.ack_once")
+@proves("response.once", same=("prompt.ack_once",))
 def test_each_of_many_commands_is_answered_exactly_once(agent: RpcProcess) -> None:
     agent.send(*({"id": number, "type": "get_state" if number % 3 else "nope"} for number in range(500)))
     found = agent.wait_count("response", 500)

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
+from fakes.clock import within
 from fakes.model_server import Call, Gate, Hang, ModelServer, Thinking
-from fakes.program_alias import called
-from fakes.record_outline import answers, deltas, text_of
-from fakes.rpc_process import RpcProcess, Start, command_line
-from fakes.stopwatch import within
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, Start, command_line, command_line_named
+from support.contract import in_each, proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, deltas, text_of
 
 Record = dict[str, Any]
 SETTINGS = {"retry": {"baseDelayMs": 1}, "compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}}
@@ -82,25 +81,40 @@ def a_long_life(agent: RpcProcess, server: ModelServer) -> None:
     agent.ask("get_last_assistant_text")
 
 
-@pytest.fixture(params=["pi", "pi-latest"])
-def life(start: Start, server: ModelServer, request: pytest.FixtureRequest) -> RpcProcess:
+@scenario
+def life(stage: Stage) -> Seen:
     """A process that has seen something."""
-    agent = start(settings=SETTINGS, keeps=True, dialect=request.param)
-    a_long_life(agent, server)
+    agent = stage.start(settings=SETTINGS, keeps=True)
+    a_long_life(agent, stage.server)
     agent.close()
-    return agent
+    events = [record for record in agent.records if record["type"] != "response"]
+    return Seen(stderr=agent.stderr, records=agent.records, events=events, responses=agent.since(0, "response"),
+                faults=agent.faults)  # fmt: skip
 
 
-@proves("rule.json_only", "rule.absent_not_null", "rule.no_id_on_events", "rule.roles", dialects=("pi", "pi-latest"))
-def test_2_3_9_a_whole_life_is_clean(life: RpcProcess) -> None:
+@proves("rule.json_only")
+def test_2_a_whole_life_is_json_and_silence_on_stderr(life: Seen) -> None:
     assert life.stderr == ""
+    assert life.faults == []
+
+
+@proves("rule.absent_not_null")
+def test_3_what_there_is_not_is_absent(life: Seen) -> None:
     assert {path for record in life.records for path in nulls(record)} <= NULLS
-    events = [record for record in life.records if record["type"] != "response"]
-    assert not [event for event in events if "id" in event and event["type"] != "bash_execution_update"]
-    assert all(isinstance(record["id"], str) for record in life.since(0, "response"))
-    assert {event["message"]["role"] for event in events if event["type"] == "message_end"} <= ROLES | OF_THE_NEWEST
-    (named,) = [event for event in events if event["type"] == "session_info_changed"]
+    (named,) = [event for event in life.events if event["type"] == "session_info_changed"]
     assert named["name"] == "a life"
+
+
+@proves("rule.no_id_on_events")
+def test_9_no_event_has_the_id_of_a_request(life: Seen) -> None:
+    assert not [event for event in life.events if "id" in event and event["type"] != "bash_execution_update"]
+    assert all(isinstance(record["id"], str) for record in life.responses)
+
+
+@proves("rule.roles")
+def test_9_no_message_has_a_role_that_clients_do_not_know(life: Seen) -> None:
+    roles = {event["message"]["role"] for event in life.events if event["type"] == "message_end"}
+    assert roles <= ROLES | OF_THE_NEWEST
 
 
 @proves("rule.id_always", dialects=("pi", "pi-latest"))
@@ -126,8 +140,8 @@ def test_4_the_end_is_clean_quick_and_the_version_a_version(
         agent.wait_exit()
     for name in ("pi", "omp"):
         done = subprocess.run(
-            [*called(folders, name), "--version"], env=folders.environment(), capture_output=True, text=True,
-            timeout=20, check=True,
+            [*command_line_named(folders, name), "--version"], env=folders.environment(), capture_output=True,
+            text=True, timeout=20, check=True,
         )  # fmt: skip
         assert re.fullmatch(r"\d+\.\d+\.\d+\n", done.stdout)
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, ModelServer
-from fakes.record_outline import answers, deltas, outline, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import in_each, proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, deltas, outline, text_of
 
 Record = dict[str, Any]
 
@@ -29,27 +29,41 @@ def test_hello_says_who_we_are_and_changes_nothing_that_was_not_asked_for(
     assert not [record for record in records if "seq" in record]
 
 
-@proves("hello.deltas", "hello.seq", dialects=("pi", "omp", "xcsh", "companion"))
-@in_each("pi", "omp", "xcsh", "companion")
-def test_a_host_gets_deltas_and_numbers_if_it_asks_for_them(start: Start, server: ModelServer, dialect: str) -> None:
-    agent = start(dialect=dialect)
+@scenario
+def asked_for(stage: Stage) -> Seen:
+    """A host that asks for deltas, numbers and something nobody has."""
+    agent = stage.start()
     welcome = agent.ask("hello", features=["seq", "telepathy", "deltas"])
-    assert (welcome["dialect"], welcome["features"]) == (dialect, ["deltas", "seq"])
-    start_at = agent.mark()
-    server.answers("Looking.", Call("bash", {"command": "echo hi"}))
-    server.answers("Done.")
+    start = agent.mark()
+    stage.server.answers("Looking.", Call("bash", {"command": "echo hi"}))
+    stage.server.answers("Done.")
     agent.send({"type": "prompt", "message": "x"})
-    agent.wait_end(start_at)
-    records = agent.since(start_at)
-    events = [record for record in records if record["type"] != "response"]
+    agent.wait_end(start)
+    records = agent.since(start)
+    none = [] if stage.dialect == "companion" else agent.ask("hello", features=[])["features"]
+    return Seen(welcome=welcome, records=records, none=none)
+
+
+@proves("hello.features")
+def test_a_host_is_told_its_dialect_and_the_features_it_gets(asked_for: Seen, dialect: str) -> None:
+    assert (asked_for.welcome["dialect"], asked_for.welcome["features"]) == (dialect, ["deltas", "seq"])
+    assert asked_for.none == []
+
+
+@proves("hello.seq")
+def test_events_are_numbered_without_gaps_for_a_host_that_asks(asked_for: Seen) -> None:
+    events = [record for record in asked_for.records if record["type"] != "response"]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-    assert not [record for record in records if record["type"] == "response" and "seq" in record]
-    updates = [record for record in records if record["type"] == "message_update"]
+    assert not [record for record in asked_for.records if record["type"] == "response" and "seq" in record]
+
+
+@proves("hello.deltas")
+def test_updates_have_the_delta_only_for_a_host_that_asks(asked_for: Seen, dialect: str) -> None:
+    updates = [record for record in asked_for.records if record["type"] == "message_update"]
     assert updates
     members = {"type", "usage", "assistantMessageEvent", "seq", *(["messageId"] if dialect == "omp" else [])}
     assert all(set(update) == members for update in updates)
-    assert text_of(answers(records)[-1]) == "Done."
-    assert agent.ask("hello", features=[])["features"] == [] if dialect != "companion" else True
+    assert text_of(answers(asked_for.records)[-1]) == "Done."
 
 
 @proves("hello.dialect")
@@ -87,13 +101,13 @@ def test_the_answer_to_hello_is_the_same_in_all_dialects(start: Start, server: M
 
 @proves("hello.refused")
 def test_hello_is_refused_in_a_run_and_for_what_nobody_speaks(agent: RpcProcess, server: ModelServer) -> None:
-    assert "dialect" in agent.refused("hello", dialect="klingon")
-    assert "features" in agent.refused("hello", features="seq")
+    assert "dialect" in agent.expect_error("hello", dialect="klingon")
+    assert "features" in agent.expect_error("hello", features="seq")
     gate = Gate()
     server.answers("one", gate, "two")
     agent.ask("prompt", message="x")
     gate.wait_reached()
-    assert "run" in agent.refused("hello", dialect="omp")
+    assert "run" in agent.expect_error("hello", dialect="omp")
     gate.open()
     agent.wait_end()
     assert text_of(answers(agent.records)[0]) == "onetwo"
@@ -115,7 +129,7 @@ def test_the_locale_of_the_person_reaches_the_model(spoken: RpcProcess, server: 
     third = server.answers("Hello.")
     spoken.run("z")
     assert "fr-FR" not in str(third.request["system"])
-    assert "locale" in spoken.refused("set_locale")
+    assert "locale" in spoken.expect_error("set_locale")
 
 
 @proves("omp.get_available_commands", dialects=("omp",))

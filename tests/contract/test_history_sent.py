@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer, Thinking
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 CAMERA = {"name": "camera", "label": "Camera", "description": "Takes a picture", "parameters": {"type": "object"}}
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -27,7 +27,7 @@ def test_thinking_stays_with_the_model_that_had_it(agent: RpcProcess, server: Mo
     assert "Done." in str(asked.request)
 
 
-@proves("history.accepted")
+@proves("history.blank_output")
 def test_blank_output_says_that_there_was_none(agent: RpcProcess, server: ModelServer) -> None:
     server.answers(Call("bash", {"command": "echo"}, id="toolu_1"))
     asked = server.answers("nice")

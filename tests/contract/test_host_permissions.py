@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.permission_talk import calls, question, reply, results
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess, Start
+from support.contract import calls, proves, question, reply, results
 
 Record = dict[str, Any]
 ECHO = Call("bash", {"command": "echo hi"})
@@ -30,7 +29,7 @@ def test_rules_of_the_host_are_an_option(start: Start, folders: AgentFolders, se
     assert "denied by the rule" in results(host, calls(host, server, ECHO))[0][1]
 
 
-@proves("permission.host_option")
+@proves("permission.host_option_bad")
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -89,7 +88,7 @@ def test_rules_can_be_set_where_there_were_none_and_taken_back(start: Start, ser
     assert not host.since(begun, "extension_ui_request")
 
 
-@proves("permission.set")
+@proves("permission.set_in_run")
 @pytest.mark.parametrize(("rule", "runs"), [("bash(echo again)", True), ("bash", False)])
 def test_rules_that_are_set_in_a_run_hold_for_its_next_call_and_for_one_that_is_asked_about(
     start: Start, server: ModelServer, rule: str, runs: bool
@@ -105,7 +104,7 @@ def test_rules_that_are_set_in_a_run_hold_for_its_next_call_and_for_one_that_is_
     assert f'the rule "{rule}"' in second[1]
 
 
-@proves("permission.set")
+@proves("permission.set_bad")
 @pytest.mark.parametrize(
     ("rules", "named"),
     [
@@ -119,12 +118,12 @@ def test_rules_that_cannot_be_understood_change_nothing(
 ) -> None:
     host = start("--permissions", '{"deny": ["bash"]}')
     before = host.ask("get_permissions")
-    assert named in host.refused("set_permissions", permissions=rules)
+    assert named in host.expect_error("set_permissions", permissions=rules)
     assert host.ask("get_permissions") == before
     assert results(host, calls(host, server, ECHO))[0][0] is True
 
 
-@proves("permission.set_mode", "command.set_approval_mode")
+@proves("permission.set_mode")
 def test_the_approval_mode_can_be_changed_and_the_rules_stay(start: Start, server: ModelServer) -> None:
     host = start("--permissions", '{"deny": ["bash(echo no)"]}')
     assert results(host, calls(host, server, ECHO)) == [(False, "hi\n")]
@@ -136,10 +135,10 @@ def test_the_approval_mode_can_be_changed_and_the_rules_stay(start: Start, serve
     assert host.ask("set_permissions", permissions={})["host"]["approvalMode"] == "write"
     assert host.ask("set_approval_mode", mode="yolo")["approvalMode"] == "yolo"
     assert results(host, calls(host, server, ECHO)) == [(False, "hi\n")]
-    assert "mode" in host.refused("set_approval_mode", mode="never")
+    assert "mode" in host.expect_error("set_approval_mode", mode="never")
 
 
-@proves("permission.set_mode")
+@proves("permission.mode_not_loosened")
 def test_the_mode_of_the_settings_cannot_be_loosened(start: Start) -> None:
     host = start(settings={"tools": {"approvalMode": "always-ask"}})
     assert host.ask("set_approval_mode", mode="yolo")["approvalMode"] == "always-ask"
@@ -168,7 +167,7 @@ def test_the_rules_in_force_are_told_by_source(start: Start, folders: AgentFolde
     }
 
 
-@proves("permission.get")
+@proves("permission.get_none")
 def test_where_there_are_no_rules_they_are_told_to_be_empty(agent: RpcProcess) -> None:
     told = agent.ask("get_permissions")
     assert (told["default"], told["approvalMode"], told["allowed"]) == ("allow", "yolo", [])
@@ -192,14 +191,14 @@ def test_an_approval_mode_asks_before_tools(
     assert len(host.since(begun, "extension_ui_request")) == len(asked)
 
 
-@proves("permission.approval_mode")
+@proves("permission.approval_mode_unknown")
 def test_an_approval_mode_that_nobody_knows_is_a_usage_error(start: Start) -> None:
     host = start("--approval-mode", "sometimes")
     assert host.wait_exit() == 2
     assert 'Invalid approval mode "sometimes". Valid values: always-ask, write, yolo' in host.stderr
 
 
-@proves("permission.approval_mode")
+@proves("permission.approval_mode_setting")
 def test_a_mode_in_the_settings_that_nobody_knows_is_told_and_asks(start: Start, server: ModelServer) -> None:
     host = start(settings={"tools": {"approvalMode": "sometimes"}})
     begun = calls(host, server, ECHO)

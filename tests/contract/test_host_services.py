@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.permission_talk import calls, results
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import calls, proves, results
 
 Record = dict[str, Any]
 
@@ -22,7 +21,7 @@ def answer(host: RpcProcess, request: Record, **members: Any) -> None:
     host.send({"type": "host_service_result", "id": request["id"], **members})
 
 
-@proves("host_services.files", "command.set_host_services", "command.host_service_result")
+@proves("host_services.files")
 def test_files_of_the_workspace_are_read_and_written_by_the_host(start: Start, server: ModelServer) -> None:
     host = start()
     place = str(host.folders.work / "a.txt")
@@ -70,7 +69,7 @@ def test_only_files_of_the_named_folders_are_the_hosts(start: Start, server: Mod
     (host.folders.work / "a.txt").write_text("disk")
     other = host.folders.temp / "b.txt"
     other.write_text("other")
-    assert "absolute" in host.refused("set_host_services", readFiles=True, roots=["here"])
+    assert "absolute" in host.expect_error("set_host_services", readFiles=True, roots=["here"])
     host.ask("set_host_services", readFiles=True, roots=[str(host.folders.temp)])
     begun = calls(host, server, Call("read", {"path": "a.txt"}), Call("read", {"path": str(other)}))
     request = asked(host, "host_file_read", begun)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Answer, Call, ModelServer, said_in
-from fakes.record_outline import answers, ended, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, finished_messages, text_of, tool_texts
 
 Record = dict[str, Any]
 SCHEMA = {
@@ -23,10 +24,10 @@ ECHO = {"name": "echo_host", "label": "Echo Host", "description": "Echo a value 
 READER = {**ECHO, "name": "reader", "readOnly": True}
 
 
-@pytest.fixture(params=["pi", "omp", "xcsh"])
-def host(start: Start, request: pytest.FixtureRequest) -> RpcProcess:
+@pytest.fixture
+def host(start: Start, dialect: str) -> RpcProcess:
     """The program in each dialect that has host tools, with one of them."""
-    process = start(dialect=request.param)
+    process = start(dialect=dialect)
     assert process.ask("set_host_tools", tools=[ECHO]) == {"toolNames": ["echo_host"]}
     return process
 
@@ -49,54 +50,84 @@ def offered(answer: Answer) -> list[str]:
 ALL = ("pi", "omp", "xcsh")
 
 
-@proves(
-    "xcsh/command.set_host_tools",
-    "xcsh/set_host_tools.response",
-    "xcsh/set_host_tools.offered",
-    dialects=("pi", "omp", "xcsh"),
-)
-def test_the_tools_are_offered_to_the_model_at_its_next_call(host: RpcProcess, server: ModelServer) -> None:
-    asked = server.answers("ok")
-    host.run("x")
-    assert offered(asked)[-1] == "echo_host"
-    (tool,) = [tool for tool in asked.request["tools"] if tool["name"] == "echo_host"]
+@scenario
+def sets(stage: Stage) -> Seen:
+    """A set of tools, another one, and an empty one; and what each of them offers to the model."""
+    host = stage.start()
+    answers, asked = [], []
+    for tools in ([ECHO], [{**ECHO, "name": "b"}, {**ECHO, "name": "a"}], []):
+        answers.append(host.ask("set_host_tools", tools=tools))
+        asked.append(stage.server.answers("ok"))
+        host.run("x")
+    return Seen(answers=answers, offered=[offered(one) for one in asked], tools=asked[0].request["tools"])
+
+
+@proves("xcsh/set_host_tools.response")
+def test_a_set_of_tools_is_answered_with_their_names(sets: Seen) -> None:
+    assert sets.answers[0] == {"toolNames": ["echo_host"]}
+
+
+@proves("xcsh/set_host_tools.offered")
+def test_the_tools_are_offered_to_the_model_at_its_next_call(sets: Seen) -> None:
+    assert sets.offered[0][-1] == "echo_host"
+    (tool,) = [tool for tool in sets.tools if tool["name"] == "echo_host"]
     assert tool["description"] == ECHO["description"]
     assert tool["input_schema"]["required"] == ["message"]
 
 
-@proves("xcsh/set_host_tools.replaces", "xcsh/set_host_tools.empty", dialects=("pi", "omp", "xcsh"))
-def test_a_second_set_replaces_the_first_and_an_empty_one_removes_it(host: RpcProcess, server: ModelServer) -> None:
-    others = [{**ECHO, "name": "b"}, {**ECHO, "name": "a"}]
-    assert host.ask("set_host_tools", tools=others) == {"toolNames": ["b", "a"]}
-    asked = server.answers("ok")
-    host.run("x")
-    assert offered(asked)[-2:] == ["b", "a"]
-    assert "echo_host" not in offered(asked)
-    assert host.ask("set_host_tools", tools=[]) == {"toolNames": []}
-    asked = server.answers("ok")
-    host.run("x")
-    assert not {"a", "b"} & set(offered(asked))
+@proves("xcsh/set_host_tools.replaces")
+def test_a_second_set_replaces_the_first(sets: Seen) -> None:
+    assert sets.answers[1] == {"toolNames": ["b", "a"]}
+    assert sets.offered[1][-2:] == ["b", "a"]
+    assert "echo_host" not in sets.offered[1]
 
 
-@proves("xcsh/host.call", "xcsh/host.result", "xcsh/host.no_response", dialects=("pi", "omp", "xcsh"))
-def test_a_call_goes_to_the_host_and_its_result_to_the_model(host: RpcProcess, server: ModelServer) -> None:
-    (frame,) = called(host, server)
+@proves("xcsh/set_host_tools.empty")
+def test_an_empty_set_removes_the_tools(sets: Seen) -> None:
+    assert sets.answers[2] == {"toolNames": []}
+    assert not {"a", "b"} & set(sets.offered[2])
+
+
+@scenario
+def exchange(stage: Stage) -> Seen:
+    """A call of a host tool, and its result."""
+    host = stage.start()
+    host.ask("set_host_tools", tools=[ECHO])
+    (frame,) = called(host, stage.server)
+    later = stage.server.answers("fine")
+    host.send({"type": "host_tool_result", "id": frame["id"], "result": says("done", details={"n": 1})})
+    host.wait_end()
+    return Seen(
+        frame=frame, end=host.wait_event("tool_execution_end"), said=said_in(later.request)[-1],
+        result=finished_messages(host.records, "toolResult")[0],
+        commands=[record["command"] for record in host.since(0, "response")],
+    )  # fmt: skip
+
+
+@proves("xcsh/host.call")
+def test_a_call_goes_to_the_host_with_its_ids_and_arguments(exchange: Seen) -> None:
+    frame = exchange.frame
     assert re.fullmatch("[0-9a-f]{16}", frame["id"])
     assert set(frame) == {"type", "id", "toolCallId", "toolName", "arguments"}
     assert (frame["toolCallId"], frame["toolName"]) == ("toolu_1", "echo_host")
     assert frame["arguments"] == {"message": "hello"}
-    later = server.answers("fine")
-    host.send({"type": "host_tool_result", "id": frame["id"], "result": says("done", details={"n": 1})})
-    host.wait_end()
-    end = host.wait_event("tool_execution_end")
+
+
+@proves("xcsh/host.result")
+def test_the_result_of_the_host_is_that_of_the_tool(exchange: Seen) -> None:
+    end = exchange.end
     assert (end["toolCallId"], end["isError"]) == ("toolu_1", False)
     assert end["result"] == says("done", details={"n": 1})
-    assert said_in(later.request)[-1] == ("user", "done")
-    assert ended(host.records, "toolResult")[0]["details"] == {"n": 1}
-    assert [record["command"] for record in host.since(0, "response")] == ["set_host_tools", "prompt"]
+    assert exchange.said == ("user", "done")
+    assert exchange.result["details"] == {"n": 1}
 
 
-@proves("xcsh/host.update", "xcsh/host.no_response", dialects=("pi", "omp", "xcsh"))
+@proves("xcsh/host.no_response")
+def test_frames_of_the_host_get_no_response(exchange: Seen) -> None:
+    assert exchange.commands == ["set_host_tools", "prompt"]
+
+
+@proves("xcsh/host.update")
 def test_updates_are_shown_as_progress_in_their_order(host: RpcProcess, server: ModelServer) -> None:
     (frame,) = called(host, server)
     server.answers("fine")
@@ -112,7 +143,7 @@ def test_updates_are_shown_as_progress_in_their_order(host: RpcProcess, server: 
     assert tool_texts(host.records) == ["all"]
 
 
-@proves("xcsh/host.error", dialects=("pi", "omp", "xcsh"))
+@proves("xcsh/host.error")
 @pytest.mark.parametrize(
     ("content", "text"), [(["no", "such thing "], "no\nsuch thing"), ([], "Host tool execution failed")]
 )
@@ -127,11 +158,11 @@ def test_an_error_is_a_tool_error_with_the_hosts_text(
     end = host.wait_event("tool_execution_end")
     assert end["isError"] is True
     assert end["result"] == {"content": [{"type": "text", "text": text}], "details": 1}
-    assert ended(host.records, "toolResult")[0]["isError"] is True
+    assert finished_messages(host.records, "toolResult")[0]["isError"] is True
     assert later.request["messages"][-1]["content"][0]["is_error"] is True
 
 
-@proves("xcsh/host.cancel", dialects=("pi", "omp", "xcsh"))
+@proves("xcsh/host.cancel")
 def test_abort_cancels_the_call_at_the_host(host: RpcProcess, server: ModelServer) -> None:
     (frame,) = called(host, server)
     host.ask("abort")
@@ -140,14 +171,14 @@ def test_abort_cancels_the_call_at_the_host(host: RpcProcess, server: ModelServe
     assert cancel["targetId"] == frame["id"]
     assert cancel["id"] != frame["id"]
     assert tool_texts(host.records) == ['Host tool "echo_host" was aborted']
-    assert ended(host.records, "toolResult")[0]["isError"] is True
+    assert finished_messages(host.records, "toolResult")[0]["isError"] is True
     assert len(host.since(0, "agent_end")) == 1
     host.send({"type": "host_tool_result", "id": frame["id"], "result": says("too late")})
     server.answers("fine")
     assert text_of(answers(host.run("y"))[-1]) == "fine"
 
 
-@proves("xcsh/host.stale", "xcsh/host.no_response", dialects=("pi", "omp", "xcsh"))
+@proves("xcsh/host.stale")
 def test_reports_for_calls_that_are_not_open_are_ignored(host: RpcProcess, server: ModelServer) -> None:
     before = host.mark()
     host.send(
@@ -192,7 +223,7 @@ def test_tools_that_only_read_are_called_side_by_side_and_answered_in_any_order(
     for frame in reversed(frames):
         host.send({"type": "host_tool_result", "id": frame["id"], "result": says(frame["arguments"]["message"])})
     host.wait_end()
-    assert [message["toolCallId"] for message in ended(host.records, "toolResult")] == ["a", "b", "c"]
+    assert [message["toolCallId"] for message in finished_messages(host.records, "toolResult")] == ["a", "b", "c"]
     assert tool_texts(host.records) == ["a", "b", "c"]
 
 
@@ -209,25 +240,34 @@ def test_a_set_that_does_not_fit_is_refused_and_the_previous_one_stays(agent: Rp
         ([{**ECHO, "name": "bash"}], 'RPC host tool "bash" conflicts with an existing tool'),
     ]
     for tools, error in wrong:
-        assert agent.refused("set_host_tools", tools=tools) == error
+        assert agent.expect_error("set_host_tools", tools=tools) == error
     for other in (None, 5, {}, ["x"]):
-        assert "tools" in agent.refused("set_host_tools", tools=other)
+        assert "tools" in agent.expect_error("set_host_tools", tools=other)
     asked = server.answers("ok")
     agent.run("x")
     assert offered(asked)[-1] == "before"
 
 
-@proves("host.hidden", "host.new_session")
-def test_the_set_survives_a_new_session_and_hidden_tools_are_not_offered(
-    agent: RpcProcess, server: ModelServer
-) -> None:
+@scenario
+def hidden(stage: Stage) -> Seen:
+    """Two tools, one of them hidden, and a new session."""
+    agent = stage.start()
     names = agent.ask("set_host_tools", tools=[{**ECHO, "hidden": True}, READER])["toolNames"]
-    assert names == ["echo_host", "reader"]
     agent.ask("new_session")
-    asked = server.answers("ok")
+    asked = stage.server.answers("ok")
     agent.run("x")
-    assert offered(asked)[-1] == "reader"
-    assert "echo_host" not in offered(asked)
+    return Seen(names=names, offered=offered(asked))
+
+
+@proves("host.hidden")
+def test_a_hidden_tool_is_not_offered_to_the_model(hidden: Seen) -> None:
+    assert hidden.names == ["echo_host", "reader"]
+    assert "echo_host" not in hidden.offered
+
+
+@proves("host.new_session")
+def test_the_tools_of_the_host_survive_a_new_session(hidden: Seen) -> None:
+    assert hidden.offered[-1] == "reader"
 
 
 @proves("host.during_run")
@@ -278,7 +318,7 @@ def test_blocks_of_a_kind_we_do_not_know_reach_the_model_as_text(agent: RpcProce
     agent.send({"type": "host_tool_result", "id": frame["id"], "result": {"content": content}})
     agent.wait_end()
     expected = [{"type": "text", "text": '{"type":"resource","uri":"a:b"}'}, picture]
-    assert ended(agent.records, "toolResult")[0]["content"] == expected
+    assert finished_messages(agent.records, "toolResult")[0]["content"] == expected
 
 
 @proves("host.eof")
@@ -289,7 +329,7 @@ def test_the_end_of_input_fails_the_open_call_and_ends_the_process(agent: RpcPro
     assert tool_texts(agent.records) == ["RPC client disconnected before host tool execution completed"]
 
 
-@proves("host.eof")
+@proves("host.eof_drain")
 def test_a_process_that_drains_does_not_wait_for_a_host_that_is_gone(start: Start, server: ModelServer) -> None:
     agent = start("--drain")
     agent.ask("set_host_tools", tools=[ECHO])

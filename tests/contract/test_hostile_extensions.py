@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
-from fakes.extension_files import HEAD, extension
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import answers, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import HEAD, AgentFolders, extension, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import answers, text_of, tool_texts
 
 # What would end a process or take its streams is tried on one that was really started.
 ENDING = ("exits", "leaves", "aborts", "interrupts", "prints", "closes")

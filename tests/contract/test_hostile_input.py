@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fakes.contract_manifest import proves
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 MB = 1024 * 1024
 

@@ -6,9 +6,10 @@ import os
 import re
 from typing import Any
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
 
 
 def talk(agent: RpcProcess, server: ModelServer, *messages: str) -> None:
@@ -22,7 +23,7 @@ def words(page: dict[str, Any]) -> str:
     return re.sub(r"<[^>]+>", "", "".join(piece["html"] for piece in page["pieces"]))
 
 
-@proves("get_html.newest", "get_html.source", "command.get_html")
+@proves("get_html.newest")
 def test_entries_come_as_html_a_window_at_a_time(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     empty = agent.ask("get_html")
@@ -43,9 +44,6 @@ def test_entries_come_as_html_a_window_at_a_time(start: Start, server: ModelServ
     before = agent.ask("get_html", before=newest["firstId"], limit=2)
     assert [piece["entryId"] for piece in before["pieces"]] == ids[-4:-2]
     assert before["moreAfter"]
-    assert not any("markdown" in piece for piece in newest["pieces"])
-    written = agent.ask("get_html", limit=2, source=True)["pieces"]
-    assert [piece["markdown"] for piece in written] == ["three", "answer to *three*"]
     after = agent.ask("get_html", after=before["settledId"])
     assert [piece["entryId"] for piece in after["pieces"]] == ids[-2:]
     assert ids[-4] in [piece["entryId"] for piece in agent.ask("get_html", around=ids[-4], limit=3)["pieces"]]
@@ -57,7 +55,16 @@ def test_entries_come_as_html_a_window_at_a_time(start: Start, server: ModelServ
         if not page["moreBefore"]:
             break
     assert shown == ids
-    assert "nowhere" in agent.refused("get_html", after="nowhere")
+    assert "nowhere" in agent.expect_error("get_html", after="nowhere")
+
+
+@proves("get_html.source")
+def test_messages_come_as_markdown_too_where_that_is_asked_for(start: Start, server: ModelServer) -> None:
+    agent = start(keeps=True)
+    talk(agent, server, "three")
+    assert not any("markdown" in piece for piece in agent.ask("get_html", limit=2)["pieces"])
+    written = agent.ask("get_html", limit=2, source=True)["pieces"]
+    assert [piece["markdown"] for piece in written] == ["three", "answer to *three*"]
 
 
 @proves("get_html.running")
@@ -81,43 +88,60 @@ def test_an_answer_whose_tool_runs_is_given_again_with_the_result(start: Start, 
     assert again["settledId"] == again["leafId"]
 
 
-@proves("get_html.masked", "render_html.one", "command.render_html")
-def test_single_texts_come_as_html_without_secrets(start: Start, server: ModelServer) -> None:
+@proves("get_html.masked")
+def test_what_looks_like_a_secret_is_masked_in_html(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     secret = "ghp_" + "a1B2" * 9
     talk(agent, server, f"my token is {secret}")
     assert secret not in str(agent.ask("get_html"))
     assert secret not in str(agent.ask("render_html", markdown=f"`{secret}`"))
+
+
+@proves("render_html.one")
+def test_a_single_text_diff_or_call_comes_as_html(agent: RpcProcess) -> None:
     assert "<strong>bold</strong>" in agent.ask("render_html", markdown="**bold** <script>")["html"]
     assert "<script" not in agent.ask("render_html", markdown="**bold** <script>")["html"]
     patch = "--- a\n+++ b\n@@ -1,1 +1,1 @@\n-old\n+new\n"
     assert '<del data-n="1">' in agent.ask("render_html", diff=patch)["html"]
     assert "ls -l" in agent.ask("render_html", call={"name": "bash", "arguments": {"command": "ls -l"}})["html"]
-    assert "one of" in agent.refused("render_html")
-    assert "one of" in agent.refused("render_html", markdown="a", diff="b")
+    assert "one of" in agent.expect_error("render_html")
+    assert "one of" in agent.expect_error("render_html", markdown="a", diff="b")
 
 
-@proves("find_text.branch", "get_branches.all", "command.find_text", "command.get_branches")
-def test_texts_and_branches_are_found(start: Start, server: ModelServer) -> None:
-    agent = start(keeps=True)
-    talk(agent, server, "one Needle", "two")
+@scenario
+def searched(stage: Stage) -> Seen:
+    """Two branches: texts are looked for on the active one, and both are listed."""
+    agent = stage.start(keeps=True)
+    talk(agent, stage.server, "one Needle", "two")
     first = agent.ask("get_fork_messages")["messages"][1]["entryId"]
     left = agent.ask("get_html")["leafId"]
     agent.ask("navigate_tree", entryId=first)
-    talk(agent, server, "three needle")
-    found = agent.ask("find_text", text="NEEDLE")
-    assert [hit["role"] for hit in found["found"]] == ["assistant", "user", "assistant", "user"]
-    assert "three needle" in found["found"][1]["text"]
-    assert agent.ask("find_text", text="two") == {"found": [], "more": False}
-    assert agent.ask("find_text", text="needle", limit=1)["more"]
-    assert "empty" in agent.refused("find_text", text=" ")
+    talk(agent, stage.server, "three needle")
+    found, none = agent.ask("find_text", text="NEEDLE"), agent.ask("find_text", text="two")
+    one, refusal = agent.ask("find_text", text="needle", limit=1), agent.expect_error("find_text", text=" ")
     branches = agent.ask("get_branches")["branches"]
-    assert [(branch["title"], branch["active"]) for branch in branches] == [("one Needle", True), ("two", False)]
     agent.ask("navigate_tree", entryId=branches[1]["leafId"])
-    assert agent.ask("get_html")["leafId"] == left
+    return Seen(found=found["found"], none=none, one=one, refusal=refusal, branches=branches, left=left,
+                there=agent.ask("get_html")["leafId"])  # fmt: skip
 
 
-@proves("get_changes.files", "command.get_changes")
+@proves("find_text.branch")
+def test_a_text_is_found_on_the_active_branch_newest_first(searched: Seen) -> None:
+    assert [hit["role"] for hit in searched.found] == ["assistant", "user", "assistant", "user"]
+    assert "three needle" in searched.found[1]["text"]
+    assert searched.none == {"found": [], "more": False}
+    assert searched.one["more"]
+    assert "empty" in searched.refusal
+
+
+@proves("get_branches.all")
+def test_the_active_branch_and_the_others_are_listed_and_can_be_gone_to(searched: Seen) -> None:
+    titles = [(branch["title"], branch["active"]) for branch in searched.branches]
+    assert titles == [("one Needle", True), ("two", False)]
+    assert searched.there == searched.left
+
+
+@proves("get_changes.files")
 def test_what_tools_have_changed_is_put_together_file_by_file(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     (agent.folders.work / "a.py").write_text("one\ntwo\nthree\n")
@@ -139,12 +163,12 @@ def test_what_tools_have_changed_is_put_together_file_by_file(start: Start, serv
     assert secret not in patch
     (shown,) = agent.ask("get_changes", path="a.py", format="html")["files"][0]["diffs"]
     assert '<del data-n="2">' in shown
-    assert "No tool has changed c.py" in agent.refused("get_changes", path="c.py")
+    assert "No tool has changed c.py" in agent.expect_error("get_changes", path="c.py")
     agent.ask("navigate_tree", entryId=before)
     assert agent.ask("get_changes")["files"] == []
 
 
-@proves("command.find_files", "find_files.match")
+@proves("find_files.match")
 def test_files_are_found_by_letters_of_their_names(start: Start, server: ModelServer) -> None:
     agent = start()
     work = agent.folders.work
@@ -157,7 +181,7 @@ def test_files_are_found_by_letters_of_their_names(start: Start, server: ModelSe
     assert "src/" in agent.ask("find_files")["paths"]
     assert len(agent.ask("find_files", limit=1)["paths"]) == 1
     assert agent.ask("find_files", text="nothing like it")["paths"] == []
-    assert "limit" in agent.refused("find_files", limit=0)
+    assert "limit" in agent.expect_error("find_files", limit=0)
 
 
 @proves("find_files.concealed")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 KEY = "sk-canary-4f9a1c77e2d05b83"
 
@@ -38,7 +38,7 @@ def test_no_tool_for_files_shows_what_a_process_holds(start: Start, server: Mode
         assert "canary" not in shown.replace(f"/proc/{agent.pid}", "")
 
 
-@proves("secrets.process_memory")
+@proves("secrets.process_search")
 def test_a_search_from_above_does_not_show_it_either(start: Start, server: ModelServer) -> None:
     agent = start("--api-key", KEY, "--tools", "grep,find", env={"ANTHROPIC_API_KEY": KEY})
     for glob in ("environ", "cmdline"):
@@ -57,7 +57,7 @@ def test_a_key_is_read_from_a_file(start: Start, server: ModelServer, tmp_path: 
     assert server.headers[-1]["x-api-key"] == KEY
 
 
-@proves("secrets.key_file")
+@proves("secrets.key_pipe")
 def test_a_key_is_read_from_a_pipe_whose_writer_comes_later(start: Start, server: ModelServer, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_text(f"{KEY}\n"))
@@ -69,7 +69,7 @@ def test_a_key_is_read_from_a_pipe_whose_writer_comes_later(start: Start, server
     assert server.headers[-1]["x-api-key"] == KEY
 
 
-@proves("secrets.key_file")
+@proves("secrets.key_stdin")
 def test_a_key_is_the_first_line_of_stdin_and_the_protocol_follows(start: Start, server: ModelServer) -> None:
     agent = start("--api-key-file", "-")
     server.answers("hello")
@@ -79,7 +79,7 @@ def test_a_key_is_the_first_line_of_stdin_and_the_protocol_follows(start: Start,
     assert server.headers[-1]["x-api-key"] == KEY
 
 
-@proves("secrets.key_file")
+@proves("secrets.key_file_bad")
 @pytest.mark.parametrize(
     ("named", "said"),
     [
@@ -125,13 +125,13 @@ def test_a_planted_link_is_not_followed_by_an_export(start: Start, server: Model
     precious.write_text("mine")
     default = agent.folders.work / f"pigeon-session-{session.stem}.html"
     default.symlink_to(precious)
-    assert "is a link" in agent.refused("export_html")
+    assert "is a link" in agent.expect_error("export_html")
     default.unlink()
     default.symlink_to(session)
-    assert "session itself" in agent.refused("export_html")
+    assert "session itself" in agent.expect_error("export_html")
     default.unlink()
     default.hardlink_to(session)
-    assert "session itself" in agent.refused("export_html")
+    assert "session itself" in agent.expect_error("export_html")
     assert (precious.read_text(), session.read_bytes()) == ("mine", before)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import Start
-from fakes.strict_reader import complaints
+from fakes.strict_client import complaints
+from support.agent_process import Start
+from support.contract import in_each, proves
 
 Record = dict[str, Any]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, Gate, ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 Record = dict[str, Any]
 SETTINGS = {"retry": {"baseDelayMs": 60000}}
@@ -121,7 +121,7 @@ def test_limits_are_options_and_a_setting(start: Start, server: ModelServer) -> 
     assert "limits.x is ignored" in agent.stderr
 
 
-@proves("limits.options")
+@proves("limits.bad_value")
 def test_a_bad_value_names_its_option(start: Start) -> None:
     agent = start("--max-cost", "lots")
     assert agent.wait_exit() == 2
@@ -162,7 +162,7 @@ def test_calls_that_repeat_are_told_and_then_end_the_run(start: Start, server: M
     assert "same tool calls" not in str(server.requests[1])
 
 
-@proves("limits.loop_guard")
+@proves("limits.loop_guard_unasked")
 @pytest.mark.parametrize(("given", "allowed"), [((), None), (("--max-turns", "40"), 10), (("--unattended",), 10)])
 def test_a_host_that_asked_for_no_limits_is_not_stopped_soon(
     start: Start, server: ModelServer, given: tuple[str, ...], allowed: int | None

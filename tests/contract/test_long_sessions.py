@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fakes.contract_manifest import proves
-from fakes.rpc_process import Start
+from support.agent_process import Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
 
 COUNT = 20_000
 LONG = ["get_entries", "get_tree", "get_messages", "get_session_stats", "get_fork_messages"]
 
 
-@pytest.fixture
-def long_session(tmp_path: Path) -> Path:
+def write_long_session(folder: Path) -> Path:
     """One chain of user messages, ten times as long as Python would follow it by recursion."""
     header = {"type": "session", "version": 3, "id": "long", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
     ids = [None, *(f"{number:08x}" for number in range(COUNT))]
@@ -30,25 +30,43 @@ def long_session(tmp_path: Path) -> Path:
         }
         for above, id in pairwise(ids)
     ]
-    path = tmp_path / "long.jsonl"
+    path = folder / "long.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in [header, *entries]), "utf-8")
     return path
 
 
-@proves("long.whole", "long.overtaken")
-def test_the_state_is_told_before_a_long_answer_and_the_answer_is_whole(start: Start, long_session: Path) -> None:
-    agent = start("--session", str(long_session), keeps=True)
+@pytest.fixture
+def long_session(tmp_path: Path) -> Path:
+    return write_long_session(tmp_path)
+
+
+@scenario
+def long_answers(stage: Stage) -> Seen:
+    """Every long answer is asked for at once, and the state after them."""
+    agent = stage.start("--session", str(write_long_session(stage.path)), keeps=True)
     agent.send(*({"id": name, "type": name} for name in LONG), {"id": "get_state", "type": "get_state"})
     found = {name: agent.response(name) for name in LONG}
-    assert [record["id"] for record in agent.since(0, "response")] == ["get_state", *LONG]
-    assert _messages(found["get_entries"]["data"]["entries"]) == COUNT
-    assert len(found["get_messages"]["data"]["messages"]) == COUNT
-    assert len(found["get_fork_messages"]["data"]["messages"]) == COUNT
-    assert found["get_session_stats"]["data"]["userMessages"] == COUNT
+    order = [record["id"] for record in agent.since(0, "response")]
+    return Seen(
+        order=order, tree=agent.raw_with(b'"command":"get_tree"'),
+        counts=[
+            _messages(found["get_entries"]["data"]["entries"]), len(found["get_messages"]["data"]["messages"]),
+            len(found["get_fork_messages"]["data"]["messages"]), found["get_session_stats"]["data"]["userMessages"],
+        ],
+    )  # fmt: skip
+
+
+@proves("long.overtaken")
+def test_the_state_is_told_before_a_long_answer(long_answers: Seen) -> None:
+    assert long_answers.order == ["get_state", *LONG]
+
+
+@proves("long.whole")
+def test_a_long_answer_is_whole(long_answers: Seen) -> None:
+    assert long_answers.counts == [COUNT] * 4
     # Nested as often as there are entries, which is too deep for the parser of this test.
-    tree = agent.raw_with(b'"command":"get_tree"')
-    assert tree.count(b'"children":[{"entry":') >= COUNT - 1
-    assert b"]}" * (COUNT - 1) in tree
+    assert long_answers.tree.count(b'"children":[{"entry":') >= COUNT - 1
+    assert b"]}" * (COUNT - 1) in long_answers.tree
 
 
 @proves("long.end")

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Hang, ModelServer
-from fakes.rpc_process import Record, RpcProcess, Start
 from pigeon.wire.commands import ALL, NAMES
 from pigeon.wire.errors import UNEXPECTED
+from support.agent_process import Record, RpcProcess, Start
+from support.contract import proves
 
 COUNT = int(os.environ.get("PIGEON_ODD_COMMANDS", "150"))
 INSIDES = re.compile(rf"Traceback|\b[A-Z]\w*(Error|Exception)\b|Errno|nternal error|has no attribute|{UNEXPECTED}")
@@ -95,13 +95,18 @@ def test_no_answer_shows_the_insides_of_the_program(
     assert "Traceback" not in agent.stderr, agent.stderr
 
 
-@proves("errors.no_insides")
+@proves("errors.folder_deleted")
 def test_a_folder_that_was_deleted_is_named_by_what_needs_it(start: Start, server: ModelServer) -> None:
     agent = start(keeps=True)
     server.answers("well")
     folder_gone(agent)
-    assert agent.refused("export_html", outputPath="page.html") == "ENOENT: no such file or directory, open 'page.html'"
-    assert agent.refused("bash", command="pwd").startswith(f"Working directory does not exist: {agent.folders.work}")
+    assert (
+        agent.expect_error("export_html", outputPath="page.html")
+        == "ENOENT: no such file or directory, open 'page.html'"
+    )
+    assert agent.expect_error("bash", command="pwd").startswith(
+        f"Working directory does not exist: {agent.folders.work}"
+    )
     page = agent.folders.agent / "page.html"
     assert agent.ask("export_html", outputPath=str(page)) == {"path": str(page)}
     assert agent.ask("new_session") == {"cancelled": False}

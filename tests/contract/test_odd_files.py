@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.odd_files import ODD
-from fakes.record_outline import ended, tool_texts
-from fakes.rpc_process import RpcProcess, Start
-from fakes.session_entries import HEADER
+from support.agent_folders import ODD, AgentFolders
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.records import finished_messages, tool_texts
+from support.sessions import HEADER
 
 OF_THE_USER = (
     "auth.json", "trust.json", "AGENTS.md", "SYSTEM.md", "APPEND_SYSTEM.md",
@@ -55,7 +54,7 @@ def test_no_file_of_the_user_holds_the_program_up(
     assert [path for path in paths if path not in said] == []
 
 
-@proves("files.odd")
+@proves("files.odd_project")
 @pytest.mark.parametrize("kind", ODD)
 def test_no_file_of_a_trusted_project_does(start: Start, folders: AgentFolders, server: ModelServer, kind: str) -> None:
     names = tuple(name for name in OF_THE_USER if not name.endswith("json") and name != "AGENTS.md")
@@ -66,7 +65,7 @@ def test_no_file_of_a_trusted_project_does(start: Start, folders: AgentFolders, 
     assert [path for path in paths if path not in said] == []
 
 
-@proves("files.odd")
+@proves("files.odd_session")
 @pytest.mark.parametrize("kind", ODD)
 def test_no_session_file_does(start: Start, folders: AgentFolders, server: ModelServer, kind: str) -> None:
     path = folders.temp / "odd.jsonl"
@@ -75,7 +74,7 @@ def test_no_session_file_does(start: Start, folders: AgentFolders, server: Model
     server.answers("kept")
     host.run("x")
     if kind != "nowhere":  # a file that is not there is a new conversation
-        assert str(path) in host.refused("switch_session", sessionPath=str(path))
+        assert str(path) in host.expect_error("switch_session", sessionPath=str(path))
     own = Path(host.ask("get_state")["sessionFile"]).parent
     ODD[kind](own / "0000_odd.jsonl")
     assert len(host.ask("list_sessions")["sessions"]) == 1
@@ -84,14 +83,14 @@ def test_no_session_file_does(start: Start, folders: AgentFolders, server: Model
     assert again.ask("get_state")["messageCount"] == 2
 
 
-@proves("files.odd")
+@proves("files.endless_session")
 def test_a_session_of_endless_nothing_is_refused(start: Start, folders: AgentFolders) -> None:
     path = folders.temp / "huge.jsonl"
     with path.open("wb") as file:
         file.write(json.dumps({**HEADER, "cwd": str(folders.work)}).encode() + b"\n")
         file.truncate(5 << 30)
     host = start(keeps=True)
-    assert "larger than" in host.refused("switch_session", sessionPath=str(path))
+    assert "larger than" in host.expect_error("switch_session", sessionPath=str(path))
 
 
 @proves("context.links")
@@ -137,12 +136,12 @@ def test_no_program_of_the_project_runs_by_a_relative_entry_of_the_path(
     server.answers(Call("bash", {"command": "echo shell"}))
     server.answers("done")
     records = host.run("go")
-    assert [message["isError"] for message in ended(records, "toolResult")] == [False, False, False]
+    assert [message["isError"] for message in finished_messages(records, "toolResult")] == [False, False, False]
     assert [text.strip().splitlines()[0] for text in tool_texts(records)] == ["x.txt:1: needle", "x.txt", "shell"]
     assert not mark.exists(), mark.read_text()
 
 
-@proves("path.relative")
+@proves("path.no_modules")
 @pytest.mark.parametrize("module", ["asyncio", "msgspec", "json", "argparse", "contextlib", "pigeon"])
 def test_no_module_of_the_project_is_imported_by_the_program_as_a_module(folders: AgentFolders, module: str) -> None:
     mark = folders.temp / "ran"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Gate, ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 OMP = ("omp",)
 NO_FILTER = "events must be null or an array of non-empty event type strings"
@@ -57,7 +57,7 @@ def say(agent: RpcProcess, server: ModelServer, *messages: str) -> None:
 def test_what_has_no_meaning_here_is_refused_with_its_id(
     omp: RpcProcess, command: str, fields: dict[str, Any], error: str
 ) -> None:
-    assert omp.refused(command, **fields) == error
+    assert omp.expect_error(command, **fields) == error
     assert omp.stderr == ""
 
 
@@ -85,7 +85,7 @@ def test_pages_lead_through_all_messages_as_long_as_nothing_changes(omp: RpcProc
         cursor = page["nextCursor"]
     assert found == everything
     for limit in (0, -1, 257, 1.5, "4", True):
-        assert omp.refused("get_messages_page", limit=limit) == NO_LIMIT
+        assert omp.expect_error("get_messages_page", limit=limit) == NO_LIMIT
     say(omp, server, "four")
     stale = omp.request("get_messages_page", cursor=cursor)
     assert (stale["error"], stale["code"]) == ("RPC message cursor is stale", "stale_cursor")
@@ -104,11 +104,11 @@ def test_pages_lead_through_all_messages_as_long_as_nothing_changes(omp: RpcProc
 def test_a_cursor_that_was_not_given_is_refused(omp: RpcProcess, server: ModelServer) -> None:
     say(omp, server, "one", "two")
     for cursor in CURSORS:
-        assert omp.refused("get_messages_page", cursor=cursor) == NO_CURSOR
+        assert omp.expect_error("get_messages_page", cursor=cursor) == NO_CURSOR
     given = omp.ask("get_messages_page", limit=1)["nextCursor"]
     place = json.loads(urlsafe_b64decode(given + "=" * (-len(given) % 4)))
     for offset in (-1, 5, 10**30, 1.5, True, None, "1", [1]):
-        assert omp.refused("get_messages_page", cursor=encoded({**place, "offset": offset})) == NO_CURSOR
+        assert omp.expect_error("get_messages_page", cursor=encoded({**place, "offset": offset})) == NO_CURSOR
     assert omp.stderr == ""
 
 

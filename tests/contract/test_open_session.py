@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
-from fakes.record_outline import text_of
-from fakes.rpc_process import Start
+from support.agent_process import Start
+from support.contract import proves
+from support.records import text_of
 
 
-@proves("omp.open_session")
+@proves("omp.open_session", dialects=("pi",))
 def test_a_folder_is_opened_by_its_newest_session(start: Start, server: ModelServer, tmp_path: Path) -> None:
     agent = start(keeps=True)
     folder = tmp_path / "kept"
@@ -29,10 +29,10 @@ def test_a_folder_is_opened_by_its_newest_session(start: Start, server: ModelSer
     assert [record["type"] for record in agent.since(mark)] == ["response"]
 
 
-@proves("omp.open_session")
+@proves("omp.open_session_none", dialects=("pi",))
 def test_without_files_there_is_no_folder_to_open(start: Start, tmp_path: Path) -> None:
     agent = start()
-    told = agent.refused("open_session", sessionDir=str(tmp_path))
+    told = agent.expect_error("open_session", sessionDir=str(tmp_path))
     assert told == "open_session requires session persistence (omit --no-session)"
 
 
@@ -44,5 +44,5 @@ def test_null_sends_every_event_again(start: Start, server: ModelServer) -> None
     assert agent.response("all")["data"] == {"events": None}
     server.answers("heard")
     assert "message_update" in {record["type"] for record in agent.run("speak")}
-    told = agent.refused("set_event_filter")
+    told = agent.expect_error("set_event_filter")
     assert told == "events must be null or an array of non-empty event type strings"

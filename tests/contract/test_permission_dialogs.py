@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.permission_talk import calls, question, reply
-from fakes.record_outline import ended, tool_texts
-from fakes.rpc_process import Start
+from support.agent_folders import AgentFolders
+from support.agent_process import Start
+from support.contract import calls, proves, question, reply
+from support.records import finished_messages, tool_texts
 
 Record = dict[str, Any]
 ASK = '{"ask": ["bash", "write", "edit", "deploy"]}'
@@ -39,7 +38,7 @@ def test_a_question_says_which_call_it_is_about(start: Start, folders: AgentFold
     host.wait_end(begun)
 
 
-@proves("permission.dialog")
+@proves("permission.dialog_diff")
 @pytest.mark.parametrize("tool", ["write", "edit"])
 def test_a_question_about_a_file_shows_what_would_change(
     start: Start, folders: AgentFolders, server: ModelServer, tool: str
@@ -57,7 +56,7 @@ def test_a_question_about_a_file_shows_what_would_change(
     assert (folders.work / "a").read_text() == "one\n2\u202e\n"
 
 
-@proves("permission.dialog")
+@proves("permission.dialog_end")
 def test_the_end_of_a_command_is_never_out_of_sight(start: Start, server: ModelServer) -> None:
     host = start("--permissions", ASK)
     command = "echo hi" + " " * 312 + "\n" * 90 + "\u200b" * 90 + "# " + "x" * 20_000 + "\r; rm -rf ~"
@@ -103,11 +102,11 @@ def test_a_host_that_asks_for_it_learns_how_a_question_ended(
     assert told == [{"type": "permission_resolved", **wanted}]
     kinds = [record["type"] for record in records]
     assert kinds.index("permission_resolved") < kinds.index("tool_execution_end")
-    assert [message["isError"] for message in ended(records, "toolResult")] == [not ran]
+    assert [message["isError"] for message in finished_messages(records, "toolResult")] == [not ran]
     assert ("hi\n" in tool_texts(records)) is ran
 
 
-@proves("permission.resolved")
+@proves("permission.resolved_abort")
 @pytest.mark.parametrize("outcome", ["aborted", "disconnected"])
 def test_an_abort_or_the_end_of_input_ends_a_question(start: Start, server: ModelServer, outcome: str) -> None:
     host = start("--permissions", ASK)
@@ -126,7 +125,7 @@ def test_an_abort_or_the_end_of_input_ends_a_question(start: Start, server: Mode
     assert "hi\n" not in tool_texts(host.since(begun))
 
 
-@proves("permission.resolved")
+@proves("permission.resolved_unasked")
 @pytest.mark.parametrize("dialect", ["pi", "omp", "xcsh", "companion"])
 def test_a_host_that_does_not_ask_for_it_is_not_told(start: Start, server: ModelServer, dialect: str) -> None:
     host = start("--permissions", '{"ask": ["bash"], "timeoutMs": 50}', dialect=dialect)
@@ -137,7 +136,7 @@ def test_a_host_that_does_not_ask_for_it_is_not_told(start: Start, server: Model
     assert not host.since(0, "permission_resolved")
 
 
-@proves("permission.dialog")
+@proves("permission.dialog_host_tool")
 def test_a_tool_of_the_host_is_asked_about_with_its_arguments(start: Start, server: ModelServer) -> None:
     host = start("--permissions", ASK)
     parameters = {"type": "object", "properties": {"stage": {"type": "string"}}}

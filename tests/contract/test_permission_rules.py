@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, ModelServer
-from fakes.permission_talk import calls, question, reply, results
-from fakes.record_outline import tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import calls, proves, question, reply, results
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import tool_texts
 
 Record = dict[str, Any]
 ASK = {"permissions": {"ask": ["bash(echo *)"], "deny": ["bash(rm *)", "write(.env)"]}}
@@ -27,19 +26,29 @@ def test_without_rules_nobody_is_asked(agent: RpcProcess, server: ModelServer) -
     assert not agent.since(start, "extension_ui_request")
 
 
-@proves("permission.ask", "permission.allow")
-def test_the_host_is_asked_and_a_yes_runs_the_tool(start: Start, server: ModelServer) -> None:
-    host = start(settings=ASK)
-    begun = calls(host, server, Call("bash", {"command": "echo hi"}))
+@scenario
+def allowed(stage: Stage) -> Seen:
+    """A tool that the host is asked about, and its yes."""
+    host = stage.start(settings=ASK)
+    begun = calls(host, stage.server, Call("bash", {"command": "echo hi"}))
     request = question(host, begun)
-    assert request["options"] == OPTIONS
-    assert request["title"] == "Allow bash: echo hi"
-    assert request["timeout"] == 120_000
     reply(host, request, value="Allow once")
-    assert results(host, begun) == [(False, "hi\n")]
+    return Seen(request=request, results=results(host, begun))
 
 
-@proves("permission.ask", "permission.closed")
+@proves("permission.ask")
+def test_the_host_is_asked_before_the_tool_runs(allowed: Seen) -> None:
+    assert allowed.request["options"] == OPTIONS
+    assert allowed.request["title"] == "Allow bash: echo hi"
+    assert allowed.request["timeout"] == 120_000
+
+
+@proves("permission.allow")
+def test_a_yes_of_the_host_runs_the_tool(allowed: Seen) -> None:
+    assert allowed.results == [(False, "hi\n")]
+
+
+@proves("permission.final_answer")
 def test_rules_hold_in_a_run_that_ends_with_a_value_and_not_for_the_value(start: Start, server: ModelServer) -> None:
     host = start(settings={"permissions": {"deny": ["bash"], "ask": ["*"]}})
     server.answers(Call("bash", {"command": "echo hi > made"}))
@@ -107,7 +116,7 @@ def test_a_denied_call_is_an_error_result_and_asks_nobody(
     assert not host.since(begun, "extension_ui_request")
 
 
-@proves("permission.deny")
+@proves("permission.deny_spelled")
 @pytest.mark.parametrize(
     "asked", ["Anna's notes.txt", "@Anna\u2019s\u00a0notes.txt", "@file://WORK/Anna%27s%20notes.txt"]
 )
@@ -138,7 +147,7 @@ def test_a_denied_command_does_not_run_however_it_is_spelled(
     assert (folders.work / "x").exists()
 
 
-@proves("permission.shell")
+@proves("permission.shell_redirection")
 def test_a_redirection_of_an_allowed_command_is_asked_about(
     start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
@@ -152,7 +161,7 @@ def test_a_redirection_of_an_allowed_command_is_asked_about(
     assert not (folders.work / "x").exists()
 
 
-@proves("permission.shell")
+@proves("permission.shell_long")
 def test_a_long_command_and_an_evil_pattern_do_not_stop_the_process(start: Start, server: ModelServer) -> None:
     host = start(settings={"permissions": {"deny": ["bash(*rm*-rf*/*)"], "ask": ["bash(*echo*)"]}})
     begun = calls(host, server, Call("bash", {"command": "echo " + "rm -r " * 6_000}))
@@ -178,7 +187,7 @@ def test_an_argument_that_a_tool_does_not_know_deceives_nobody(
     assert [failed for failed, _ in results(host, begun)] == [True, True]
 
 
-@proves("permission.subject")
+@proves("permission.subject_swapped")
 def test_a_folder_that_is_swapped_for_a_link_while_the_host_thinks_changes_nothing(
     start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
@@ -199,7 +208,7 @@ def test_a_folder_that_is_swapped_for_a_link_while_the_host_thinks_changes_nothi
     assert (folders.work / "secret" / "key").read_text() == "secret"
 
 
-@proves("permission.subject")
+@proves("permission.subject_search")
 def test_searching_from_above_does_not_show_what_may_not_be_read(
     start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:

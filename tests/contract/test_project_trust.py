@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess, Start
-from fakes.session_entries import HEADER
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.sessions import HEADER
 
 Record = dict[str, Any]
 BAIT = "SPRUNG"
@@ -102,7 +101,19 @@ def whole_life(host: RpcProcess, server: ModelServer) -> Record:
     return asked.request
 
 
-@proves("trust.default", "trust.nothing_read")
+@proves("trust.default")
+def test_without_a_decision_nothing_of_a_project_is_used(
+    start: Start, folders: AgentFolders, server: ModelServer
+) -> None:
+    mark = lay_traps(folders)
+    host = start()
+    assert BAIT not in json.dumps(whole_life(host, server))
+    host.close()
+    assert not mark.exists(), mark.read_text()
+    assert not (folders.work / "stolen").exists()
+
+
+@proves("trust.nothing_read")
 @pytest.mark.parametrize("options", [[], ["--no-approve"], ["--approve", "--no-approve"]])
 def test_nothing_of_an_untrusted_project_runs_or_is_even_opened(
     start: Start, folders: AgentFolders, server: ModelServer, options: list[str]
@@ -121,7 +132,7 @@ def test_nothing_of_an_untrusted_project_runs_or_is_even_opened(
     assert [path for path in opened if path.startswith(tuple(inside))] == []
 
 
-@proves("trust.nothing_read", "trust.conversation")
+@proves("trust.nothing_read_session")
 @pytest.mark.parametrize("way", ["--session", "--resume", "switch_session"])
 def test_nor_is_anything_of_an_untrusted_folder_that_a_session_brings(
     start: Start, folders: AgentFolders, server: ModelServer, way: str
@@ -143,7 +154,7 @@ def test_nor_is_anything_of_an_untrusted_folder_that_a_session_brings(
     assert [path for path in log.read_text().splitlines() if path.startswith(inside)] == []
 
 
-@proves("trust.extension", "trust.conversation")
+@proves("trust.extension_session")
 @pytest.mark.parametrize("vote", [True, False])
 def test_an_extension_is_asked_about_the_folder_of_another_session(
     start: Start, folders: AgentFolders, vote: bool

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import Answer, Call, Gate, ModelServer
-from fakes.record_outline import ended, outline, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import in_each, proves
+from support.records import finished_messages, outline, text_of
 
 FAKE = {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"}
 
@@ -38,14 +37,14 @@ def sent_in(answer: Answer) -> list[dict[str, Any]]:
 @proves("prompt.images_fit")
 def test_a_large_image_is_scaled_and_the_model_is_told(agent: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("nice")
-    message = ended(agent.run("look", images=[image((4000, 1000)), image((8, 8))]), "user")[0]
+    message = finished_messages(agent.run("look", images=[image((4000, 1000)), image((8, 8))]), "user")[0]
     assert text_of(message).startswith("look\n\n[Image: original 4000x1000, displayed at 2000x500.")
     assert [size_of(block["data"]) for block in message["content"][1:]] == [(2000, 500), (8, 8)]
     assert [size_of(source["data"]) for source in sent_in(asked)] == [(2000, 500), (8, 8)]
     assert message["content"][2] == image((8, 8))
 
 
-@proves("prompt.images_fit")
+@proves("prompt.images_waited")
 @pytest.mark.parametrize("command", ["steer", "follow_up"])
 def test_a_large_image_that_waited_is_scaled_too(agent: RpcProcess, server: ModelServer, command: str) -> None:
     gate = Gate()
@@ -61,17 +60,17 @@ def test_a_large_image_that_waited_is_scaled_too(agent: RpcProcess, server: Mode
     assert [size_of(source["data"])[0] for source in sent_in(asked)] == [2000]
 
 
-@proves("prompt.images_fit")
+@proves("prompt.images_converted")
 def test_a_foreign_format_is_converted_and_a_wrong_type_is_put_right(agent: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("nice")
-    message = ended(
+    message = finished_messages(
         agent.run("look", images=[image((9, 7), "BMP", "image/bmp"), image((8, 8), "JPEG", "image/jpg")]), "user"
     )[0]
     assert text_of(message) == "look\n\n[Image converted from image/bmp to image/png.]"
     assert [source["media_type"] for source in sent_in(asked)] == ["image/png", "image/jpeg"]
 
 
-@proves("prompt.images_fit")
+@proves("prompt.images_size_kept")
 def test_images_keep_their_size_if_the_user_says_so(start: Start, server: ModelServer) -> None:
     agent = start(settings={"images": {"autoResize": False}})
     asked = server.answers("nice")
@@ -84,7 +83,7 @@ def test_images_keep_their_size_if_the_user_says_so(start: Start, server: ModelS
 @in_each("pi", "omp", "xcsh")
 def test_data_that_is_no_image_reaches_the_model_as_it_came(spoken: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("nice")
-    message = ended(spoken.run("look", images=[FAKE]), "user")[0]
+    message = finished_messages(spoken.run("look", images=[FAKE]), "user")[0]
     assert message["content"] == [{"type": "text", "text": "look"}, FAKE]
     assert [source["data"] for source in sent_in(asked)] == [FAKE["data"]]
 
@@ -93,16 +92,16 @@ def test_data_that_is_no_image_reaches_the_model_as_it_came(spoken: RpcProcess, 
 @in_each("pi-latest")
 def test_data_that_is_no_image_is_left_out_with_a_note(spoken: RpcProcess, server: ModelServer) -> None:
     server.answers("nice")
-    message = ended(spoken.run("look", images=[FAKE, image((8, 8))]), "user")[0]
+    message = finished_messages(spoken.run("look", images=[FAKE, image((8, 8))]), "user")[0]
     assert text_of(message).startswith("look\n\n[Image omitted: ")
     assert message["content"][1:] == [image((8, 8))]
 
 
-@proves("prompt.images_omitted", dialects=("pi-latest",))
+@proves("prompt.images_omitted_dialect", dialects=("pi-latest",))
 def test_a_host_that_changes_the_dialect_changes_this_too(agent: RpcProcess, server: ModelServer) -> None:
     agent.ask("hello", dialect="pi-latest")
     server.answers("nice")
-    message = ended(agent.run("look", images=[FAKE]), "user")[0]
+    message = finished_messages(agent.run("look", images=[FAKE]), "user")[0]
     assert [block["type"] for block in message["content"]] == ["text"]
 
 
@@ -111,13 +110,13 @@ def test_a_host_that_changes_the_dialect_changes_this_too(agent: RpcProcess, ser
 def test_an_image_without_data_is_refused_by_its_field(agent: RpcProcess, server: ModelServer, data: str) -> None:
     given = {"type": "image", "data": data, "mimeType": "image/png"}
     for command in ("prompt", "steer", "follow_up", "abort_and_prompt"):
-        assert '"images[1].data" is empty' in agent.refused(command, message="x", images=[image((8, 8)), given])
+        assert '"images[1].data" is empty' in agent.expect_error(command, message="x", images=[image((8, 8)), given])
     attachment = {"type": "image", "fileName": "a.png", "mimeType": "image/png", "content": data}
-    assert '"attachments[0].content" is empty' in agent.refused("prompt", message="x", attachments=[attachment])
+    assert '"attachments[0].content" is empty' in agent.expect_error("prompt", message="x", attachments=[attachment])
     assert server.requests == []
 
 
-@proves("prompt.images_fit")
+@proves("prompt.images_lines")
 def test_lines_in_the_base64_are_joined(agent: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("nice")
     plain = image((8, 8))
@@ -127,7 +126,7 @@ def test_lines_in_the_base64_are_joined(agent: RpcProcess, server: ModelServer) 
     assert [source["data"] for source in sent_in(asked)] == [data]
 
 
-@proves("prompt.images_fit")
+@proves("prompt.images_answered")
 def test_a_prompt_with_a_large_image_is_answered_before_anything_happens(
     agent: RpcProcess, server: ModelServer
 ) -> None:
@@ -154,7 +153,7 @@ def test_a_made_up_tool_name_does_not_spoil_the_conversation(start: Start, serve
     calls = [block["name"] for block in asked.request["messages"][1]["content"] if block["type"] == "tool_use"]
     assert calls == ["functions_bash", "unknown", "two_words", "x" * 64]
     assert [r["toolName"] for r in records if r["type"] == "tool_execution_end"] == names
-    assert [message["toolName"] for message in ended(records, "toolResult")] == names
+    assert [message["toolName"] for message in finished_messages(records, "toolResult")] == names
     answer = agent.ask("get_messages")["messages"][1]
     assert [block["name"] for block in answer["content"]] == names
 
@@ -162,7 +161,7 @@ def test_a_made_up_tool_name_does_not_spoil_the_conversation(start: Start, serve
 @proves("prompt.empty_request")
 def test_an_empty_prompt_is_a_request_with_a_message(agent: RpcProcess, server: ModelServer) -> None:
     first, second = server.answers("hm?"), server.answers("hm?")
-    assert ended(agent.run(""), "user")[0]["content"] == [{"type": "text", "text": ""}]
+    assert finished_messages(agent.run(""), "user")[0]["content"] == [{"type": "text", "text": ""}]
     agent.run(" ")
     assert [message["role"] for message in first.request["messages"]] == ["user"]
     assert [message["role"] for message in second.request["messages"]] == ["user", "assistant", "user"]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import Call, Gate, Hang, ModelServer, said_in
-from fakes.record_outline import outline
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import outline
 
 Record = dict[str, Any]
 OMP = ("omp",)
@@ -160,17 +160,28 @@ def test_results_are_never_filtered(omp: RpcProcess, server: ModelServer) -> Non
     assert [word for word in outline(omp.records) if word not in ("ready", "available_commands_update")] == expected
 
 
-@proves("omp.result.handled", "prompt.answered_first", dialects=OMP)
-def test_with_extensions_the_answer_comes_before_the_run_and_what_they_handle_has_no_result(
-    start: Start, folders: AgentFolders, server: ModelServer
-) -> None:
-    omp = start(*extension(folders, SLOW_INPUT), dialect="omp")
-    assert omp.ask("prompt", message="/hi") == {"agentInvoked": False}
-    server.answers("hello")
+@scenario
+def with_input(stage: Stage) -> Seen:
+    """An extension that takes its time: a prompt that it handles, and one that it does not."""
+    omp = stage.start(*extension(stage.folders, SLOW_INPUT))
+    handled = omp.ask("prompt", message="/hi")
+    stage.server.answers("hello")
     omp.send({"id": "a", "type": "prompt", "message": "go"})
     omp.wait_event("session_settled")
     words = [word for word in outline(omp.records) if word.startswith(("response", "agent", "prompt", "session"))]
-    assert words[1:] == ["response:prompt", "agent_start", "agent_end", "prompt_result", "session_settled"]
+    return Seen(handled=handled, words=words)
+
+
+@proves("omp.result.handled")
+def test_a_prompt_that_an_extension_handles_says_so_and_has_no_result(with_input: Seen) -> None:
+    assert with_input.handled == {"agentInvoked": False}
+    assert with_input.words.count("prompt_result") == 1
+
+
+@proves("prompt.answered_first")
+def test_with_extensions_the_answer_comes_before_the_run(with_input: Seen) -> None:
+    wanted = ["response:prompt", "agent_start", "agent_end", "prompt_result", "session_settled"]
+    assert with_input.words[1:] == wanted
 
 
 @proves("omp.result.preflight", dialects=OMP)
@@ -201,7 +212,7 @@ def test_abort_and_prompt_ends_both_prompts_once(omp: RpcProcess, server: ModelS
     }
 
 
-@proves("exit.signal_silent")
+@proves("exit.signal_silent", dialects=("pi",))
 @pytest.mark.by_exec
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("dialect", ["pi", "pi-latest", "omp", "xcsh", "companion"])
@@ -231,7 +242,7 @@ def test_the_end_of_input_in_a_run_is_not_followed_by_its_end(start: Start, serv
     assert agent.records[-1]["type"] == "turn_end"
 
 
-@proves("omp.result.switched", "omp.commands_update", dialects=OMP)
+@proves("omp.result.switched", dialects=OMP)
 @pytest.mark.parametrize("kind", ["new_session", "switch_session", "branch", "open_session"])
 def test_another_session_during_a_run_ends_its_prompts_first(start: Start, server: ModelServer, kind: str) -> None:
     omp = start(dialect="omp", keeps=True)
@@ -267,17 +278,18 @@ def test_a_folder_is_opened_at_its_newest_session_with_a_message(start: Start, s
     assert other["sessionId"] != fresh["sessionId"]
     assert omp.ask("open_session", sessionDir="mine") == {**fresh, "resumed": True}
     assert [message["role"] for message in omp.ask("get_messages")["messages"]] == ["user", "assistant"]
-    assert "sessionDir" in omp.refused("open_session")
+    assert "sessionDir" in omp.expect_error("open_session")
     (omp.folders.work / "file").write_text("x")
-    assert "not a folder" in omp.refused("open_session", sessionDir="file")
-    assert "not a folder" in omp.refused("open_session", sessionDir="file/below")
+    assert "not a folder" in omp.expect_error("open_session", sessionDir="file")
+    assert "not a folder" in omp.expect_error("open_session", sessionDir="file/below")
     assert omp.ask("get_state")["sessionId"] == fresh["sessionId"]
 
 
 @proves("omp.open_session_memory", dialects=OMP)
 def test_a_folder_is_not_opened_where_nothing_is_kept(omp: RpcProcess) -> None:
     assert (
-        omp.refused("open_session", sessionDir="x") == "open_session requires session persistence (omit --no-session)"
+        omp.expect_error("open_session", sessionDir="x")
+        == "open_session requires session persistence (omit --no-session)"
     )
 
 
@@ -308,11 +320,11 @@ def test_entries_after_one_that_is_not_there_are_refused_with_a_code(omp: RpcPro
 
 @proves("omp.handoff", dialects=OMP)
 def test_a_handoff_is_refused_with_the_reason_that_applies(omp: RpcProcess, server: ModelServer) -> None:
-    assert omp.refused("handoff") == "Nothing to hand off (no messages yet)"
+    assert omp.expect_error("handoff") == "Nothing to hand off (no messages yet)"
     begin(omp, server)
-    assert omp.refused("handoff") == "Cannot hand off while a response is in progress"
+    assert omp.expect_error("handoff") == "Cannot hand off while a response is in progress"
     omp.ask("abort")
-    assert "not available" in omp.refused("handoff")
+    assert "not available" in omp.expect_error("handoff")
 
 
 @proves("omp.no_ui")
@@ -331,7 +343,7 @@ def test_without_ui_nothing_is_asked_or_shown(start: Start, folders: AgentFolder
 @proves("omp.compact_in_run", dialects=OMP)
 def test_a_compaction_that_is_asked_for_in_a_run_ends_its_prompts(omp: RpcProcess, server: ModelServer) -> None:
     begin(omp, server)
-    assert "Nothing to compact" in omp.refused("compact")
+    assert "Nothing to compact" in omp.expect_error("compact")
     omp.wait_event("session_settled")
     assert results(omp)["a"]["status"] == "aborted"
     assert omp.ask("get_state")["isSettled"] is True
@@ -369,3 +381,11 @@ def test_no_run_begins_when_the_input_has_ended(start: Start, folders: AgentFold
     assert all(
         "is closing" in agent.response(name)["error"] or "aborted" in agent.response(name)["error"] for name in "bcd"
     )
+
+
+@proves("omp.commands_update", dialects=OMP)
+def test_the_commands_are_told_again_with_every_other_session(start: Start) -> None:
+    omp = start(dialect="omp", keeps=True)
+    place = omp.mark()
+    omp.ask("new_session")
+    assert "available_commands_update" in outline(omp.since(place))

@@ -6,11 +6,10 @@ import signal
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
-from fakes.extension_files import extension
 from fakes.model_server import ModelServer, said_in
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, extension
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 ASKS = """
 @ext.on(Input)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.permission_talk import calls, results
-from fakes.rpc_process import Start
+from support.agent_folders import AgentFolders
+from support.agent_process import Start
+from support.contract import calls, proves, results
 
 EVERYTHING = {"allow": ["*", "write(**)", "write(/**)", "edit(/**)"], "default": "allow"}
 PLACES = [
@@ -65,7 +64,7 @@ def test_a_model_that_may_write_everything_writes_nothing_that_decides_about_its
     assert results(host, calls(host, server, Call("write", {"path": "a", "content": "fine"})))[0][0] is False
 
 
-@proves("permission.house")
+@proves("permission.house_opened")
 def test_a_rule_that_names_the_place_opens_it(start: Start, folders: AgentFolders, server: ModelServer) -> None:
     lay_out(folders)
     rules = {"allow": ["write(.git/hooks/**)"], "ask": ["edit(.git/config)"]}
@@ -85,7 +84,7 @@ def test_a_rule_that_names_the_place_opens_it(start: Start, folders: AgentFolder
     assert (folders.work / ".git" / "config").read_text() == "[user]\n"
 
 
-@proves("permission.house")
+@proves("permission.house_no_rules")
 @pytest.mark.parametrize("options", [[], ["--approval-mode", "yolo"], ["--permissions", "{}"]])
 def test_without_any_rule_nothing_is_protected(
     start: Start, folders: AgentFolders, server: ModelServer, options: list[str]
@@ -97,7 +96,7 @@ def test_without_any_rule_nothing_is_protected(
     assert (folders.home / ".bashrc").read_text() == "x"
 
 
-@proves("permission.house")
+@proves("permission.house_options")
 def test_rules_and_extensions_that_options_name_are_not_written(
     start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:
@@ -108,7 +107,7 @@ def test_rules_and_extensions_that_options_name_are_not_written(
     assert [failed for failed, _ in results(host, calls(host, server, *made))] == [True, True]
 
 
-@proves("permission.house")
+@proves("permission.house_redirection")
 def test_no_way_to_a_protected_folder_hides_what_a_redirection_writes(
     start: Start, folders: AgentFolders, server: ModelServer
 ) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, model, providers
-from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, model, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 AZURE = {"AZURE_OPENAI_API_KEY": "key-of-azure-123", "AZURE_OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
 EARLIER = "azure-openai-responses"
@@ -35,7 +35,7 @@ def test_a_provider_is_found_under_both_of_its_names(folders: AgentFolders, name
         assert agent.ask("set_model", provider=name.lower(), modelId="gpt-5.4")["id"] == "gpt-5.4"
 
 
-@proves("models.earlier_name")
+@proves("models.earlier_name_files")
 @pytest.mark.parametrize("name", ["azure", EARLIER])
 def test_settings_keys_and_models_files_may_have_either_name(folders: AgentFolders, name: str) -> None:
     folders.configure(
@@ -55,7 +55,7 @@ def test_settings_keys_and_models_files_may_have_either_name(folders: AgentFolde
         assert agent.ask("get_state")["thinkingLevel"] == "high"
 
 
-@proves("models.earlier_name")
+@proves("models.earlier_name_session")
 def test_a_session_that_names_the_provider_as_before_goes_on_with_it(folders: AgentFolders) -> None:
     folders.configure()
     file = folders.work / "old.jsonl"
@@ -127,7 +127,7 @@ def test_sampling_parameters_may_depend_on_the_thinking_level(start: Start, serv
     assert (request["top_p"], request["top_k"]) == (0.9, 7)
 
 
-@proves("models.sampling_by_level")
+@proves("models.sampling_refused")
 def test_sampling_parameters_stay_away_from_apis_that_refuse_them_beside_thinking(
     start: Start, server: ModelServer
 ) -> None:

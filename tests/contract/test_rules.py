@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, Hang, ModelServer, Text, Thinking, said_in
-from fakes.record_outline import answers, outline, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, outline, text_of
 
 ALL = ("pi", "omp", "xcsh")
 
@@ -26,44 +27,46 @@ def rule(
     return path
 
 
-@proves("xcsh/event.ttsr_triggered", "xcsh/event.ttsr_resumes", "rules.one_end", dialects=("pi", "omp", "xcsh"))
-def test_a_match_cuts_the_answer_and_the_run_goes_on_with_the_rule(
-    start: Start, folders: AgentFolders, server: ModelServer
-) -> None:
-    path = rule(folders)
-    for dialect in ALL:
-        agent = start(dialect=dialect)
-        cut = server.answers(Text("this is forbidden and so on", piece=3, closes=False), Hang())
-        later = server.answers("this is allowed")
-        records = agent.run("x")
-        cut.wait_dropped()
-        words = outline(records)
-        at = words.index("ttsr_triggered")
-        assert words[at:] == [
-            "ttsr_triggered",
-            "message_end:assistant",
-            "turn_end",
-            "turn_start",
-            "message_start:custom",
-            "message_end:custom",
-            "message_start:assistant",
-            "message_end:assistant",
-            "turn_end",
-            "agent_end",
-            *{"pi": ["agent_settled"], "omp": ["prompt_result", "session_settled"]}.get(dialect, []),
-        ]
-        (triggered,) = agent.since(0, "ttsr_triggered")
-        (told,) = triggered["rules"]
-        assert (told["name"], told["path"], told["content"]) == ("words", str(path), "Say allowed.")
-        assert told["condition"] == ["forbidden"]
-        assert told["_source"]["level"] == "user"
-        first, second = answers(records)
-        assert first["stopReason"] == "aborted"
-        assert (text_of(second), second["stopReason"]) == ("this is allowed", "stop")
-        said = said_in(later.request)
-        assert [role for role, _ in said] in (["user"], ["user", "user"])
-        assert "Say allowed." in said[-1][1]
-        assert "forbidden and" not in said[-1][1]
+@scenario
+def matched(stage: Stage) -> Seen:
+    """An answer that a rule cuts, and the one after it."""
+    path = rule(stage.folders)
+    agent, server = stage.start(), stage.server
+    cut = server.answers(Text("this is forbidden and so on", piece=3, closes=False), Hang())
+    later = server.answers("this is allowed")
+    records = agent.run("x")
+    cut.wait_dropped()
+    return Seen(path=str(path), records=records, words=outline(records), said=said_in(later.request),
+                triggered=agent.since(0, "ttsr_triggered"))  # fmt: skip
+
+
+@proves("xcsh/event.ttsr_triggered")
+def test_a_match_cuts_the_answer_and_is_told_with_the_rule(matched: Seen) -> None:
+    (triggered,) = matched.triggered
+    (told,) = triggered["rules"]
+    assert (told["name"], told["path"], told["content"]) == ("words", matched.path, "Say allowed.")
+    assert told["condition"] == ["forbidden"]
+    assert told["_source"]["level"] == "user"
+    assert answers(matched.records)[0]["stopReason"] == "aborted"
+
+
+@proves("xcsh/event.ttsr_resumes")
+def test_the_rule_is_given_to_the_model_and_the_run_goes_on(matched: Seen) -> None:
+    second = answers(matched.records)[1]
+    assert (text_of(second), second["stopReason"]) == ("this is allowed", "stop")
+    assert [role for role, _ in matched.said] in (["user"], ["user", "user"])
+    assert "Say allowed." in matched.said[-1][1]
+    assert "forbidden and" not in matched.said[-1][1]
+
+
+@proves("rules.one_end")
+def test_a_cut_answer_and_its_continuation_are_one_run(matched: Seen, dialect: str) -> None:
+    assert matched.words.count("agent_end") == 1
+    assert matched.words[matched.words.index("ttsr_triggered") :] == [
+        "ttsr_triggered", "message_end:assistant", "turn_end", "turn_start", "message_start:custom",
+        "message_end:custom", "message_start:assistant", "message_end:assistant", "turn_end", "agent_end",
+        *{"pi": ["agent_settled"], "omp": ["prompt_result", "session_settled"]}.get(dialect, []),
+    ]  # fmt: skip
 
 
 @proves("rules.once")

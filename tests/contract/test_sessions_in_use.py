@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves, proves_each
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import text_of
 
 Record = dict[str, Any]
 WAYS = ("--session", "--session ID", "--session-id", "--continue", "--resume", "switch_session")
@@ -67,43 +68,71 @@ def own_id(file: Path) -> str:
     return file.stem.rpartition("_")[2]
 
 
-@proves("session.in_use", "session.in_use_start", "session.in_use_follows")
-@pytest.mark.parametrize(
-    "way", ["--session", "--session ID", "--session-id", "--continue", "--resume", "switch_session"]
-)
-def test_a_session_that_another_process_writes_opens_for_reading(start: Start, server: ModelServer, way: str) -> None:
-    first = start(keeps=True)
-    file = talk(first, server, "one")
+@scenario
+def readers(stage: Stage) -> Seen:
+    """A session that is written, opened by a second process in each way there is."""
+    return Seen(ways={way: read_elsewhere(stage, way) for way in WAYS})
+
+
+def read_elsewhere(stage: Stage, way: str) -> Seen:
+    """What a second process sees of a session, and what it is refused."""
+    first = stage.start(keeps=True)
+    file = talk(first, stage.server, "one")
     value = {"--session": str(file), "--continue": None}.get(way, own_id(file))
     option = way.split(maxsplit=1)[0]
-    second = start(*([] if option == "switch_session" else [option] if value is None else [option, value]), keeps=True)
+    chosen = [] if option == "switch_session" else [option] if value is None else [option, value]
+    second = stage.start(*chosen, keeps=True)
     if option == "switch_session":
         assert second.ask(option, sessionPath=str(file)) == {"cancelled": False}
-    (told,) = [record["message"] for record in second.since(0, "extension_ui_request")] or [
-        second.wait_event("extension_ui_request")["message"]
-    ]
-    assert told.startswith(in_use(file))
-    assert texts(second) == ["one", "answer one"]
-    talk(first, server, "two")
-    for command in READS:
-        assert second.request(command)["success"] is True
+    second.wait_event("extension_ui_request")
+    told = [record["message"] for record in second.since(0, "extension_ui_request")]
+    early = texts(second)
+    talk(first, stage.server, "two")
+    reads = {command: second.request(command)["success"] for command in READS}
     page = second.ask("export_html", outputPath=str(file.with_suffix(".html")))["path"]
-    assert "answer two" in Path(page).read_text()
-    assert texts(second) == texts(first)
-    assert second.ask("get_entries") == first.ask("get_entries")
-    assert second.ask("get_state")["sessionId"] == own_id(file)
+    both = [(texts(agent), agent.ask("get_entries")) for agent in (first, second)]
+    session = second.ask("get_state")["sessionId"]
     before = file.read_bytes()
-    for command, fields in WRITES:
-        assert second.refused(command, **fields).startswith(in_use(file)), command
-    first_entry = second.ask("get_entries")["entries"][0]["id"]
-    assert second.refused("navigate_tree", entryId=first_entry).startswith(in_use(file))
-    assert (file.read_bytes(), (second.folders.work / "ran").exists()) == (before, False)
-    assert second.ask("get_state")["isStreaming"] is False
-    assert second.stderr == ""
+    entry = second.ask("get_entries")["entries"][0]["id"]
+    refused = {command: second.expect_error(command, **fields) for command, fields in WRITES}
+    refused["navigate_tree"] = second.expect_error("navigate_tree", entryId=entry)
+    changed = (file.read_bytes() != before, (second.folders.work / "ran").exists())
+    streaming = second.ask("get_state")["isStreaming"]
+    for agent in (second, first):
+        agent.close()
+    return Seen(file=file, told=told, early=early, reads=reads, page=Path(page).read_text(), both=both, session=session,
+                refused=refused, changed=changed, streaming=streaming, stderr=second.stderr)  # fmt: skip
 
 
-@proves("session.takes_over", "session.stale_lock")
-@pytest.mark.parametrize("end", ["close", "kill"])
+@proves("session.in_use")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_that_another_process_writes_opens_for_reading_only(readers: Seen, way: str) -> None:
+    seen = readers.ways[way]
+    assert set(seen.reads.values()) == {True}
+    assert all(error.startswith(in_use(seen.file)) for error in seen.refused.values())
+    assert seen.changed == (False, False)
+    assert seen.streaming is False
+    assert seen.stderr == ""
+
+
+@proves("session.in_use_start")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_that_another_process_writes_opens_with_a_notice(readers: Seen, way: str) -> None:
+    (told,) = readers.ways[way].told
+    assert told.startswith(in_use(readers.ways[way].file))
+    assert readers.ways[way].early == ["one", "answer one"]
+
+
+@proves("session.in_use_follows")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_session_that_is_read_follows_what_the_other_process_appends(readers: Seen, way: str) -> None:
+    seen = readers.ways[way]
+    assert "answer two" in seen.page
+    assert seen.both[0] == seen.both[1]
+    assert seen.session == own_id(seen.file)
+
+
+@proves_each("end", {"session.takes_over": ("close",), "session.stale_lock": ("kill",)})
 def test_the_next_write_takes_over_when_the_writer_has_ended(start: Start, server: ModelServer, end: str) -> None:
     first = start(keeps=True)
     file = talk(first, server, "one")
@@ -113,7 +142,9 @@ def test_the_next_write_takes_over_when_the_writer_has_ended(start: Start, serve
     first.send({"type": "prompt", "message": "two"})
     first.wait_event("tool_execution_start")
     first.signal(signal.SIGSTOP)
-    assert second.refused("prompt", message="too early").startswith(in_use(file)), "a stopped process holds its lock"
+    assert second.expect_error("prompt", message="too early").startswith(in_use(file)), (
+        "a stopped process holds its lock"
+    )
     first.signal(signal.SIGCONT)
     if end == "kill":
         first.signal(signal.SIGKILL)
@@ -131,7 +162,7 @@ def test_the_next_write_takes_over_when_the_writer_has_ended(start: Start, serve
     assert lines_of(file)[-1]["name"] == "taken over"
 
 
-@proves("session.takes_over")
+@proves("session.takes_over_name")
 def test_a_name_may_be_the_write_that_takes_over(start: Start, server: ModelServer) -> None:
     first = start(keeps=True)
     file = talk(first, server, "one")
@@ -175,8 +206,7 @@ def race(start: Start, server: ModelServer, *options: str) -> tuple[list[RpcProc
         return agents, list(pool.map(lambda agent: agent.request("prompt", message=f"from {agent.pid}"), agents))
 
 
-@proves("session.race_path", "session.race_id")
-@pytest.mark.parametrize("option", ["--session", "--session-id"])
+@proves_each("option", {"session.race_path": ("--session",), "session.race_id": ("--session-id",)})
 @pytest.mark.parametrize("number", range(RACES))
 def test_two_starts_on_a_missing_session_make_one_file(
     start: Start, server: ModelServer, option: str, number: int, tmp_path: Path
@@ -200,7 +230,7 @@ def test_two_starts_on_a_missing_session_make_one_file(
     assert is_one_line(file)
 
 
-@proves("session.race_path")
+@proves("session.begun_elsewhere")
 def test_a_session_that_was_begun_elsewhere_before_the_first_prompt_is_read(
     start: Start, server: ModelServer, tmp_path: Path
 ) -> None:
@@ -217,7 +247,7 @@ def test_a_session_that_was_begun_elsewhere_before_the_first_prompt_is_read(
     assert is_one_line(file)
 
 
-@proves("session.race_id")
+@proves("session.fork_id_exists")
 def test_a_fork_with_an_id_that_exists_is_refused(start: Start, server: ModelServer) -> None:
     first = start("--session-id", "mine", keeps=True)
     file = talk(first, server, "one")

@@ -9,12 +9,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import ended, text_of
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves, proves_each
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import finished_messages, text_of
 
 Record = dict[str, Any]
 
@@ -35,7 +34,7 @@ def notices(agent: RpcProcess, start: int = 0) -> list[str]:
     return [record["message"] for record in found if record["method"] == "notify"]
 
 
-@proves("session.fork_in_use")
+@proves("session.copy_in_use")
 def test_a_session_in_use_can_be_copied(start: Start, server: ModelServer) -> None:
     first = start(keeps=True)
     file = talk(first, server, "one")
@@ -45,32 +44,49 @@ def test_a_session_in_use_can_be_copied(start: Start, server: ModelServer) -> No
     assert len(first.ask("get_messages")["messages"]) == 2
 
 
-@proves("session.disk_full", "session.saved_again")
-def test_a_full_disk_is_told_and_nothing_is_lost_once_there_is_room(start: Start, server: ModelServer) -> None:
-    agent = start(keeps=True)
+@scenario
+def full_disk(stage: Stage) -> Seen:
+    """A disk that is full at three places of a line, each time with room again afterwards."""
+    agent, server = stage.start(keeps=True), stage.server
     file = talk(agent, server, "one")
+    times = []
     for spare in (0, 1, 120):
         mark = agent.mark()
         _limit(agent, file.stat().st_size + spare)
         server.answers("look", Call("bash", {"command": "echo hello"}))
         server.answers("answer two")
-        told = ended(agent.run("two"), "assistant")
-        assert [text_of(message) for message in told] == ["look", "answer two"]
-        assert notices(agent, mark) == [
-            f"The session cannot be saved to {file}: File too large. The conversation goes on in memory and will be "
-            "saved when writing works again."
-        ]
-        assert file.read_bytes().endswith(b"\n")
-        assert agent.ask("get_state")["isStreaming"] is False
+        said = [text_of(message) for message in finished_messages(agent.run("two"), "assistant")]
+        told, is_whole = notices(agent, mark), file.read_bytes().endswith(b"\n")
+        streaming = agent.ask("get_state")["isStreaming"]
         _limit(agent, resource.RLIM_INFINITY)
         mark = agent.mark()
         talk(agent, server, "three")
-        assert notices(agent, mark) == [f"The session is saved again: {file}"]
-        assert lines_of(file)[1:] == agent.ask("get_entries")["entries"]
+        times.append(Seen(said=said, told=told, is_whole=is_whole, streaming=streaming, later=notices(agent, mark),
+                          lines=lines_of(file)[1:], entries=agent.ask("get_entries")["entries"]))  # fmt: skip
     agent.close()
     kept = lines_of(file)[1:]
-    again = start("--session", str(file), keeps=True)
-    assert again.ask("get_entries")["entries"] == kept
+    again = stage.start("--session", str(file), keeps=True)
+    return Seen(file=file, times=times, kept=kept, reopened=again.ask("get_entries")["entries"])
+
+
+@proves("session.disk_full")
+def test_a_full_disk_is_told_once_and_the_conversation_continues(full_disk: Seen) -> None:
+    for one in full_disk.times:
+        assert one.said == ["look", "answer two"]
+        assert one.told == [
+            f"The session cannot be saved to {full_disk.file}: File too large. The conversation goes on in memory and "
+            "will be saved when writing works again."
+        ]
+        assert one.is_whole
+        assert one.streaming is False
+
+
+@proves("session.saved_again")
+def test_nothing_is_lost_once_there_is_room_and_that_is_told(full_disk: Seen) -> None:
+    for one in full_disk.times:
+        assert one.later == [f"The session is saved again: {full_disk.file}"]
+        assert one.lines == one.entries
+    assert full_disk.reopened == full_disk.kept
 
 
 def _limit(agent: RpcProcess, size: int) -> None:
@@ -79,8 +95,7 @@ def _limit(agent: RpcProcess, size: int) -> None:
     resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
-@proves("session.deleted", "session.folder_gone")
-@pytest.mark.parametrize("whole_folder", [False, True])
+@proves_each("whole_folder", {"session.deleted": (False,), "session.folder_gone": (True,)})
 def test_a_session_that_is_deleted_in_a_run_is_written_again(
     start: Start, server: ModelServer, whole_folder: bool
 ) -> None:

@@ -8,12 +8,13 @@ import subprocess
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
+from fakes.clock import within
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text
-from fakes.record_outline import answers, outline, text_of
-from fakes.rpc_process import AGAINST, RpcProcess, Start, command_line
-from fakes.stopwatch import within
+from support.agent_folders import AgentFolders
+from support.agent_process import AGAINST, RpcProcess, Start, command_line
+from support.contract import proves, proves_each
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, outline, text_of
 
 
 @proves("exit.eof")
@@ -92,11 +93,10 @@ def test_with_drain_the_run_is_finished_first(start: Start, server: ModelServer)
 
 
 @pytest.mark.by_exec
-@proves("exit.sigterm", "exit.sighup")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@proves_each("name,code", {"exit.sigterm": ("SIGTERM", 143), "exit.sighup": ("SIGHUP", 129)})
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_signal_ends_it_within_a_second_with_the_documented_code(
-    agent: RpcProcess, server: ModelServer, number: int, code: int, busy: bool
+    agent: RpcProcess, server: ModelServer, name: str, code: int, busy: bool
 ) -> None:
     agent.ask("get_state")
     if busy:
@@ -104,7 +104,7 @@ def test_a_signal_ends_it_within_a_second_with_the_documented_code(
         agent.ask("prompt", message="x")
         agent.wait_event("tool_execution_start")
     with within(1.5):
-        agent.signal(number)
+        agent.signal(signal.Signals[name])
         assert agent.wait_exit() == code
 
 
@@ -169,34 +169,54 @@ def test_a_signal_ends_it_even_if_nobody_reads(start: Start, server: ModelServer
         assert agent.wait_exit_unread() == 143
 
 
-@proves("start.at_file", "note/limits.at_file", "note/limits.at_file_control")
-def test_file_arguments_are_refused_at_the_start(start: Start, agent: RpcProcess) -> None:
+@proves("start.at_file", same=("note/limits.at_file",))
+def test_file_arguments_are_refused_at_the_start(start: Start) -> None:
     refused = start("@notes.txt")
     assert refused.wait_exit() == 1
     assert refused.stderr.strip() == "Error: @file arguments are not supported in RPC mode"
     assert refused.records == []
+
+
+@proves("note/limits.at_file_control")
+def test_the_same_command_line_without_file_arguments_works(agent: RpcProcess) -> None:
     agent.ask("get_state")
 
 
-@proves("start.messages_ignored", "start.unknown_option", "start.known_flags")
-def test_options_of_the_whole_family_are_taken_and_unknown_ones_only_warn(start: Start) -> None:
-    agent = start("some message", "--no-title", "--no-rules", "--no-skills", "--no-extensions", "--no-lsp", "--no-pty",
-                  "--thinking", "low", "--append-system-prompt", "Be brief", "--tools", "read,bash",
-                  "--sparkle")  # fmt: skip
-    assert agent.ask("get_state")["thinkingLevel"] == "low"
-    assert "--sparkle" in agent.stderr
-    assert not agent.since(0, "agent_start")
+@scenario
+def options(stage: Stage) -> Seen:
+    """A start with options of the whole family, one that nobody knows, and a message."""
+    agent = stage.start("some message", "--no-title", "--no-rules", "--no-skills", "--no-extensions", "--no-lsp",
+                        "--no-pty", "--thinking", "low", "--append-system-prompt", "Be brief", "--tools", "read,bash",
+                        "--sparkle")  # fmt: skip
+    return Seen(state=agent.ask("get_state"), stderr=agent.stderr, begun=agent.since(0, "agent_start"))
 
 
-@proves("start.model_pattern", "start.model_thinking")
-@pytest.mark.parametrize(
-    ("pattern", "level"), [("fake/fake-2", None), ("fake-2:high", "high"), ("fake/fake-2:off", "off")]
-)
-def test_a_model_is_named_with_provider_and_level(start: Start, pattern: str, level: str | None) -> None:
-    agent = start("--model", pattern, model=None)
-    state = agent.ask("get_state")
-    assert state["model"]["id"] == "fake-2"
-    assert level is None or state["thinkingLevel"] == level
+@proves("start.known_flags")
+def test_options_of_the_whole_family_are_taken(options: Seen) -> None:
+    assert options.state["thinkingLevel"] == "low"
+    assert "--no-pty" not in options.stderr
+
+
+@proves("start.unknown_option")
+def test_an_unknown_option_is_only_a_warning(options: Seen) -> None:
+    assert "--sparkle" in options.stderr
+
+
+@proves("start.messages_ignored")
+def test_messages_on_the_command_line_are_ignored(options: Seen) -> None:
+    assert not options.begun
+
+
+@proves("start.model_pattern")
+def test_a_model_is_named_with_its_provider(start: Start) -> None:
+    assert start("--model", "fake/fake-2", model=None).ask("get_state")["model"]["id"] == "fake-2"
+
+
+@proves("start.model_thinking")
+@pytest.mark.parametrize(("pattern", "level"), [("fake-2:high", "high"), ("fake/fake-2:off", "off")])
+def test_a_model_is_named_with_a_thinking_level(start: Start, pattern: str, level: str) -> None:
+    state = start("--model", pattern, model=None).ask("get_state")
+    assert (state["model"]["id"], state["thinkingLevel"]) == ("fake-2", level)
 
 
 @proves("start.broken_files")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from fakes.agent_folders import model
-from fakes.contract_manifest import proves
-from fakes.model_server import Call, Hang, ModelServer, said_in
-from fakes.record_outline import answers, outline, text_of
-from fakes.rpc_process import RpcProcess, Start
+from fakes.model_server import Hang, ModelServer, said_in
+from support.agent_folders import model
+from support.agent_process import RpcProcess
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, outline, text_of
 
 LATER: list[tuple[str, dict[str, Any]]] = [
     ("compact", {}),
@@ -22,36 +21,16 @@ LATER: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@proves(
-    "get_state.model",
-    "get_state.model_which",
-    "get_state.thinkingLevel",
-    "get_state.isStreaming",
-    "get_state.isCompacting",
-    "get_state.steeringMode",
-    "get_state.followUpMode",
-    "get_state.sessionId",
-    "get_state.autoCompactionEnabled",
-    "get_state.messageCount",
-    "get_state.pendingMessageCount",
-    "get_state.name_absent",
-    "get_state.superset",
-    "start.no_session",
-    "start.provider_model",
-    "command.get_state",
-    "note/response.fields",
-    "note/response.data",
-    "note/ops.get_state",
-)
-def test_the_state_at_the_start(agent: RpcProcess) -> None:
-    state = agent.ask("get_state")
-    assert (state["model"]["provider"], state["model"]["id"]) == ("fake", "fake-1")
-    assert set(state["model"]) >= {
-        "id", "name", "api", "provider", "baseUrl", "reasoning", "input", "cost", "contextWindow", "maxTokens"
-    }  # fmt: skip
-    assert state["sessionId"]
-    assert "sessionFile" not in state
-    assert "sessionName" not in state
+@scenario
+def beginning(stage: Stage) -> Seen:
+    """The state of a session that has just begun and is not kept."""
+    agent = stage.start()
+    response = agent.request("get_state")
+    return Seen(response=response, state=response["data"], stats=agent.ask("get_session_stats"))
+
+
+@proves("get_state.superset")
+def test_the_state_has_the_members_of_all_documents_at_once(beginning: Seen) -> None:
     fixed = {
         "isStreaming": False,
         "isCompacting": False,
@@ -64,63 +43,98 @@ def test_the_state_at_the_start(agent: RpcProcess) -> None:
         "queuedMessageCount": 0,
         "todoPhases": [],
     }
-    assert {key: state[key] for key in fixed} == fixed
-    assert "dummy-key" not in str(state)
+    assert {key: beginning.state[key] for key in fixed} == fixed
 
 
-@proves("get_state.count", "get_messages.response", "get_messages.empty", "get_messages.shape", "get_messages.tools",
-        "command.get_messages", "note/ops.get_messages")  # fmt: skip
-def test_messages_are_those_that_were_announced(agent: RpcProcess, server: ModelServer) -> None:
-    assert agent.ask("get_messages") == {"messages": []}
-    server.answers("Looking.", Call("bash", {"command": "echo hi"}))
-    server.answers("Done.")
-    agent.run("x")
-    announced = [record["message"] for record in agent.since(0, "message_end")]
-    messages = agent.ask("get_messages")["messages"]
-    assert [message["role"] for message in messages] == ["user", "assistant", "toolResult", "assistant"]
-    assert messages == announced
-    assert agent.ask("get_state")["messageCount"] == 4
+@proves("start.no_session", dialects=("pi",))
+def test_a_session_that_is_not_kept_has_no_file(beginning: Seen) -> None:
+    assert "sessionFile" not in beginning.state
+    assert "sessionFile" not in beginning.stats
 
 
-@proves("get_last_assistant_text.text", "get_last_assistant_text.null", "command.get_last_assistant_text")
-def test_the_last_answer_as_text(agent: RpcProcess, server: ModelServer) -> None:
-    assert agent.ask("get_last_assistant_text") == {"text": None}
-    server.answers(" The answer. ")
-    agent.run("x")
-    assert agent.ask("get_last_assistant_text") == {"text": "The answer."}
+@proves("note/response.fields")
+def test_a_response_has_command_and_success(beginning: Seen) -> None:
+    assert (beginning.response["command"], beginning.response["success"]) == ("get_state", True)
 
 
-@proves("get_session_stats.sessionId", "get_session_stats.userMessages", "get_session_stats.assistantMessages",
-        "get_session_stats.toolCalls", "get_session_stats.toolResults", "get_session_stats.totalMessages",
-        "get_session_stats.tokens", "get_session_stats.cost", "get_session_stats.parts", "get_session_stats.counts",
-        "get_session_stats.sums", "command.get_session_stats")  # fmt: skip
-def test_statistics_add_up(agent: RpcProcess, server: ModelServer) -> None:
-    usage = {"input_tokens": 100, "output_tokens": 50, "cache_read_input_tokens": 10}
-    server.answers(Call("bash", {"command": "echo hi"}), usage=usage)
-    server.answers("Done.", usage=usage)
-    records = agent.run("x")
-    stats = agent.ask("get_session_stats")
-    counted = ("userMessages", "assistantMessages", "toolCalls", "toolResults", "totalMessages")
-    assert [stats[key] for key in counted] == [1, 2, 1, 1, 4]
-    assert stats["tokens"] == {"input": 200, "output": 100, "cacheRead": 20, "cacheWrite": 0, "total": 320}
-    assert stats["cost"] == pytest.approx(sum(answer["usage"]["cost"]["total"] for answer in answers(records)))
-    assert stats["sessionId"] == agent.ask("get_state")["sessionId"]
-    assert "sessionFile" not in stats
+@proves("note/response.data")
+def test_the_state_is_the_data_of_its_response(beginning: Seen) -> None:
+    assert isinstance(beginning.response["data"], dict)
 
 
-@proves("new_session.response", "new_session.fresh", "command.new_session")
-def test_a_new_session_is_empty_and_has_another_id(agent: RpcProcess, server: ModelServer) -> None:
-    server.answers("one")
-    agent.run("x")
-    before = agent.ask("get_state")
-    assert agent.ask("new_session") == {"cancelled": False}
-    after = agent.ask("get_state")
-    assert after["sessionId"] != before["sessionId"]
-    assert after["messageCount"] == 0
-    assert agent.ask("get_messages") == {"messages": []}
-    later = server.answers("two")
-    agent.run("y")
-    assert said_in(later.request) == [("user", "y")]
+@proves("note/ops.get_state")
+def test_the_state_has_what_a_status_bar_shows(beginning: Seen) -> None:
+    assert {"model", "isStreaming", "sessionId"} <= set(beginning.state)
+
+
+@scenario
+def levels(stage: Stage) -> Seen:
+    """The levels of a model that thinks and of one that does not."""
+    agent = stage.start(models=[model("fake-1"), model("plain", reasoning=False)])
+    able = agent.ask("get_available_thinking_levels")
+    agent.ask("set_thinking_level", level="off")
+    cycled = [agent.ask("cycle_thinking_level")["level"] for _ in able["levels"]]
+    agent.ask("set_model", provider="fake", modelId="plain")
+    unable = agent.ask("get_available_thinking_levels")
+    agent.ask("set_thinking_level", level="high")
+    return Seen(able=able, cycled=cycled, unable=unable, clamped=agent.ask("get_state")["thinkingLevel"])
+
+
+@proves("thinking.levels")
+def test_the_thinking_levels_of_the_model_are_listed(levels: Seen) -> None:
+    assert levels.able == {"levels": ["off", "minimal", "low", "medium", "high"]}
+    assert levels.cycled == [*levels.able["levels"][1:], "off"]
+    assert levels.unable == {"levels": ["off"]}
+    assert levels.clamped == "off"
+
+
+@scenario
+def template(stage: Stage) -> Seen:
+    """A prompt template of the user is listed, and expanded when it is called."""
+    first = stage.start()
+    none = first.ask("get_commands")
+    first.close()
+    folder = stage.folders.agent / "prompts"
+    folder.mkdir()
+    file = folder / "review.md"
+    file.write_text("---\ndescription: Look at it\n---\nReview $1 please.\n")
+    second = stage.start()
+    (listed,) = second.ask("get_commands")["commands"]
+    asked = stage.server.answers("ok")
+    second.run("/review main.py")
+    return Seen(none=none, file=str(file), listed=listed, said=said_in(asked.request)[-1][1])
+
+
+@proves("get_commands.empty")
+def test_without_templates_no_command_is_listed(template: Seen) -> None:
+    assert template.none["commands"] == []
+
+
+@proves("get_commands.prompt")
+def test_a_prompt_template_is_listed_with_its_description(template: Seen) -> None:
+    listed = template.listed
+    assert (listed["name"], listed["description"], listed["source"]) == ("review", "Look at it", "prompt")
+
+
+@proves("get_commands.shape")
+def test_a_listed_command_has_name_source_and_what_is_optional(template: Seen) -> None:
+    assert {"name", "source"} <= set(template.listed)
+    assert set(template.listed) <= {"name", "description", "source", "location", "path", "sourceInfo"}
+
+
+@proves("get_commands.path")
+def test_a_template_is_listed_with_its_absolute_path(template: Seen) -> None:
+    assert template.listed["path"] == template.file
+
+
+@proves("get_commands.location_user")
+def test_a_template_of_the_user_says_so(template: Seen) -> None:
+    assert template.listed["location"] == "user"
+
+
+@proves("prompt.template")
+def test_a_prompt_template_is_expanded_before_it_is_sent(template: Seen) -> None:
+    assert template.said.strip() == "Review main.py please."
 
 
 @proves("new_session.keeps_choices")
@@ -161,24 +175,6 @@ def test_what_a_host_sets_never_rewrites_the_settings_files(agent: RpcProcess) -
     assert {path.name: path.read_bytes() for path in agent.folders.agent.iterdir() if path.is_file()} == before
 
 
-@proves("get_commands.empty", "command.get_commands", "get_commands.prompt", "get_commands.shape", "get_commands.path",
-        "get_commands.location_user", "prompt.template")  # fmt: skip
-def test_a_prompt_template_is_listed_and_expanded(agent: RpcProcess, server: ModelServer, start: Start) -> None:
-    assert agent.ask("get_commands")["commands"] == []
-    agent.close()
-    folder = agent.folders.agent / "prompts"
-    folder.mkdir()
-    file = folder / "review.md"
-    file.write_text("---\ndescription: Look at it\n---\nReview $1 please.\n")
-    second = start()
-    (listed,) = second.ask("get_commands")["commands"]
-    assert (listed["name"], listed["description"], listed["source"]) == ("review", "Look at it", "prompt")
-    assert (listed["location"], listed["path"]) == ("user", str(file))
-    asked = server.answers("ok")
-    second.run("/review main.py")
-    assert said_in(asked.request)[-1][1].strip() == "Review main.py please."
-
-
 @proves("prompt.unknown_slash")
 def test_an_unknown_slash_word_goes_to_the_model(agent: RpcProcess, server: ModelServer) -> None:
     asked = server.answers("ok")
@@ -202,83 +198,3 @@ def test_what_is_not_built_yet_is_refused_and_never_a_fake_success(agent: RpcPro
             continue
         assert response["error"]
     agent.ask("get_state")
-
-
-@proves("set_model.response", "set_model.data", "set_model.state", "set_model.used", "set_model.unknown",
-        "set_model.unknown_keeps", "command.set_model", "start.provider_model_used")  # fmt: skip
-def test_another_model_is_used_from_the_next_prompt_on(agent: RpcProcess, server: ModelServer) -> None:
-    server.answers("one")
-    agent.run("x")
-    chosen = agent.ask("set_model", provider="fake", modelId="fake-2")
-    assert (chosen["provider"], chosen["id"]) == ("fake", "fake-2")
-    assert agent.ask("get_state")["model"] == chosen
-    server.answers("two")
-    records = agent.run("y")
-    assert [request["model"] for request in server.requests] == ["fake-1", "fake-2"]
-    assert answers(records)[0]["model"] == "fake-2"
-    assert agent.refused("set_model", provider="fake", modelId="none") == "Model not found: fake/none"
-    assert agent.ask("get_state")["model"] == chosen
-
-
-@proves("cycle_model.response", "cycle_model.moves", "get_available_models.list", "command.cycle_model",
-        "command.get_available_models", "get_available_models.full")  # fmt: skip
-def test_models_are_listed_and_cycled_through(agent: RpcProcess) -> None:
-    models = agent.ask("get_available_models")["models"]
-    assert [one["id"] for one in models if one["provider"] == "fake"] == ["fake-1", "fake-2"]
-    assert all("apiKey" not in one for one in models)
-    assert "dummy-key" not in str(models)
-    seen = []
-    for _ in range(len(models)):
-        data = agent.ask("cycle_model")
-        assert set(data) == {"model", "thinkingLevel", "isScoped"}
-        assert agent.ask("get_state")["model"] == data["model"]
-        seen.append(data["model"]["id"])
-    assert sorted(seen) == sorted(one["id"] for one in models)
-
-
-@proves("cycle_model.single")
-def test_a_single_model_cycles_to_null(start: Start) -> None:
-    agent = start("--models", "fake/fake-1", models=[model("fake-1")])
-    response = agent.request("cycle_model")
-    assert response["success"] is True
-    assert response["data"] is None
-
-
-@proves("set_thinking_level.off", "set_thinking_level.minimal", "set_thinking_level.low", "set_thinking_level.medium",
-        "set_thinking_level.high", "set_thinking_level.response", "set_thinking_level.xhigh", "thinking.event",
-        "command.set_thinking_level")  # fmt: skip
-def test_thinking_levels_are_set_and_clamped(agent: RpcProcess) -> None:
-    for level in ("off", "minimal", "low", "medium", "high"):
-        agent.ask("set_thinking_level", level="low" if level != "low" else "high")
-        start = agent.mark()
-        assert agent.ask("set_thinking_level", level=level) is None
-        assert [record["level"] for record in agent.since(start, "thinking_level_changed")] in ([level], [])
-        assert agent.ask("get_state")["thinkingLevel"] == level
-    agent.ask("set_thinking_level", level="xhigh")
-    assert agent.ask("get_state")["thinkingLevel"] == "high"
-
-
-@proves("set_thinking_level.sent")
-def test_the_level_reaches_the_provider_and_off_sends_none(agent: RpcProcess, server: ModelServer) -> None:
-    agent.ask("set_thinking_level", level="off")
-    off = server.answers("one")
-    agent.run("x")
-    agent.ask("set_thinking_level", level="high")
-    high = server.answers("two")
-    agent.run("y")
-    assert off.request.get("thinking", {"type": "disabled"}) == {"type": "disabled"}
-    assert high.request["thinking"]["type"] in ("enabled", "adaptive")
-
-
-@proves("cycle_thinking_level.moves", "cycle_thinking_level.none", "thinking.levels", "command.cycle_thinking_level")
-def test_thinking_levels_cycle_and_a_model_without_has_none(start: Start) -> None:
-    agent = start(models=[model("fake-1"), model("plain", reasoning=False)])
-    levels = agent.ask("get_available_thinking_levels")["levels"]
-    assert levels == ["off", "minimal", "low", "medium", "high"]
-    agent.ask("set_thinking_level", level="off")
-    assert [agent.ask("cycle_thinking_level")["level"] for _ in levels] == [*levels[1:], "off"]
-    agent.ask("set_model", provider="fake", modelId="plain")
-    assert agent.request("cycle_thinking_level")["data"] is None
-    assert agent.ask("get_available_thinking_levels") == {"levels": ["off"]}
-    agent.ask("set_thinking_level", level="high")
-    assert agent.ask("get_state")["thinkingLevel"] == "off"

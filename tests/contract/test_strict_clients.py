@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from fakes import contract_extension
-from fakes.agent_folders import model
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
 from fakes.model_server import Call, Gate, Hang, ModelServer, Thinking
-from fakes.rpc_process import RpcProcess, Start
-from fakes.strict_reader import complaints
+from fakes.strict_client import complaints
+from support.agent_folders import model
+from support.agent_process import RpcProcess
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
 
 SETTINGS = {"retry": {"baseDelayMs": 1}, "compaction": {"keepRecentTokens": 50, "reserveTokens": 1000}}
 SMALL = [model("fake-1", contextWindow=10_000, maxTokens=1000), model("fake-2")]
@@ -40,22 +38,28 @@ class Client:
         return len(self.agent.since(0, "agent_end"))
 
 
-@pytest.fixture
-def client(start: Start, dialect: str) -> Client:
+@scenario
+def conversation(stage: Stage) -> Seen:
+    """A long conversation with everything that follows by itself."""
     flags = ("--no-title", "--extension", contract_extension.__file__)
-    return Client(start(*flags, dialect=dialect, settings=SETTINGS, models=SMALL, keeps=True))
-
-
-@proves("dialect.strict", "dialect.one_end", dialects=("omp", "xcsh"))
-@in_each("omp", "xcsh")
-def test_nothing_of_a_long_conversation_offends_a_strict_client(client: Client, server: ModelServer) -> None:
+    client = Client(stage.start(*flags, settings=SETTINGS, models=SMALL, keeps=True))
     agent = client.agent
-    assert agent.wait(lambda record: True)["type"] == "ready"
-    _talk(client, server)
-    _things_that_follow_by_themselves(client, server)
+    first_line = agent.wait(lambda record: True)
+    _talk(client, stage.server)
+    _things_that_follow_by_themselves(client, stage.server)
     _ask_for_everything(agent)
-    assert client.ends() == client.accepted
-    assert [text for record in agent.records for text in complaints(record)] == []
+    return Seen(first_line=first_line, ends=client.ends(), accepted=client.accepted, records=agent.since(0))
+
+
+@proves("dialect.strict")
+def test_nothing_of_a_long_conversation_offends_a_strict_client(conversation: Seen) -> None:
+    assert conversation.first_line["type"] == "ready"
+    assert [text for record in conversation.records for text in complaints(record)] == []
+
+
+@proves("dialect.one_end", dialects=("omp", "xcsh"))
+def test_every_accepted_prompt_of_a_long_conversation_has_one_end(conversation: Seen) -> None:
+    assert conversation.ends == conversation.accepted
 
 
 def _talk(client: Client, server: ModelServer) -> None:
@@ -111,7 +115,7 @@ def _ask_for_everything(agent: RpcProcess) -> None:
     agent.ask("bash", command="echo hi; exit 3")
     agent.ask("set_thinking_level", level="high")
     agent.ask("set_session_name", name="strict")
-    agent.refused("set_model", provider="a", modelId="b")
+    agent.expect_error("set_model", provider="a", modelId="b")
     agent.send({"id": "u", "type": "nope"}, "{bad")
     for command in ("get_state", "get_messages", "get_session_stats", "export_html", "get_branch_messages",
                     "get_available_models", "cycle_thinking_level", "get_last_assistant_text"):  # fmt: skip

@@ -6,18 +6,12 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, Gate, ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 Record = dict[str, Any]
-BOTH = ("pi", "omp")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-
-
-@pytest.fixture(params=BOTH)
-def dialect(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -31,7 +25,7 @@ def ended(agent: RpcProcess) -> Record:
     return agent.wait(lambda record: record["type"] in ("prompt_result", "agent_settled"))
 
 
-@proves("output.value", dialects=BOTH)
+@proves("output.value")
 def test_a_run_ends_with_the_value(agent: RpcProcess, server: ModelServer) -> None:
     server.answers(Call("bash", {"command": "echo 3"}))
     server.answers(Call("final_answer", {"n": 3}))
@@ -64,7 +58,7 @@ def test_a_session_opened_again_in_the_middle_of_such_a_run_takes_the_prompt_ane
     assert again.wait_event("agent_settled", mark)["output"] == {"n": 4}
 
 
-@proves("output.repair", dialects=BOTH)
+@proves("output.repair")
 def test_an_answer_that_does_not_fit_is_asked_for_again(agent: RpcProcess, server: ModelServer) -> None:
     server.answers(Call("final_answer", {"n": "three"}))
     again = server.answers(Call("final_answer", {"n": 3}))
@@ -72,7 +66,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(agent: RpcProcess, serve
     assert "n: expected integer, got string" in str(again.wait_arrived())
 
 
-@proves("output.error", dialects=BOTH)
+@proves("output.error")
 def test_a_run_without_a_fitting_answer_ends_in_an_error(agent: RpcProcess, server: ModelServer, dialect: str) -> None:
     for _ in range(3):
         server.answers("I do not know.")
@@ -98,7 +92,7 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-@proves("output.refused", dialects=BOTH)
+@proves("output.refused")
 def test_a_bad_schema_is_refused_with_what_is_wrong_before_anything_runs(agent: RpcProcess) -> None:
     mark = agent.mark()
     for number, (schema, says) in enumerate(BAD):

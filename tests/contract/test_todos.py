@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, Hang, ModelServer, said_in
-from fakes.record_outline import answers, ended, outline, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import answers, finished_messages, outline, text_of, tool_texts
 
 Record = dict[str, Any]
 ALL = ("pi", "omp", "xcsh")
@@ -18,18 +19,18 @@ PLAN = [{"id": "p", "name": "Work", "tasks": [{"id": "t", "content": "do it", "s
 TWO = [{"op": "replace", "phases": [{"name": "Work", "tasks": [{"content": "one"}, {"content": "two"}]}]}]
 
 
-@pytest.fixture(params=ALL)
-def host(start: Start, request: pytest.FixtureRequest) -> RpcProcess:
+@pytest.fixture
+def host(start: Start, dialect: str) -> RpcProcess:
     """The program in each dialect that has todos."""
-    return start(dialect=request.param)
+    return start(dialect=dialect)
 
 
 def plan(agent: RpcProcess) -> Any:
     return agent.ask("get_state")["todoPhases"]
 
 
-@proves("xcsh/command.set_todos", "xcsh/set_todos.response", "xcsh/set_todos.state", dialects=("pi", "omp", "xcsh"))
-def test_the_plan_comes_back_normalised_and_stands_in_the_state(host: RpcProcess) -> None:
+@proves("xcsh/set_todos.response")
+def test_the_plan_comes_back_normalised(host: RpcProcess) -> None:
     tasks = [{"content": "a", "color": "red"}, {"id": "own", "content": "b", "status": "completed", "notes": "n"}]
     given = [{"name": "A", "tasks": tasks}, {"id": "x", "name": "B", "tasks": [{"content": "c", "details": "d"}]}]
     expected = [
@@ -51,7 +52,13 @@ def test_the_plan_comes_back_normalised_and_stands_in_the_state(host: RpcProcess
     assert plan(host) == expected
 
 
-@proves("xcsh/set_todos.replaces", dialects=("pi", "omp", "xcsh"))
+@proves("xcsh/set_todos.state")
+def test_the_plan_stands_in_the_state(host: RpcProcess) -> None:
+    host.ask("set_todos", phases=PLAN)
+    assert plan(host) == PLAN
+
+
+@proves("xcsh/set_todos.replaces")
 def test_a_second_plan_replaces_the_first_and_an_empty_one_clears(host: RpcProcess) -> None:
     host.ask("set_todos", phases=PLAN)
     other = [{"id": "q", "name": "Other", "tasks": []}]
@@ -73,33 +80,44 @@ def test_a_plan_of_the_wrong_shape_is_refused_and_changes_nothing(agent: RpcProc
         ([{"content": "flat", "status": "pending"}], "name"),
     ]
     for phases, field in wrong:
-        assert field in agent.refused("set_todos", phases=phases)
+        assert field in agent.expect_error("set_todos", phases=phases)
         assert plan(agent) == PLAN
 
 
-@proves("xcsh/event.todo_reminder", "xcsh/event.todo_reminder_limit", "todos.one_end", dialects=("pi", "omp", "xcsh"))
-def test_a_stop_with_open_tasks_is_followed_by_three_reminders_in_one_run(
-    host: RpcProcess, server: ModelServer
-) -> None:
+@scenario
+def reminded(stage: Stage) -> Seen:
+    """A model that stops four times with an open task."""
+    host = stage.start()
     host.ask("set_todos", phases=PLAN)
-    asked = [server.answers(f"stop {number}") for number in range(4)]
+    asked = [stage.server.answers(f"stop {number}") for number in range(4)]
     records = host.run("x")
-    reminders = [record for record in records if record["type"] == "todo_reminder"]
-    assert [(one["attempt"], one["maxAttempts"]) for one in reminders] == [(1, 3), (2, 3), (3, 3)]
-    assert reminders[0]["todos"] == [{"id": "t", "content": "do it", "status": "in_progress"}]
-    words = outline(records)
+    return Seen(
+        records=records, reminders=[record for record in records if record["type"] == "todo_reminder"],
+        words=outline(records), said=said_in(asked[1].request)[-1][1],
+    )  # fmt: skip
+
+
+@proves("xcsh/event.todo_reminder")
+def test_a_stop_with_open_tasks_is_followed_by_a_reminder(reminded: Seen) -> None:
+    assert reminded.reminders[0]["todos"] == [{"id": "t", "content": "do it", "status": "in_progress"}]
+    at = reminded.words.index("todo_reminder")
+    assert reminded.words[at - 1 : at + 4] == [
+        "turn_end", "todo_reminder", "turn_start", "message_start:custom", "message_end:custom"
+    ]  # fmt: skip
+    assert "do it" in reminded.said
+
+
+@proves("xcsh/event.todo_reminder_limit")
+def test_there_are_three_reminders_at_most(reminded: Seen) -> None:
+    assert [(one["attempt"], one["maxAttempts"]) for one in reminded.reminders] == [(1, 3), (2, 3), (3, 3)]
+    assert [text_of(message) for message in answers(reminded.records)] == ["stop 0", "stop 1", "stop 2", "stop 3"]
+
+
+@proves("todos.one_end")
+def test_reminders_continue_inside_the_run(reminded: Seen) -> None:
+    words = reminded.words
     assert words.count("agent_start") == words.count("agent_end") == 1
     assert words.count("turn_start") == words.count("turn_end") == 4
-    at = words.index("todo_reminder")
-    assert words[at - 1 : at + 4] == [
-        "turn_end",
-        "todo_reminder",
-        "turn_start",
-        "message_start:custom",
-        "message_end:custom",
-    ]
-    assert [text_of(message) for message in answers(records)] == ["stop 0", "stop 1", "stop 2", "stop 3"]
-    assert "do it" in said_in(asked[1].request)[-1][1]
 
 
 @proves("todos.counts_anew")
@@ -137,7 +155,7 @@ def test_the_users_own_todo_settings_do_not_count_here(start: Start, server: Mod
         assert outline(agent.run("x")).count("todo_reminder") == 3
 
 
-@proves("todos.tool", "todos.one_end")
+@proves("todos.tool")
 def test_the_model_can_keep_the_plan_itself(agent: RpcProcess, server: ModelServer) -> None:
     agent.ask("set_todos", phases=PLAN)
     asked = server.answers(Call("todo", {"ops": [{"op": "update", "id": "t", "status": "completed"}]}))
@@ -146,11 +164,11 @@ def test_the_model_can_keep_the_plan_itself(agent: RpcProcess, server: ModelServ
     assert "todo" in [tool["name"] for tool in asked.request["tools"]]
     assert "todo_reminder" not in outline(records)
     assert plan(agent)[0]["tasks"][0]["status"] == "completed"
-    (result,) = ended(records, "toolResult")
+    (result,) = finished_messages(records, "toolResult")
     assert result["details"]["phases"] == plan(agent)
 
 
-@proves("todos.tool")
+@proves("todos.tool_new")
 def test_the_model_can_make_a_plan_of_its_own(start: Start, server: ModelServer) -> None:
     agent = start("--tools", "read,todo")
     server.answers(Call("todo", {"ops": TWO}))

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
 
 DEFAULT = ["read", "bash", "edit", "write"]
 # The tools that another program of the family declares: one that is here, and one that is not.
@@ -62,7 +62,7 @@ def test_tools_are_named_matched_added_and_dropped(
     assert offered(start(*args, settings=settings), server) == tools
 
 
-@proves("tools.selected")
+@proves("tools.selected_bad")
 @pytest.mark.parametrize(
     ("args", "error"),
     [
@@ -76,7 +76,7 @@ def test_a_list_without_sense_ends_the_start(start: Start, args: list[str], erro
     assert agent.stderr == error
 
 
-@proves("tools.selected")
+@proves("tools.selected_unknown")
 def test_a_tool_of_the_settings_that_does_not_exist_is_reported(start: Start) -> None:
     agent = start(settings={"defaultTools": ["+codemode"]})
     agent.ask("get_state")
@@ -105,7 +105,7 @@ def test_a_conversation_goes_on_with_its_tools(start: Start, server: ModelServer
     assert go_on() == DEFAULT
 
 
-@proves("tools.restored")
+@proves("tools.on_record")
 def test_what_changed_is_on_record_once_and_no_host_sees_it(start: Start, server: ModelServer) -> None:
     agent = start("--tools", "read,ls", keeps=True)
     file = agent.ask("get_state")["sessionFile"]
@@ -122,7 +122,7 @@ def test_what_changed_is_on_record_once_and_no_host_sees_it(start: Start, server
     assert agent.ask("get_state")["messageCount"] == 6
 
 
-@proves("tools.restored")
+@proves("tools.switched")
 def test_another_session_brings_its_tools_and_a_new_one_the_default(start: Start, server: ModelServer) -> None:
     first = start("--tools", "read,ls", keeps=True)
     offered(first, server)
@@ -138,7 +138,7 @@ def test_another_session_brings_its_tools_and_a_new_one_the_default(start: Start
     assert offered(agent, server) == [*DEFAULT, "grep"]
 
 
-@proves("tools.restored")
+@proves("tools.declared_elsewhere")
 def test_tools_that_another_program_declared_are_taken_and_foreign_ones_stay_declared(
     start: Start, server: ModelServer, tmp_path: Path
 ) -> None:

@@ -4,41 +4,66 @@ from __future__ import annotations
 
 from typing import Any
 
-from fakes.contract_manifest import proves
-from fakes.mcp_agents import scripted_server
-from fakes.model_server import Call, ModelServer
-from fakes.permission_talk import calls, results
-from fakes.rpc_process import Start
+from fakes.model_server import Call
+from support.agent_process import Start
+from support.contract import calls, proves, results
+from support.contract_scenes import Seen, Stage, scenario
+from support.sdk_agents import scripted_server
 
 
-@proves("mcp.set", "mcp.changed", "mcp.tools", "mcp.waits")
-def test_a_host_sets_tool_servers_hears_of_their_state_and_the_model_calls_their_tools(
-    start: Start, server: ModelServer
-) -> None:
-    host = start()
-    assert host.ask("hello", features=["mcp"])["features"] == ["mcp"]
+@scenario
+def servers(stage: Stage) -> Seen:
+    """Three tool servers of the host: one that works, one that cannot be used, one that is off; then none."""
+    host, server = stage.start(), stage.server
+    features = host.ask("hello", features=["mcp"])["features"]
     given: dict[str, Any] = {"one": scripted_server(), "wrong": {"args": []}, "off": scripted_server(disabled=True)}
     states = {state["name"]: state for state in host.ask("set_mcp_servers", servers=given)["servers"]}
-    assert (states["one"]["status"], states["one"]["source"]) == ("connecting", "host")
-    assert states["wrong"]["status"] == "failed"
-    assert "needs command" in states["wrong"]["error"]
     # The server is not connected yet: the call waits for it.
-    assert results(host, calls(host, server, Call("mcp__one__echo", {"text": "hi"}))) == [(False, "hi")]
-    assert [event["server"]["status"] for event in host.since(0, "mcp_server_changed")][-1] == "connected"
-    ((failed, text),) = results(host, calls(host, server, Call("mcp__off__echo", {"text": "hi"})))
+    early = results(host, calls(host, server, Call("mcp__one__echo", {"text": "hi"})))
+    told = [event["server"]["status"] for event in host.since(0, "mcp_server_changed")]
+    off = results(host, calls(host, server, Call("mcp__off__echo", {"text": "hi"})))
+    none = host.ask("set_mcp_servers", servers={})["servers"]
+    removal = host.wait(lambda record: record["type"] == "mcp_server_changed" and record.get("removed") is True)
+    gone = results(host, calls(host, server, Call("mcp__one__echo", {})))
+    return Seen(
+        features=features, states=states, early=early, told=told, off=off, none=none, removal=removal, gone=gone
+    )
+
+
+@proves("mcp.set")
+def test_a_host_sets_tool_servers_and_learns_the_state_of_each(servers: Seen) -> None:
+    assert (servers.states["one"]["status"], servers.states["one"]["source"]) == ("connecting", "host")
+    assert servers.states["wrong"]["status"] == "failed"
+    assert "needs command" in servers.states["wrong"]["error"]
+    assert servers.none == []
+
+
+@proves("mcp.changed")
+def test_changes_of_a_tool_server_are_told_and_its_removal(servers: Seen) -> None:
+    assert servers.features == ["mcp"]
+    assert servers.told[-1] == "connected"
+    assert servers.removal["removed"] is True
+
+
+@proves("mcp.tools")
+def test_the_tools_of_a_server_are_called_by_its_name_and_gone_with_it(servers: Seen) -> None:
+    assert servers.early == [(False, "hi")]
+    assert servers.gone == [(True, "Tool mcp__one__echo not found")]
+
+
+@proves("mcp.waits")
+def test_a_tool_of_a_server_that_cannot_be_had_is_an_error_with_its_state(servers: Seen) -> None:
+    ((failed, text),) = servers.off
     assert failed
     assert "the tool server off is disabled" in text
-    assert host.ask("set_mcp_servers", servers={})["servers"] == []
-    host.wait(lambda record: record["type"] == "mcp_server_changed" and record.get("removed") is True)
-    assert results(host, calls(host, server, Call("mcp__one__echo", {}))) == [(True, "Tool mcp__one__echo not found")]
 
 
 @proves("mcp.refused")
 def test_what_is_no_set_of_servers_is_refused_by_its_field(start: Start) -> None:
     host = start()
-    assert "servers" in host.refused("set_mcp_servers")
-    assert "servers" in host.refused("set_mcp_servers", servers=[])
-    assert "nobody" in host.refused("connect_mcp_server", name="nobody")
+    assert "servers" in host.expect_error("set_mcp_servers")
+    assert "servers" in host.expect_error("set_mcp_servers", servers=[])
+    assert "nobody" in host.expect_error("connect_mcp_server", name="nobody")
     assert host.ask("get_mcp_servers") == {"servers": [], "problems": []}
     assert host.ask("get_mcp_resources") == {"resources": []}
 
@@ -47,7 +72,7 @@ def test_what_is_no_set_of_servers_is_refused_by_its_field(start: Start) -> None
 def test_what_a_message_may_name_of_servers_is_completed(start: Start) -> None:
     host = start()
     assert host.ask("complete_mcp", text="see @") == {"replaces": "", "completions": []}
-    assert "text" in host.refused("complete_mcp")
+    assert "text" in host.expect_error("complete_mcp")
     host.ask("hello", features=["mcp"])
     host.ask("set_mcp_servers", servers={"one": scripted_server()})
     host.wait(lambda record: record.get("server", {}).get("status") == "connected")

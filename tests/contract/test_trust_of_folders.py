@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.contract_manifest import proves
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess, Start
-from fakes.session_entries import HEADER
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess, Start
+from support.contract import proves
+from support.sessions import HEADER
 
 LURE = "LURE"
 EXTENSION = "from pigeon.extensions import *\next = Extension('p')\n\n@ext.command('{name}')\ndef c(args): pass\n"
@@ -82,7 +82,7 @@ def test_a_conversation_of_another_folder_is_judged_by_that_folder(
     assert used(host, "here") - {"settings"} == set()
 
 
-@proves("trust.conversation")
+@proves("trust.option_folder")
 def test_an_option_trusts_the_folder_of_the_start_and_no_other(
     start: Start, folders: AgentFolders, other: Path
 ) -> None:
@@ -93,7 +93,7 @@ def test_an_option_trusts_the_folder_of_the_start_and_no_other(
     assert (state["trusted"], state["decidedBy"]) == (False, None)
 
 
-@proves("trust.conversation")
+@proves("trust.switched")
 @pytest.mark.parametrize("there", [True, False])
 def test_a_conversation_that_is_switched_to_is_judged_by_its_folder(
     start: Start, folders: AgentFolders, server: ModelServer, other: Path, there: bool
@@ -165,7 +165,7 @@ def test_a_host_can_decide_and_learns_what_that_changes(
     assert not host.since(begun, "ttsr_triggered")
 
 
-@proves("trust.set")
+@proves("trust.set_link")
 def test_a_link_that_takes_the_place_of_a_trusted_folder_is_another_project(
     start: Start, folders: AgentFolders, server: ModelServer, other: Path
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_link_that_takes_the_place_of_a_trusted_folder_is_another_project(
     assert host.ask("get_trust")["trusted"] is False
 
 
-@proves("trust.set")
+@proves("trust.set_remembered")
 def test_a_decision_is_remembered_if_that_is_asked_for(start: Start, folders: AgentFolders) -> None:
     lay_out(folders.work, "it")
     assert start().ask("set_trust", trusted=True, remember=True)["remembered"] is True
@@ -194,14 +194,14 @@ def test_a_decision_is_remembered_if_that_is_asked_for(start: Start, folders: Ag
     assert (folders.agent / "trust.json").read_text() == "{} // mine"
 
 
-@proves("trust.set")
+@proves("trust.set_unclear")
 @pytest.mark.parametrize("fields", [{}, {"trusted": "yes"}, {"trusted": 1}, {"trusted": None}])
 def test_a_decision_that_is_not_clear_changes_nothing(
     start: Start, folders: AgentFolders, fields: dict[str, Any]
 ) -> None:
     lay_out(folders.work, "it")
     host = start()
-    assert "trusted" in host.refused("set_trust", **fields)
+    assert "trusted" in host.expect_error("set_trust", **fields)
     assert host.ask("get_trust")["decidedBy"] is None
 
 
@@ -232,7 +232,7 @@ def test_a_host_that_asked_is_told_of_what_waits(
     assert not host.since(begun, "trust_required")
 
 
-@proves("trust.required")
+@proves("trust.required_order")
 def test_the_first_of_these_events_comes_after_the_answer_to_hello(start: Start, folders: AgentFolders) -> None:
     waiting = lay_out(folders.work, "it")
     host = start()
@@ -244,7 +244,7 @@ def test_the_first_of_these_events_comes_after_the_answer_to_hello(start: Start,
     assert kinds.index("trust_required") > max(at for at, kind in enumerate(kinds) if kind == "response")
 
 
-@proves("trust.set")
+@proves("trust.set_rules")
 def test_the_permission_rules_of_a_project_come_and_go_with_trust(
     start: Start, folders: AgentFolders, other: Path
 ) -> None:

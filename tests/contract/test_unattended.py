@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.contract_manifest import proves
-from fakes.dialect_cases import in_each
-from fakes.extension_files import example
 from fakes.model_server import Call, Gate, ModelServer, said_in
-from fakes.record_outline import answers, text_of, tool_texts
-from fakes.rpc_process import RpcProcess, Start
+from support.agent_folders import AgentFolders, example, providers
+from support.agent_process import RpcProcess, Start
+from support.contract import in_each, proves
+from support.records import answers, text_of, tool_texts
 
 ASKS = ("--permissions", '{"ask": ["bash"]}')
 VERIFY = "Before this ends"

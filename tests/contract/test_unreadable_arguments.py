@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.contract_manifest import proves
 from fakes.model_server import Call, ModelServer
-from fakes.record_outline import text_of
-from fakes.rpc_process import RpcProcess
+from support.agent_process import RpcProcess
+from support.contract import proves
+from support.contract_scenes import Seen, Stage, scenario
+from support.records import text_of
 
 OBJECT = "Tool arguments must be a JSON object"
 
@@ -39,7 +40,7 @@ def test_a_call_that_cannot_be_read_is_not_run_and_shows_what_was_sent(
     assert not (agent.folders.work / "made").exists()
 
 
-@proves("tools.arguments_error")
+@proves("tools.arguments_backslash")
 def test_a_backslash_that_was_not_doubled_is_text(agent: RpcProcess, server: ModelServer) -> None:
     raw = r'{"path":"a.tex","content":"\usepackage{x} C:\users \u12 \d"}'
     block, _ = called(agent, server, "write", raw)
@@ -47,19 +48,28 @@ def test_a_backslash_that_was_not_doubled_is_text(agent: RpcProcess, server: Mod
     assert (agent.folders.work / "a.tex").read_text() == r"\usepackage{x} C:\users \u12 \d"
 
 
-@proves("result.plain", "usage.own_prices")
-def test_a_result_is_on_the_wire_once_and_costs_are_those_of_the_list(agent: RpcProcess, server: ModelServer) -> None:
-    called(agent, server, "bash", '{"command":"echo hi; false"}')
-    ended = agent.wait_event("tool_execution_end")
-    assert set(ended["result"]) <= {"content", "details"}
-    assert ended["isError"] is True
-    answers = [
-        record["message"] for record in agent.since(0, "message_end") if record["message"]["role"] == "assistant"
-    ]
-    assert all("totalFromProvider" not in answer["usage"]["cost"] for answer in answers)
+@scenario
+def plain(stage: Stage) -> Seen:
+    """A call that fails, and what it costs."""
+    agent = stage.start()
+    called(agent, stage.server, "bash", '{"command":"echo hi; false"}')
+    messages = [record["message"] for record in agent.since(0, "message_end")]
+    return Seen(end=agent.wait_event("tool_execution_end"),
+                answers=[message for message in messages if message["role"] == "assistant"])  # fmt: skip
 
 
-@proves("tools.arguments_error")
+@proves("result.plain")
+def test_a_result_is_on_the_wire_once(plain: Seen) -> None:
+    assert set(plain.end["result"]) <= {"content", "details"}
+    assert plain.end["isError"] is True
+
+
+@proves("usage.own_prices")
+def test_costs_are_those_of_the_list(plain: Seen) -> None:
+    assert all("totalFromProvider" not in answer["usage"]["cost"] for answer in plain.answers)
+
+
+@proves("tools.arguments_named")
 def test_what_is_missing_or_of_another_type_is_named(agent: RpcProcess, server: ModelServer) -> None:
     _, result = called(agent, server, "bash", '{"timeout":"soon"}')
     assert result == (

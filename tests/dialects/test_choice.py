@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.dialect_lines import NAMES, dialect_for
 from pigeon.app.environment import family_name
-from pigeon.dialects.choice import chosen_name
+from pigeon.dialects.choice import NAMES, choose_dialect_name
 from pigeon.wire.errors import StartupError
+from support.records import dialect_for
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ from pigeon.wire.errors import StartupError
 def test_the_first_word_counts(
     asked: str | None, program: str, arguments: list[str], environment: dict[str, str], spoken: str
 ) -> None:
-    assert chosen_name(asked, family_name(program), arguments, environment) == spoken
+    assert choose_dialect_name(asked, family_name(program), arguments, environment) == spoken
 
 
 def test_a_name_that_nobody_speaks_is_refused_with_the_list() -> None:
     with pytest.raises(StartupError, match=r"klingon.*companion"):
-        chosen_name("klingon", "", [], {})
+        choose_dialect_name("klingon", "", [], {})
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,8 +8,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.dialect_lines import begun, dialect_for, records_for, update
-from fakes.json_values import json_objects
 from pigeon.wire.content import ToolCall
 from pigeon.wire.events import (
     StreamEvent,
@@ -23,6 +21,8 @@ from pigeon.wire.events import (
     ToolcallEnd,
     ToolcallStart,
 )
+from support.records import answer_start, dialect_for, records_for, update
+from support.strategies import json_objects
 
 Block = tuple[str, list[str]]
 TEXT = st.text(max_size=12)
@@ -35,7 +35,7 @@ def pieces_of(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
 
 
-def spoken(blocks: list[Block]) -> list[StreamEvent]:
+def events_of_blocks(blocks: list[Block]) -> list[StreamEvent]:
     """The events of an answer with these blocks of text and thinking."""
     events: list[StreamEvent] = []
     for index, (kind, pieces) in enumerate(blocks):
@@ -50,9 +50,9 @@ def spoken(blocks: list[Block]) -> list[StreamEvent]:
 @given(st.lists(st.tuples(st.sampled_from(["text", "thinking"]), st.lists(TEXT, max_size=5)), max_size=4))
 def test_text_and_thinking_grow_as_a_fold_says(blocks: list[Block]) -> None:
     dialect = dialect_for("pi")
-    records_for(dialect, begun())
+    records_for(dialect, answer_start())
     folded: list[dict[str, Any]] = []
-    for event in spoken(blocks):
+    for event in events_of_blocks(blocks):
         (record,) = records_for(dialect, update(event))
         if isinstance(event, TextStart | ThinkingStart):
             kind = "text" if isinstance(event, TextStart) else "thinking"
@@ -66,7 +66,7 @@ def test_text_and_thinking_grow_as_a_fold_says(blocks: list[Block]) -> None:
 
 def test_the_message_so_far_has_the_tokens_counted_so_far() -> None:
     dialect = dialect_for("pi")
-    records_for(dialect, begun(), update(TextStart(content_index=0), output=1))
+    records_for(dialect, answer_start(), update(TextStart(content_index=0), output=1))
     for output in (2, 3):
         (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="x"), input=7, output=output))
         assert (record["message"]["usage"]["input"], record["message"]["usage"]["output"]) == (7, output)
@@ -80,7 +80,7 @@ def test_arguments_of_a_call_are_an_object_all_the_way(
 ) -> None:
     dialect = dialect_for("omp")
     text = json.dumps(arguments, indent=1 if spaced else None, ensure_ascii=spaced)
-    records_for(dialect, begun(), update(ToolcallStart(content_index=0, id="c", tool_name="bash")))
+    records_for(dialect, answer_start(), update(ToolcallStart(content_index=0, id="c", tool_name="bash")))
     for piece in pieces_of(text, cuts):
         (record,) = records_for(dialect, update(ToolcallDelta(content_index=0, delta=piece)))
         (block,) = record["message"]["content"]

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from fakes.dialect_lines import NAMES, VERSION, Record, an_answer, begun, dialect_for, parsed, records_for, update
-from pigeon.dialects.base import numbered
-from pigeon.dialects.choice import changed_dialect
-from pigeon.wire.answers import Accepted, Compacted, failed, succeeded
+from pigeon.dialects.base import with_sequence_number
+from pigeon.dialects.choice import NAMES, switch_dialect
+from pigeon.wire.answers import Accepted, Compacted, failure_response, success_response
 from pigeon.wire.dialogs import NotifyRequest, SetTitleRequest
 from pigeon.wire.events import (
     AgentEnd,
@@ -30,6 +29,16 @@ from pigeon.wire.events import (
     TurnStart,
 )
 from pigeon.wire.messages import UserMessage
+from support.records import (
+    VERSION,
+    Record,
+    an_answer,
+    answer_start,
+    dialect_for,
+    parse_lines,
+    records_for,
+    update,
+)
 
 SAID = UserMessage(content="x", timestamp=1)
 OK: Record = {"id": 1, "type": "response", "command": "prompt", "success": True}
@@ -54,13 +63,13 @@ def cells(**columns: Any) -> pytest.MarkDecorator:
 
 @cells(pi=[], omp=[{"type": "ready"}], xcsh=[{"type": "ready", "version": VERSION}])
 def test_first_line(name: str, cell: list[Record]) -> None:
-    assert parsed(dialect_for(name).greeting()) == cell
+    assert parse_lines(dialect_for(name).greeting()) == cell
 
 
 @cells(pi=True, pi_latest=False)
 def test_message_update_has_the_message_so_far(name: str, cell: bool) -> None:
     dialect = dialect_for(name)
-    records_for(dialect, begun(), update(TextStart(content_index=0)))
+    records_for(dialect, answer_start(), update(TextStart(content_index=0)))
     (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi"), output=3))
     event = record["assistantMessageEvent"]
     assert (event["type"], event["contentIndex"], event["delta"]) == ("text_delta", 0, "Hi")
@@ -76,12 +85,15 @@ def test_message_update_has_the_message_so_far(name: str, cell: bool) -> None:
 
 @cells(pi=[NO], omp=[OK, NO, UNDONE], xcsh=[OK, NO], companion=[{"type": "error", "error": "busy"}])
 def test_rejected_prompt(name: str, cell: list[Record]) -> None:
-    assert parsed(dialect_for(name).refused_prompt(failed("prompt", "busy", 1))) == cell
+    assert parse_lines(dialect_for(name).to_refusal_lines(failure_response("prompt", "busy", 1))) == cell
 
 
 @cells(pi=[{"id": "u", **UNKNOWN}], xcsh=[UNKNOWN], companion=[])
 def test_unknown_command(name: str, cell: list[Record]) -> None:
-    assert parsed(dialect_for(name).unknown_command(failed("nope", "Unknown command: nope", "u"))) == cell
+    assert (
+        parse_lines(dialect_for(name).to_unknown_command_lines(failure_response("nope", "Unknown command: nope", "u")))
+        == cell
+    )
 
 
 @cells(
@@ -106,8 +118,8 @@ def test_run_end(name: str, cell: list[tuple[str, bool | None]]) -> None:
 @pytest.mark.parametrize("name", ["pi", "pi-latest"])
 def test_settled_is_said_in_a_write_of_its_own(name: str) -> None:
     dialect = dialect_for(name)
-    assert [line.apart for line in dialect.lines(AgentEnd(messages=[]))] == [False]
-    assert [line.apart for line in dialect.lines(AgentSettled())] == [True]
+    assert [line.apart for line in dialect.to_lines(AgentEnd(messages=[]))] == [False]
+    assert [line.apart for line in dialect.to_lines(AgentSettled())] == [True]
 
 
 @cells(pi=[1, 2], omp=[2], xcsh=[2], companion=[2])
@@ -189,13 +201,13 @@ def test_data_that_is_no_image(name: str, cell: bool) -> None:
 @cells(pi=([OK], [NO]), companion=([], [{"type": "error", "error": "busy"}]))
 def test_responses(name: str, cell: tuple[list[Record], list[Record]]) -> None:
     dialect = dialect_for(name)
-    assert parsed(dialect.answer(succeeded("prompt", id=1))) == cell[0]
-    assert parsed(dialect.answer(failed("prompt", "busy", 1))) == cell[1]
+    assert parse_lines(dialect.to_answer_lines(success_response("prompt", id=1))) == cell[0]
+    assert parse_lines(dialect.to_answer_lines(failure_response("prompt", "busy", 1))) == cell[1]
 
 
 @cells(pi="stop", pi_latest="pending")
 def test_the_stop_reason_of_an_answer_in_progress(name: str, cell: str) -> None:
-    (record,) = records_for(dialect_for(name), begun())
+    (record,) = records_for(dialect_for(name), answer_start())
     assert (record["message"]["stopReason"], record["message"]["content"]) == (cell, [])
 
 
@@ -209,41 +221,45 @@ def test_events_that_the_early_protocol_does_not_have(name: str, cell: bool) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_separators_of_lines_leave_escaped_and_no_id_is_null(name: str) -> None:
     dialect = dialect_for(name)
-    records_for(dialect, begun(), update(TextStart(content_index=0)))
-    lines = dialect.lines(update(TextDelta(content_index=0, delta="a\u2028b\u2029c")))
+    records_for(dialect, answer_start(), update(TextStart(content_index=0)))
+    lines = dialect.to_lines(update(TextDelta(content_index=0, delta="a\u2028b\u2029c")))
     raw = b"".join(lines[0].pieces)
     assert "\u2028".encode() not in raw
     assert "\u2029".encode() not in raw
-    assert parsed(lines)[0]["assistantMessageEvent"]["delta"] == "a\u2028b\u2029c"
-    assert all("id" not in record for record in parsed(dialect.answer(failed("x", "y"))))
+    assert parse_lines(lines)[0]["assistantMessageEvent"]["delta"] == "a\u2028b\u2029c"
+    assert all("id" not in record for record in parse_lines(dialect.to_answer_lines(failure_response("x", "y"))))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_dialect_can_leave_the_message_so_far_out(name: str) -> None:
-    dialect = changed_dialect(dialect_for("pi"), name, deltas=True)
+    dialect = switch_dialect(dialect_for("pi"), name, deltas=True)
     assert (dialect.name, dialect.version) == (name, VERSION)
-    records_for(dialect, begun())
+    records_for(dialect, answer_start())
     (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi")))
     assert set(record) - {"messageId"} == {"type", "usage", "assistantMessageEvent"}
 
 
 def test_the_newest_dialect_never_sends_the_message_so_far() -> None:
-    dialect = changed_dialect(dialect_for("pi"), "pi-latest", deltas=False)
-    records_for(dialect, begun())
+    dialect = switch_dialect(dialect_for("pi"), "pi-latest", deltas=False)
+    records_for(dialect, answer_start())
     (record,) = records_for(dialect, update(TextDelta(content_index=0, delta="Hi")))
     assert "message" not in record
 
 
 def test_a_number_does_not_change_how_a_line_is_written() -> None:
-    assert [numbered(line, 1).apart for line in dialect_for("pi").lines(AgentSettled())] == [True]
-    assert [numbered(line, 1).apart for line in dialect_for("pi").lines(AgentStart())] == [False]
+    assert [with_sequence_number(line, 1).apart for line in dialect_for("pi").to_lines(AgentSettled())] == [True]
+    assert [with_sequence_number(line, 1).apart for line in dialect_for("pi").to_lines(AgentStart())] == [False]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind_of_event_can_be_numbered(name: str) -> None:
     dialect = dialect_for(name)
-    lines = [*dialect.lines(AgentStart()), *dialect.lines(begun()), *dialect.lines(update(TextStart(content_index=0)))]
-    records = parsed([numbered(line, number) for number, line in enumerate(lines, 7)])
+    lines = [
+        *dialect.to_lines(AgentStart()),
+        *dialect.to_lines(answer_start()),
+        *dialect.to_lines(update(TextStart(content_index=0))),
+    ]
+    records = parse_lines([with_sequence_number(line, number) for number, line in enumerate(lines, 7)])
     assert [(record["type"], record["seq"]) for record in records] == [
         ("agent_start", 7), ("message_start", 8), ("message_update", 9),
     ]  # fmt: skip
@@ -252,7 +268,9 @@ def test_every_kind_of_event_can_be_numbered(name: str) -> None:
 def test_omp_answers_a_prompt_without_data_unless_no_run_follows() -> None:
     dialect = dialect_for("omp")
     for id, disposition in (("a", "started"), ("b", "queued"), ("c", "handled")):
-        (line,) = parsed(dialect.answer(succeeded("prompt", Accepted(disposition=disposition), id)))
+        (line,) = parse_lines(
+            dialect.to_answer_lines(success_response("prompt", Accepted(disposition=disposition), id))
+        )
         assert line.get("data") == ({"agentInvoked": False} if disposition == "handled" else None)
 
 
@@ -260,10 +278,10 @@ def test_omp_promises_a_refused_prompt_that_the_session_settles_only_while_it_ha
     dialect = dialect_for("omp")
 
     def says_settled() -> bool:
-        return bool(parsed(dialect.refused_prompt(failed("prompt", "busy", 1)))[-1]["sessionSettled"])
+        return bool(parse_lines(dialect.to_refusal_lines(failure_response("prompt", "busy", 1)))[-1]["sessionSettled"])
 
     assert says_settled()
-    dialect.answer(succeeded("prompt", Accepted(disposition="started"), 2))
+    dialect.to_answer_lines(success_response("prompt", Accepted(disposition="started"), 2))
     assert not says_settled()
     records_for(dialect, AgentStart(), AgentEnd(messages=[]), AgentSettled())
     assert not says_settled()
@@ -274,7 +292,7 @@ def test_omp_promises_a_refused_prompt_that_the_session_settles_only_while_it_ha
 def test_the_newest_omp_gives_each_message_one_id() -> None:
     dialect = dialect_for("omp")
     said = records_for(dialect, MessageStart(message=SAID), MessageEnd(message=SAID))
-    streamed = records_for(dialect, begun(), update(TextStart(content_index=0)))
+    streamed = records_for(dialect, answer_start(), update(TextStart(content_index=0)))
     ids = [record["messageId"] for record in (*said, *streamed)]
     assert ids == ["msg-1", "msg-1", "msg-2", "msg-2"]
     assert "messageId" not in records_for(dialect_for("xcsh"), MessageEnd(message=SAID))[0]

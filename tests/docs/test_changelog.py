@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fakes.source_tree import ROOT
+from support.source_tree import ROOT
 
 LINES = (ROOT / "CHANGELOG.md").read_text("utf-8").splitlines()
 GROUPS = {"### Added", "### Changed", "### Deprecated", "### Removed", "### Fixed", "### Security"}

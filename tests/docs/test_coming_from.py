@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.page_programs import PageProgram, ProgramFolder, programs_of
-from fakes.source_tree import ROOT
+from support.doc_programs import PageProgram, ProgramFolder, programs_of
+from support.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "coming-from-claude-agent-sdk.md"
 PRINTS = {

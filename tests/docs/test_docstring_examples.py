@@ -15,8 +15,8 @@ import pytest
 import pigeon
 import pigeon.extensions
 import pigeon.testing
-from fakes.agent_folders import AgentFolders
 from pigeon.extensions import Extension
+from support.agent_folders import AgentFolders
 
 # What a reader looks up first; other names may have an example, too.
 NEEDED = (

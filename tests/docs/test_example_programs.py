@@ -16,10 +16,10 @@ from typing import IO
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.notebooks import code_cells, run_cells, shown
-from fakes.source_tree import ROOT
 from pigeon.testing import call, scripted, value
+from support.agent_folders import AgentFolders
+from support.doc_programs import code_cells, output_of, run_cells
+from support.source_tree import ROOT
 
 EXAMPLES = ROOT / "examples"
 SECONDS = 30
@@ -77,21 +77,21 @@ def test_the_bot_keeps_users_apart_and_asks_before_it_changes_a_file(
 ) -> None:
     assert bot.stdin is not None
 
-    def say(line: str) -> None:
+    def send_line(line: str) -> None:
         assert bot.stdin is not None
         bot.stdin.write(f"{line}\n")
         bot.stdin.flush()
 
-    say("nonsense")
+    send_line("nonsense")
     until(bot.stdout, "(write `name: message`)")
-    say("ann: write hello to notes.txt")
+    send_line("ann: write hello to notes.txt")
     asked = until(bot.stdout, "+1 hello")
     assert "to ann: May I use write?" in asked
-    say("bob: write other to other.txt")
+    send_line("bob: write other to other.txt")
     until(bot.stdout, "+1 other")
-    say("bob: no")
+    send_line("bob: no")
     until(bot.stdout, "to bob: I could not write other.txt")
-    say("ann: yes")
+    send_line("ann: yes")
     until(bot.stdout, "to ann: Done: I wrote notes.txt")
     bot.stdin.close()
     assert bot.wait(SECONDS) == 0
@@ -99,7 +99,7 @@ def test_the_bot_keeps_users_apart_and_asks_before_it_changes_a_file(
     assert len(list(folders.agent.rglob("*chat-*.jsonl"))) == 2
 
 
-def fixed(folders: AgentFolders, model: str, *options: str) -> tuple[int, dict[str, object]]:
+def run_fix(folders: AgentFolders, model: str, *options: str) -> tuple[int, dict[str, object]]:
     (folders.work / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     (folders.work / "check.py").write_text(CHECK)
     check = [sys.executable, "-B", "check.py"]
@@ -122,13 +122,13 @@ MEND = call("edit", path="calc.py", edits=[{"oldText": "a - b", "newText": "a + 
 
 def test_the_fixer_mends_what_the_check_finds_and_reports_it(folders: AgentFolders) -> None:
     with scripted(MEND, value(REPORT), default=value(REPORT)) as model:
-        code, report = fixed(folders, model)
+        code, report = run_fix(folders, model)
     assert (code, report["status"], report["ended"], report["report"]) == (0, "fixed", "done", REPORT)
 
 
 def test_the_fixer_believes_the_check_and_not_the_model(folders: AgentFolders) -> None:
     with scripted(default=value(REPORT)) as model:
-        code, report = fixed(folders, model)
+        code, report = run_fix(folders, model)
     assert (code, report["status"], report["ended"]) == (1, "not fixed", "done")
 
 
@@ -183,7 +183,7 @@ async def test_the_cells_of_the_notebook_print_what_it_shows(
     monkeypatch.setattr("tempfile.tempdir", str(folders.temp))
     monkeypatch.chdir(folders.work)
     cells = code_cells(EXAMPLES / "notebook.ipynb")
-    assert run_cells(cells) == [shown(cell) for cell in cells]
+    assert run_cells(cells) == [output_of(cell) for cell in cells]
 
 
 def test_the_notebook_is_one() -> None:

@@ -7,8 +7,8 @@ import re
 from extension_tables import TABLES
 from protocol_tables import refreshed
 
-from fakes.source_tree import ROOT
 from pigeon.extensions.public import events
+from support.source_tree import ROOT
 
 PAGE = (ROOT / "docs" / "extensions.md").read_text("utf-8")
 

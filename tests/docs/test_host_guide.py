@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, ModelServer
-from fakes.source_tree import ROOT
+from support.agent_folders import AgentFolders, providers
+from support.source_tree import ROOT
 
 GUIDE = (ROOT / "docs" / "hosts.md").read_text("utf-8")
 LIMIT_OF_ASYNCIO = 64 * 1024
@@ -28,7 +28,7 @@ def client(tmp_path: Path) -> Path:
     return program
 
 
-def printed(client: Path, folders: AgentFolders, *options: str) -> str:
+def output_of_client(client: Path, folders: AgentFolders, *options: str) -> str:
     environment = folders.environment()
     path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
@@ -50,16 +50,16 @@ def test_the_client_reads_lines_that_are_longer_than_the_limit_of_asyncio(client
         folders.configure(providers(server.url))
         server.answers(Call("bash", {"command": MANY_QUOTES}))
         server.answers("That was long.")
-        text = printed(client, folders, "--provider", "fake", "--model", "fake-1")
+        text = output_of_client(client, folders, "--provider", "fake", "--model", "fake-1")
     said, _, counted = text.strip().rpartition("\n")
     assert said == "That was long."
     assert int(re.findall(r"\d+", counted)[1]) > LIMIT_OF_ASYNCIO
 
 
 def test_the_client_needs_no_options(client: Path, tmp_path: Path) -> None:
-    assert re.search(r"\d+ messages, \d+ bytes\n$", printed(client, AgentFolders(tmp_path)))
+    assert re.search(r"\d+ messages, \d+ bytes\n$", output_of_client(client, AgentFolders(tmp_path)))
 
 
 def test_the_client_hears_that_pigeon_did_not_start(client: Path, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="Pigeon has ended"):
-        printed(client, AgentFolders(tmp_path), "--mode", "nonsense")
+        output_of_client(client, AgentFolders(tmp_path), "--mode", "nonsense")

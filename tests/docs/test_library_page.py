@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.agent_folders import AgentFolders
-from fakes.source_tree import ROOT
+from support.agent_folders import AgentFolders
+from support.source_tree import ROOT
 
 PAGE = (ROOT / "docs" / "library.md").read_text("utf-8")
 PROGRAMS = dict(re.findall(r"^## ([^\n]+)\n\n```python\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL))

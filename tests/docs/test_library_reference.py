@@ -8,7 +8,7 @@ import pytest
 from library_reference import PAGE, ParsedDoc, options_of, page, signature_of
 
 import pigeon
-from fakes.source_tree import ROOT
+from support.source_tree import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from typing import Literal
 import pytest
 from protocol_tables import TABLES, refreshed, type_text
 
-from fakes.source_tree import ROOT
 from pigeon.wire import commands, events
 from pigeon.wire.base import Absent
+from support.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "protocol.md"
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT
 from pigeon.cli.args import option_names, option_rows
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.extensions import Extension
 from pigeon.extensions.public.session_objects import ConversationHandle
 from pigeon.extensions.public.ui import Ui
+from support.source_tree import ROOT
 
 DOCS = ROOT / "docs"
 FROM_PI = (DOCS / "coming-from-pi.md").read_text("utf-8")

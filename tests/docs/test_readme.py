@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT
 from pigeon.config.models_file import parse_models_file
+from support.source_tree import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
 CLIENTS = (ROOT / "docs" / "clients.md").read_text("utf-8")

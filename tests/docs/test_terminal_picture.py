@@ -13,7 +13,7 @@ ELEMENTS = ("svg", "title", "style", "rect", "circle", "defs", "text", "tspan", 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def shown(svg: str) -> list[str]:
+def texts_of_picture(svg: str) -> list[str]:
     """The text of each moment; fails where the file is not well-formed, or holds anything but a drawing."""
     root = ElementTree.fromstring(svg)
     allowed = {SVG + name for name in ELEMENTS}
@@ -28,7 +28,7 @@ def shown(svg: str) -> list[str]:
 
 def test_the_script_records_a_chat_and_draws_it(tmp_path: Path) -> None:
     svg = picture(record(tmp_path))
-    moments = shown(svg)
+    moments = texts_of_picture(svg)
     assert any("Yes,forthissession" in moment.replace(" ", "") for moment in moments)
     assert "meanofnonumbers:ok" in moments[-1].replace(" ", "")
     assert str(tmp_path) not in svg
@@ -38,5 +38,5 @@ def test_the_script_records_a_chat_and_draws_it(tmp_path: Path) -> None:
 def test_the_picture_of_readme_is_small_and_follows_what_its_reader_prefers(scheme: str) -> None:
     svg = TARGET.read_text(encoding="utf-8")
     assert len(svg.encode()) <= MOST_BYTES
-    assert "mean of no numbers: ok" in shown(svg)[-1]
+    assert "mean of no numbers: ok" in texts_of_picture(svg)[-1]
     assert scheme in svg

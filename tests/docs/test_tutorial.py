@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.page_programs import ProgramFolder, programs_of
-from fakes.source_tree import ROOT
+from support.doc_programs import ProgramFolder, programs_of
+from support.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "tutorial.md"
 NAMES = ["first.py", "result.py", "population.py", "permit.py", "review.py", "night.py", "test_population.py"]

@@ -8,7 +8,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from fakes.source_tree import ROOT
+from support.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon"
 # A few percent above what it has: a large file or a dependency that is copied in is noticed.

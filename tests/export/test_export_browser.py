@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.browser import NEEDS_BROWSER, Browser, BrowserPage
-from fakes.page_attacks import ATTACKS
-from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, SessionLines, rich_session
 from pigeon.app.pages import export_file
 from pigeon.system.environment import Environment
+from support.browser import ATTACKS, NEEDS_BROWSER, Browser, BrowserPage
+from support.sessions import FIRST_PROMPT, OTHER_PROMPT, SessionLines, rich_session
 
 pytestmark = NEEDS_BROWSER
 DESK, PHONE = (1280, 900), (390, 844)
@@ -19,10 +18,10 @@ DESK, PHONE = (1280, 900), (390, 844)
 
 @pytest.fixture(scope="module")
 def rich_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return exported(tmp_path_factory.mktemp("exported"), rich_session())
+    return export_page(tmp_path_factory.mktemp("exported"), rich_session())
 
 
-def exported(folder: Path, session: str) -> Path:
+def export_page(folder: Path, session: str) -> Path:
     (folder / "session.jsonl").write_text(session)
     environment = Environment(variables={}, home=str(folder), cwd=str(folder))
     return folder / export_file(environment, "session.jsonl", "page.html")
@@ -34,7 +33,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
-def opened(browser: Browser, page: Path, size: tuple[int, int], scheme: str = "light") -> BrowserPage:
+def open_page(browser: Browser, page: Path, size: tuple[int, int], scheme: str = "light") -> BrowserPage:
     return BrowserPage(browser, page, *size, scheme)
 
 
@@ -43,7 +42,7 @@ def opened(browser: Browser, page: Path, size: tuple[int, int], scheme: str = "l
 def test_the_page_fits_is_readable_and_asks_for_nothing(
     browser: Browser, rich_page: Path, size: tuple[int, int], scheme: str
 ) -> None:
-    page = opened(browser, rich_page, size, scheme)
+    page = open_page(browser, rich_page, size, scheme)
     assert page.complaints() == []
     assert page.requests() == []
     assert page.overflow() == 0
@@ -79,7 +78,7 @@ def test_attacks_of_every_kind_run_nothing_load_nothing_and_change_no_shape(brow
         lines.tool("bash", {"command": attack}, attack, details={"diff": f"+{attack}"})
         lines.tool("write", {"path": f"{attack}.html", "content": attack}, attack)
         lines.answer(attack, f"```html\n{attack}\n```")
-    page = opened(browser, exported(tmp_path, lines.text()), DESK)
+    page = open_page(browser, export_page(tmp_path, lines.text()), DESK)
     assert (page.complaints(), page.requests()) == ([], [])
     assert page.ask("document.querySelectorAll('script, iframe, object, embed, form, base, link, video').length") == 0
     assert page.ask("document.querySelectorAll('article.user').length") == len(ATTACKS)
@@ -89,7 +88,7 @@ def test_attacks_of_every_kind_run_nothing_load_nothing_and_change_no_shape(brow
 
 
 def test_the_first_screen_of_a_phone_shows_the_first_prompt(browser: Browser, rich_page: Path) -> None:
-    page = opened(browser, rich_page, PHONE)
+    page = open_page(browser, rich_page, PHONE)
     shown = page.ask("document.querySelector('article.user').getBoundingClientRect().bottom")
     # What the browser has not drawn yet has no `innerText`.
     text = page.ask("document.querySelector('article.user .body').textContent")
@@ -101,7 +100,7 @@ def test_the_first_screen_of_a_phone_shows_the_first_prompt(browser: Browser, ri
 
 
 def test_the_contents_stand_beside_the_talk_where_there_is_room(browser: Browser, rich_page: Path) -> None:
-    page = opened(browser, rich_page, DESK)
+    page = open_page(browser, rich_page, DESK)
     assert visible(page, ".panel")
     assert page.ask("document.querySelector('.side').getBoundingClientRect().right") <= page.ask(
         "document.querySelector('main').getBoundingClientRect().left"
@@ -113,7 +112,7 @@ def test_a_change_is_side_by_side_on_a_desk_and_one_below_the_other_on_a_phone(
 ) -> None:
     def places(size: tuple[int, int]) -> tuple[float, float, float, float]:
         boxes = "['del', 'ins'].map(tag => document.querySelector(tag).getBoundingClientRect())"
-        old, new = opened(browser, rich_page, size).ask(f"{boxes}.map(box => [box.left, box.top])")
+        old, new = open_page(browser, rich_page, size).ask(f"{boxes}.map(box => [box.left, box.top])")
         return (*old, *new)
 
     left, top, other_left, other_top = places((1400, 900))
@@ -123,7 +122,7 @@ def test_a_change_is_side_by_side_on_a_desk_and_one_below_the_other_on_a_phone(
 
 
 def test_a_reader_opens_everything_or_sees_the_talk_alone(browser: Browser, rich_page: Path) -> None:
-    page = opened(browser, rich_page, DESK)
+    page = open_page(browser, rich_page, DESK)
     assert not visible(page, ".thinking .inner")
     page.ask("document.querySelector('#view-open').click()")
     assert visible(page, ".thinking .inner")
@@ -135,7 +134,7 @@ def test_a_reader_opens_everything_or_sees_the_talk_alone(browser: Browser, rich
 
 
 def test_a_link_to_another_branch_opens_it(browser: Browser, rich_page: Path) -> None:
-    page = opened(browser, rich_page, DESK)
+    page = open_page(browser, rich_page, DESK)
     link = "[...document.querySelectorAll('.forks a')].find(one => one.textContent.trim().startsWith('Rather'))"
     assert not visible(page, ".branch article")
     page.ask(f"{link}.click()")
@@ -145,7 +144,7 @@ def test_a_link_to_another_branch_opens_it(browser: Browser, rich_page: Path) ->
 
 
 def test_on_paper_everything_is_open_and_nothing_is_cut(browser: Browser, rich_page: Path) -> None:
-    page = opened(browser, rich_page, DESK, "dark")
+    page = open_page(browser, rich_page, DESK, "dark")
     page.call("Emulation.setEmulatedMedia", media="print", features=[])
     for part in (".thinking .inner", ".card .inner", ".branch article"):
         assert visible(page, part), part

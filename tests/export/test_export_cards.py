@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from fakes.page_reader import PageReader
-from fakes.session_entries import HEADER, answered, page, resulted, said, stats
 from pigeon.export.chart import MOST_BARS, Spent, chart_html
 from pigeon.export.html import SessionPage
 from pigeon.export.markdown import TextFormatter
@@ -17,6 +15,8 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.messages import ToolResultMessage
 from pigeon.wire.model import Cost, Usage
+from support.browser import PageReader
+from support.sessions import HEADER, assistant_entry, render_page, stats, tool_result_entry, user_entry
 
 
 def card(name: str, arguments: dict[str, Any], text: str | None = None, **result: Any) -> str:
@@ -101,8 +101,17 @@ def test_an_unknown_tool_shows_its_arguments_by_name() -> None:
 
 def test_answers_that_go_on_have_no_head_of_their_own() -> None:
     call = ToolCall(id="c", name="bash", arguments={})
-    made = page(
-        HEADER, [said("go"), answered(call), resulted("c", "x"), answered("done"), said("on"), answered("y")], stats()
+    made = render_page(
+        HEADER,
+        [
+            user_entry("go"),
+            assistant_entry(call),
+            tool_result_entry("c", "x"),
+            assistant_entry("done"),
+            user_entry("on"),
+            assistant_entry("y"),
+        ],
+        stats(),
     )
     assert made.count("<h2>Assistant</h2>") == 2
     assert made.count('class="assistant') == 3

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.page_reader import PageReader
-from pigeon.export.diff_html import counted, diff_html, lines_of_change, lines_of_listing, lines_of_patch
-from pigeon.export.escaping import plain
+from pigeon.export.diff_html import count_changed_lines, diff_html, lines_of_change, lines_of_listing, lines_of_patch
+from pigeon.export.escaping import to_plain_text
 from pigeon.export.highlight import _ENDINGS as LANGUAGES
-from pigeon.export.highlight import LONGEST_CODE, LONGEST_LINE, highlighted, language_called, language_of
+from pigeon.export.highlight import LONGEST_CODE, LONGEST_LINE, find_language, highlight_code, language_of
 from pigeon.export.markdown import TextFormatter
-from pigeon.export.terminal import overwritten, terminal_html
+from pigeon.export.terminal import terminal_html
+from pigeon.system.shell.terminal_text import apply_overwrites
+from support.browser import PageReader
 
 CODES = st.text(st.sampled_from("aif \n\t\"'#/*<>&(){}[]=+-\\0$`:;") | st.characters(), max_size=80)
 
@@ -30,7 +31,7 @@ def text_of(html: str) -> str:
     [("py", "python"), ("Python", "python"), ("c++", "cpp"), ("sh", "bash"), ("klingon", ""), ("", "")],
 )
 def test_a_fence_names_its_language_in_the_usual_ways(name: str, language: str) -> None:
-    assert language_called(name) == language
+    assert find_language(name) == language
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_a_file_has_the_language_of_its_name(path: str, language: str) -> None:
 
 
 def test_code_in_an_answer_is_coloured_by_classes_alone() -> None:
-    made = TextFormatter().prose('```python\ndef f(): return "<b>"  # why\n```')
+    made = TextFormatter().format_prose('```python\ndef f(): return "<b>"  # why\n```')
     for piece in ('<span class="k">def </span>', '<span class="f">f</span>', "&lt;b&gt;", '<span class="c"># why'):
         assert piece in made
     assert "style=" not in made
@@ -50,33 +51,33 @@ def test_code_in_an_answer_is_coloured_by_classes_alone() -> None:
 
 @pytest.mark.parametrize("language", sorted(LANGUAGES))
 def test_every_language_has_its_lexer(language: str) -> None:
-    assert highlighted("x = 1\n", language) is not None
+    assert highlight_code("x = 1\n", language) is not None
 
 
 @given(CODES, st.sampled_from(sorted(LANGUAGES)))
 def test_coloured_code_is_the_whole_code_and_nothing_else(code: str, language: str) -> None:
-    made = highlighted(code, language)
-    assert made is None or text_of(made) == plain(code)
+    made = highlight_code(code, language)
+    assert made is None or text_of(made) == to_plain_text(code)
 
 
 def test_long_texts_and_long_lines_stay_plain() -> None:
-    assert highlighted("x = 1\n" * (LONGEST_CODE // 6 + 1), "python") is None
-    assert highlighted("x" * (LONGEST_LINE + 1), "python") is None
+    assert highlight_code("x = 1\n" * (LONGEST_CODE // 6 + 1), "python") is None
+    assert highlight_code("x" * (LONGEST_LINE + 1), "python") is None
 
 
 def test_a_page_colours_and_formats_only_so_much_and_counts_the_rest() -> None:
     formatter = TextFormatter(most_prose=30, most_code=30)
-    assert "<span" in formatter.code("x = 1", "python")
-    assert "<span" not in formatter.code("y = 1" * 9, "python")
-    assert "<strong>" in formatter.prose("**bold**")
-    assert formatter.prose("**bold** " * 9) == f'<pre class="text">{"**bold** " * 9}</pre>'
+    assert "<span" in formatter.format_code("x = 1", "python")
+    assert "<span" not in formatter.format_code("y = 1" * 9, "python")
+    assert "<strong>" in formatter.format_prose("**bold**")
+    assert formatter.format_prose("**bold** " * 9) == f'<pre class="text">{"**bold** " * 9}</pre>'
     assert formatter.left_plain == 2
 
 
 @given(st.text(st.sampled_from("ab .,!-+=1)\n\t\u2028 \x0b\r"), max_size=40))
 def test_text_without_markup_is_what_the_formatter_would_have_made_of_it(text: str) -> None:
-    quick = TextFormatter().prose(text)
-    slow = TextFormatter().prose(f"{text}\n\n*x*").replace("<p><em>x</em></p>", "")
+    quick = TextFormatter().format_prose(text)
+    slow = TextFormatter().format_prose(f"{text}\n\n*x*").replace("<p><em>x</em></p>", "")
     if "<p" in quick and "<pre" not in quick:
         assert re.sub(r"\s+", " ", quick).strip() == re.sub(r"\s+", " ", slow).strip()
 
@@ -91,7 +92,7 @@ def test_a_patch_is_read_with_the_numbers_of_its_lines() -> None:
     assert [(line.sign, line.old, line.new) for line in lines] == [
         ("@", "", ""), (" ", "7", "7"), ("-", "8", ""), ("+", "", "8"), ("+", "", "9"), (" ", "9", "10"),
     ]  # fmt: skip
-    assert counted(lines) == (2, 1)
+    assert count_changed_lines(lines) == (2, 1)
 
 
 def test_a_listing_is_read_alike() -> None:
@@ -149,4 +150,4 @@ def test_a_key_with_a_colour_inside_is_masked_all_the_same() -> None:
 
 @given(st.text(st.sampled_from("\x1b[]m;:0134589\r\nab<\x07\\H"), max_size=60))
 def test_any_output_is_harmless_and_complete(text: str) -> None:
-    assert text_of(terminal_html(text)) == plain(overwritten(text))
+    assert text_of(terminal_html(text)) == to_plain_text(apply_overwrites(text))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.page_reader import PageReader
-from fakes.rpc_process import RpcProcess
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess
+from support.browser import PageReader
 
 
 @pytest.fixture
@@ -44,17 +44,19 @@ def test_the_path_that_is_given_is_used_and_returned(folders: AgentFolders) -> N
 def test_what_cannot_be_exported_is_refused(folders: AgentFolders) -> None:
     with RpcProcess(folders, "--model", "demo", "--no-session") as agent:
         agent.run("hi")
-        assert agent.refused("export_html") == "Cannot export in-memory session to HTML"
+        assert agent.expect_error("export_html") == "Cannot export in-memory session to HTML"
     with RpcProcess(folders, "--model", "demo") as agent:
-        assert agent.refused("export_html") == "Nothing to export yet - start a conversation first"
+        assert agent.expect_error("export_html") == "Nothing to export yet - start a conversation first"
         agent.run("hi")
         missing = str(folders.temp / "missing" / "x.html")
-        assert agent.refused("export_html", outputPath=missing).startswith("ENOENT: no such file or directory, open")
-        assert "NUL" in agent.refused("export_html", outputPath="a\0b")
-        assert "NUL" in agent.refused("switch_session", sessionPath="/a\0b")
+        assert agent.expect_error("export_html", outputPath=missing).startswith(
+            "ENOENT: no such file or directory, open"
+        )
+        assert "NUL" in agent.expect_error("export_html", outputPath="a\0b")
+        assert "NUL" in agent.expect_error("switch_session", sessionPath="/a\0b")
         session = agent.ask("get_state")["sessionFile"]
         before = Path(session).read_bytes()
-        assert "session itself" in agent.refused("export_html", outputPath=session)
+        assert "session itself" in agent.expect_error("export_html", outputPath=session)
         assert Path(session).read_bytes() == before
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fakes.page_reader import PageReader
-from fakes.rich_session import FIRST_PROMPT, OTHER_PROMPT, SECRET, SessionLines, rich_session
 from pigeon.app.pages import export_file
 from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import KEY, Redactor
 from pigeon.system.environment import Environment
+from support.browser import PageReader
+from support.sessions import FIRST_PROMPT, OTHER_PROMPT, SECRET, SessionLines, rich_session
 
 OWN_KEY = "ck-mine+/Zq70Xw=&9_tR"
 
@@ -26,27 +26,27 @@ def environment(tmp_path: Path) -> Environment:
     )
 
 
-def exported(environment: Environment, session: str, **given: Any) -> str:
+def export_text(environment: Environment, session: str, **given: Any) -> str:
     folder = Path(environment.cwd)
     (folder / "session.jsonl").write_text(session)
     return (folder / export_file(environment, "session.jsonl", **given)).read_text()
 
 
 def test_a_page_of_everything_is_whole_and_harmless(environment: Environment) -> None:
-    made = PageReader(exported(environment, rich_session()))
+    made = PageReader(export_text(environment, rich_session()))
     assert made.faults == []
     for text in (FIRST_PROMPT.split("**")[0], OTHER_PROMPT, "the fix", "released", "Two ways out", "git status"):
         assert text in made.text
 
 
 def test_what_looks_like_a_secret_is_masked_unless_the_user_wants_it(environment: Environment) -> None:
-    made = exported(environment, rich_session())
+    made = export_text(environment, rich_session())
     assert SECRET not in made
     assert "token sk-***" in made
     settings = Path(environment.agent_dir()) / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"export": {"maskSecrets": false}}')
-    assert SECRET in exported(environment, rich_session())
+    assert SECRET in export_text(environment, rich_session())
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,14 @@ def test_the_branch_of_the_last_entry_is_the_active_one(environment: Environment
     lines.answer("the older way")
     lines.at = start
     lines.answer("the newer way")
-    talk, other = exported(environment, lines.text()).split("<h2>Other branches</h2>\n")
+    talk, other = export_text(environment, lines.text()).split("<h2>Other branches</h2>\n")
     assert ("the newer way" in talk, "the older way" in talk, "the older way" in other) == (True, False, True)
 
 
 def test_a_page_for_people_is_named_after_the_session(environment: Environment) -> None:
-    exported(environment, rich_session(), by_title=True)
+    export_text(environment, rich_session(), by_title=True)
     assert (Path(environment.cwd) / "pigeon-negative-numbers-in-the-parser-aa112233.html").exists()
-    exported(environment, rich_session())
+    export_text(environment, rich_session())
     assert (Path(environment.cwd) / "pigeon-session-session.html").exists()
 
 
@@ -114,7 +114,7 @@ def test_a_page_is_written_without_having_all_of_it_in_memory(environment: Envir
 
 
 def test_a_page_that_cannot_be_finished_leaves_the_older_one(environment: Environment) -> None:
-    made = exported(environment, rich_session(), asked="page.html")
+    made = export_text(environment, rich_session(), asked="page.html")
 
     def mask(data: bytes) -> bytes:
         if b"<!DOCTYPE" in data:

@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.page_attacks import ATTACKS
-from fakes.page_reader import PageReader
-from fakes.session_entries import AT, HEADER, answered, entry, page, resulted, said, stats
-from pigeon.export.escaping import escaped, plain
+from pigeon.export.escaping import escape_html, to_plain_text
 from pigeon.export.markdown import TextFormatter
 from pigeon.wire.content import Attachment, ImageContent, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import (
@@ -23,6 +20,8 @@ from pigeon.wire.entries import (
     ThinkingLevelChange,
 )
 from pigeon.wire.messages import BashExecutionMessage, CustomMessage, UserMessage
+from support.browser import ATTACKS, PageReader
+from support.sessions import AT, HEADER, assistant_entry, entry, render_page, stats, tool_result_entry, user_entry
 
 
 def everywhere(text: str) -> list[object]:
@@ -33,13 +32,13 @@ def everywhere(text: str) -> list[object]:
     shell = BashExecutionMessage(command=text, output=text, cancelled=False, truncated=False, timestamp=AT)
     attached = [Attachment(type="document", file_name=text, mime_type=text, content=text)]
     return [
-        said(text, picture, encoded),
-        said("two"),
-        said("three"),
+        user_entry(text, picture, encoded),
+        user_entry("two"),
+        user_entry("three"),
         entry(UserMessage(content=text, timestamp=AT, attachments=attached)),
-        answered(text, ThinkingContent(thinking=text), call, stop="error", error=text, model=text),
-        resulted(text, text, failed=True, details={"diff": f"+{text}\n-{text}", text: text}),
-        resulted("stray", text),
+        assistant_entry(text, ThinkingContent(thinking=text), call, stop="error", error=text, model=text),
+        tool_result_entry(text, text, failed=True, details={"diff": f"+{text}\n-{text}", text: text}),
+        tool_result_entry("stray", text),
         entry(shell),
         entry(CustomMessage(custom_type=text, content=[TextContent(text=text)], display=True, timestamp=AT)),
         CustomMessageEntry(**base, custom_type=text, content=text, display=False),
@@ -66,14 +65,14 @@ def in_every_tool(text: str) -> list[object]:
     details = {"patch": f"@@ -1,2 +1,2 @@\n {text}\n-{text}\n+a {text}\n", "diff": f"-1 {text}\n+1 {text}\n {text}"}
     items: list[object] = []
     for name, arguments in given.items():
-        items.append(answered(ToolCall(id=name, name=name, arguments=arguments), f"```{text}\n{text}\n```"))
-        items.append(resulted(name, f"{text}\n[x] {text}\n\n[7 more lines {text}]", details=details))
+        items.append(assistant_entry(ToolCall(id=name, name=name, arguments=arguments), f"```{text}\n{text}\n```"))
+        items.append(tool_result_entry(name, f"{text}\n[x] {text}\n\n[7 more lines {text}]", details=details))
     return items
 
 
 def hostile_page(text: str) -> str:
     header = {"id": text, "timestamp": text, "cwd": text, "parentSession": text}
-    return page(header, everywhere(text), stats(), text)  # type: ignore[arg-type]
+    return render_page(header, everywhere(text), stats(), text)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -88,7 +87,9 @@ def test_an_attack_in_every_place_of_a_session_stays_text(attack: str) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_is_still_there_to_be_read(attack: str) -> None:
-    assert plain(attack).strip() in PageReader(page(HEADER, [resulted("c", attack)], stats())).text
+    assert (
+        to_plain_text(attack).strip() in PageReader(render_page(HEADER, [tool_result_entry("c", attack)], stats())).text
+    )
 
 
 @pytest.mark.parametrize("attack", [attack for attack in ATTACKS if "javascript" in attack.lower()])
@@ -98,20 +99,20 @@ def test_no_link_leads_to_a_script(attack: str) -> None:
 
 
 def test_a_picture_of_the_web_is_a_link_and_asks_nobody() -> None:
-    made = PageReader(f"<html><body>{TextFormatter().prose('![cat](https://a.example/cat.png)')}</body></html>")
+    made = PageReader(f"<html><body>{TextFormatter().format_prose('![cat](https://a.example/cat.png)')}</body></html>")
     assert made.pictures == []
     assert made.links == ["https://a.example/cat.png"]
     assert "cat" in made.text
 
 
 def test_a_link_to_a_file_of_the_project_is_only_its_text() -> None:
-    made = TextFormatter().prose("see [the parser](src/parser.py) and [top](#x) and [net](//a.example/x)")
+    made = TextFormatter().format_prose("see [the parser](src/parser.py) and [top](#x) and [net](//a.example/x)")
     assert "href" not in made
     assert "the parser" in made
 
 
 def test_links_say_that_they_lead_nowhere_else_with_them() -> None:
-    assert 'rel="noopener noreferrer nofollow"' in TextFormatter().prose("[x](https://a.example)")
+    assert 'rel="noopener noreferrer nofollow"' in TextFormatter().format_prose("[x](https://a.example)")
 
 
 @given(st.text())
@@ -132,4 +133,4 @@ def test_any_mixture_of_markup_is_harmless(text: str) -> None:
 
 @given(st.text())
 def test_escaped_text_reads_back_as_the_plain_text(text: str) -> None:
-    assert PageReader(f"<html><body><pre>x{escaped(text)}</pre></body></html>").text == "x" + plain(text)
+    assert PageReader(f"<html><body><pre>x{escape_html(text)}</pre></body></html>").text == "x" + to_plain_text(text)

@@ -11,26 +11,36 @@ from pathlib import Path
 
 import pytest
 
-from fakes.page_reader import PageReader
-from fakes.session_entries import AT, BEGAN, HEADER, answered, entry, page, resulted, said, stats
 from pigeon.export.html import write_page
 from pigeon.export.markdown import LONGEST
 from pigeon.wire.content import Attachment, ImageContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, CustomMessageEntry, ModelChange
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import BashExecutionMessage, UserMessage
+from support.browser import PageReader
+from support.sessions import (
+    AT,
+    BEGAN,
+    HEADER,
+    assistant_entry,
+    entry,
+    render_page,
+    stats,
+    tool_result_entry,
+    user_entry,
+)
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(40))
 
 
 def read(*items: object, name: str | None = None) -> PageReader:
-    made = PageReader(page(HEADER, list(items), stats(), name))  # type: ignore[arg-type]
+    made = PageReader(render_page(HEADER, list(items), stats(), name))  # type: ignore[arg-type]
     assert made.faults == []
     return made
 
 
 def test_the_head_of_the_page_says_what_session_it_is_and_what_it_cost() -> None:
-    text = read(said("hello"), answered("hi", model="fake-1"), answered("hi", model="fake-2")).text
+    text = read(user_entry("hello"), assistant_entry("hi", model="fake-1"), assistant_entry("hi", model="fake-2")).text
     for fact in ("0193-aa", "2026-11-01 10:00:00 UTC", "/home/ada/project", "lab/fake-1", "lab/fake-2"):
         assert fact in text
     for figure in ("12,000 in", "3,400 out", "50,001 from cache", "102 to cache", "$0.1234", "19 (2 by the user)"):
@@ -38,26 +48,28 @@ def test_the_head_of_the_page_says_what_session_it_is_and_what_it_cost() -> None
 
 
 def test_the_title_is_the_name_else_the_first_prompt_else_the_id() -> None:
-    assert "<title>parser work</title>" in page(HEADER, [said("hello")], stats(), "parser work")
-    assert "<title>hello there</title>" in page(HEADER, [said("hello\nthere")], stats())
-    assert "<title>Session 0193-aa</title>" in page(HEADER, [], stats())
+    assert "<title>parser work</title>" in render_page(HEADER, [user_entry("hello")], stats(), "parser work")
+    assert "<title>hello there</title>" in render_page(HEADER, [user_entry("hello\nthere")], stats())
+    assert "<title>Session 0193-aa</title>" in render_page(HEADER, [], stats())
 
 
 def test_markdown_of_the_model_is_formatted() -> None:
-    made = page(HEADER, [answered("# Head\n\n**bold** `code`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n~~old~~")], stats())
+    made = render_page(
+        HEADER, [assistant_entry("# Head\n\n**bold** `code`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n~~old~~")], stats()
+    )
     for piece in ("<h3>Head</h3>", "<strong>bold</strong>", "<code>code</code>", "<td>1</td>", "<s>old</s>"):
         assert piece in made
 
 
 def test_text_of_the_user_is_formatted_too_and_keeps_its_lines() -> None:
-    made = page(HEADER, [said("**first** line\nsecond\n\n- item <i>x</i>")], stats())
+    made = render_page(HEADER, [user_entry("**first** line\nsecond\n\n- item <i>x</i>")], stats())
     assert "<p><strong>first</strong> line<br>\nsecond</p>" in made
     assert "<li>item &lt;i&gt;x&lt;/i&gt;</li>" in made
 
 
 def test_a_call_stands_with_its_arguments_and_its_result() -> None:
     call = ToolCall(id="c1", name="bash", arguments={"command": "ls -la", "timeout": 30})
-    made = page(HEADER, [answered(call, stop="toolUse"), resulted("c1", "total 0")], stats())
+    made = render_page(HEADER, [assistant_entry(call, stop="toolUse"), tool_result_entry("c1", "total 0")], stats())
     inside = re.search(r"<details class=\"card\".*?</details>", made, re.S)
     assert inside is not None
     for piece in ("<b>bash</b>", "ls -la", "timeout", "30", "total 0"):
@@ -67,8 +79,13 @@ def test_a_call_stands_with_its_arguments_and_its_result() -> None:
 
 def test_an_id_that_comes_again_in_a_later_turn_gets_that_turns_result() -> None:
     call = ToolCall(id="call_0", name="bash", arguments={"command": "date"})
-    items = [answered(call), resulted("call_0", "first day"), answered(call), resulted("call_0", "second day")]
-    made = page(HEADER, items, stats())
+    items = [
+        assistant_entry(call),
+        tool_result_entry("call_0", "first day"),
+        assistant_entry(call),
+        tool_result_entry("call_0", "second day"),
+    ]
+    made = render_page(HEADER, items, stats())
     first, second = made.split('id="m2"')
     assert "first day" in first
     assert "second day" in second
@@ -76,26 +93,28 @@ def test_an_id_that_comes_again_in_a_later_turn_gets_that_turns_result() -> None
 
 
 def test_a_call_without_result_and_a_result_without_call_are_both_shown() -> None:
-    text = read(answered(ToolCall(id="c1", name="bash", arguments={})), resulted("other", "stray")).text
+    text = read(assistant_entry(ToolCall(id="c1", name="bash", arguments={})), tool_result_entry("other", "stray")).text
     assert "no result" in text
     assert "stray" in text
 
 
 def test_a_failed_tool_says_so() -> None:
     call = ToolCall(id="c1", name="bash", arguments={"command": "false"})
-    assert "failed" in read(answered(call), resulted("c1", "exit 1", failed=True)).text
+    assert "failed" in read(assistant_entry(call), tool_result_entry("c1", "exit 1", failed=True)).text
 
 
 def test_the_change_of_an_edit_is_shown_line_by_line() -> None:
     call = ToolCall(id="c1", name="edit", arguments={"path": "a.py"})
-    made = page(HEADER, [answered(call), resulted("c1", "ok", details={"diff": " 1 a\n-2 b\n+2 <c>"})], stats())
+    made = render_page(
+        HEADER, [assistant_entry(call), tool_result_entry("c1", "ok", details={"diff": " 1 a\n-2 b\n+2 <c>"})], stats()
+    )
     assert '<del data-n="2">b</del>' in made
     assert '<ins data-n="2">&lt;c&gt;</ins>' in made
 
 
 def test_thinking_errors_and_unusual_ends_are_shown() -> None:
-    items = (answered(ThinkingContent(thinking="deep thought"), stop="error", error="529 overloaded"),)
-    text = read(*items, answered(ThinkingContent(thinking="", redacted=True), stop="aborted")).text
+    items = (assistant_entry(ThinkingContent(thinking="deep thought"), stop="error", error="529 overloaded"),)
+    text = read(*items, assistant_entry(ThinkingContent(thinking="", redacted=True), stop="aborted")).text
     for piece in ("deep thought", "529 overloaded", "ended: error", "ended: aborted", "kept secret"):
         assert piece in text
 
@@ -135,7 +154,7 @@ def test_attachments_are_named() -> None:
 
 def test_a_picture_is_inside_the_page() -> None:
     data = base64.b64encode(PNG).decode()
-    made = read(said("look", ImageContent(data=data, mime_type="image/png")))
+    made = read(user_entry("look", ImageContent(data=data, mime_type="image/png")))
     assert made.pictures == [f"data:image/png;base64,{data}"]
 
 
@@ -150,41 +169,43 @@ def test_a_picture_is_inside_the_page() -> None:
     ],
 )
 def test_what_is_no_plain_picture_is_left_out_and_said(data: str, mime: str) -> None:
-    made = read(said("look", ImageContent(data=data, mime_type=mime)))
+    made = read(user_entry("look", ImageContent(data=data, mime_type=mime)))
     assert made.pictures == []
     assert "left out" in made.text
 
 
 def test_the_kind_of_a_picture_is_told_by_its_bytes() -> None:
     data = base64.b64encode(b"RIFF\x00\x00\x00\x00WEBPVP8 ").decode()
-    assert read(said("", ImageContent(data=data, mime_type="image/png"))).pictures[0].startswith("data:image/webp;")
+    assert (
+        read(user_entry("", ImageContent(data=data, mime_type="image/png"))).pictures[0].startswith("data:image/webp;")
+    )
 
 
 def test_colours_of_terminals_are_classes_and_control_characters_do_not_reach_the_page() -> None:
-    made = page(HEADER, [resulted("c", "\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07 nul\x00")], stats())
+    made = render_page(HEADER, [tool_result_entry("c", "\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07 nul\x00")], stats())
     assert '<span class="fg1">red</span> bell\ufffd nul\ufffd' in made
     assert "\x1b" not in made
 
 
 def test_a_text_too_long_for_formatting_is_still_there_in_full() -> None:
     text = "*" * LONGEST + " the end"
-    assert "the end" in read(answered(text)).text
+    assert "the end" in read(assistant_entry(text)).text
 
 
 @pytest.mark.parametrize(
     "text", [">" * 500 + " deep down", "\n".join(" " * i + "- deep down" for i in range(0, 600, 2))]
 )
 def test_a_text_nested_too_deep_for_formatting_is_still_there_in_full(text: str) -> None:
-    assert text in read(answered(text)).text
+    assert text in read(assistant_entry(text)).text
 
 
 def test_prompts_are_listed_as_links() -> None:
-    made = read(said("one"), answered("x"), said("two"), said("three"))
+    made = read(user_entry("one"), assistant_entry("x"), user_entry("two"), user_entry("three"))
     assert {"#m0", "#m2", "#m3"} <= set(made.links)
 
 
 def test_the_policy_allows_the_one_style_sheet_and_no_script() -> None:
-    made = page(HEADER, [said("hi")], stats())
+    made = render_page(HEADER, [user_entry("hi")], stats())
     reader = PageReader(made)
     style = re.search(r"<style>(.*?)</style>", made, re.S)
     assert style is not None
@@ -199,7 +220,7 @@ def test_the_policy_allows_the_one_style_sheet_and_no_script() -> None:
 def test_figures_and_times_that_make_no_sense_do_not_stop_the_page() -> None:
     odd = {"id": 7, "timestamp": None, "cwd": ["x"]}
     late = entry(UserMessage(content="late", timestamp=10**30))
-    assert PageReader(page(odd, [late], stats())).faults == []
+    assert PageReader(render_page(odd, [late], stats())).faults == []
 
 
 # --- the file ---------------------------------------------------------------------------------------------------------

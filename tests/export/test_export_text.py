@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pigeon.export.entry_html import conversation_html
-from pigeon.export.escaping import escaped, moment_html, moment_of
+from pigeon.export.escaping import escape_html, moment_html, moment_of
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import call_html
 from pigeon.wire.content import TextContent, ToolCall
@@ -15,13 +15,13 @@ from pigeon.wire.model import zero_usage
 
 
 def test_every_character_with_a_meaning_in_html_is_escaped() -> None:
-    assert escaped("""<a href="x" title='y'>&</a>""") == (
+    assert escape_html("""<a href="x" title='y'>&</a>""") == (
         "&lt;a href=&quot;x&quot; title=&#39;y&#39;&gt;&amp;&lt;/a&gt;"
     )
 
 
 def test_html_in_markdown_is_shown_as_it_was_written() -> None:
-    shown = TextFormatter().prose("a <u>b</u> **c**")
+    shown = TextFormatter().format_prose("a <u>b</u> **c**")
     assert "&lt;u&gt;b&lt;/u&gt;" in shown
     assert "<strong>c</strong>" in shown
 
@@ -39,7 +39,7 @@ def test_html_in_markdown_is_shown_as_it_was_written() -> None:
 )
 def test_only_links_to_the_web_and_to_mail_lead_somewhere(target: str, kept: bool) -> None:
     for written in (f"[here]({target})", f"![here]({target})"):
-        assert ("href=" in TextFormatter().prose(written)) is kept
+        assert ("href=" in TextFormatter().format_prose(written)) is kept
 
 
 @pytest.mark.parametrize(

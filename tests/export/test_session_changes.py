@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.session_entries import ItemLine, answered, resulted
 from pigeon.export.diff_html import lines_of_patch
 from pigeon.export.markdown import TextFormatter
-from pigeon.export.session_changes import FileNames, changed_files, entries_on_files
-from pigeon.tools.editing.diff import difference
+from pigeon.export.session_changes import FileNames, changed_files, find_file_entries
+from pigeon.tools.editing.diff import compare_texts
 from pigeon.wire.commands.changes import ChangedFile
 from pigeon.wire.content import ToolCall
+from support.sessions import ItemLine, assistant_entry, tool_result_entry
 
 NAMES = FileNames("/work", "/home/me")
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "  c", "@@", "-d"]), max_size=30)
@@ -28,19 +28,19 @@ class Talk:
     def call(self, name: str, arguments: dict[str, Any], text: str = "", failed: bool = False, **details: Any) -> None:
         id = str(len(self.lines))
         for item in (
-            answered(ToolCall(id=id, name=name, arguments=arguments)),
-            resulted(id, text, failed, details or None),
+            assistant_entry(ToolCall(id=id, name=name, arguments=arguments)),
+            tool_result_entry(id, text, failed, details or None),
         ):
             self.lines.append(ItemLine(item, len(self.lines), None))
 
     def edit(self, old: str, new: str, path: str = "f") -> None:
-        self.call("edit", {"path": path, "edits": []}, patch=difference(old, new, path).patch)
+        self.call("edit", {"path": path, "edits": []}, patch=compare_texts(old, new, path).patch)
 
     def write(self, new: str, path: str = "f") -> None:
         self.call("write", {"path": path, "content": new})
 
     def files(self, path: str | None = None) -> list[ChangedFile]:
-        needed = entries_on_files(self.lines, NAMES)
+        needed = find_file_entries(self.lines, NAMES)
         return changed_files([line for line in self.lines if line.id in needed], NAMES, path, None)
 
     def diffs(self, path: str = "f") -> list[str]:
@@ -53,7 +53,7 @@ def text_of(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def patched(lines: list[str], patch: str) -> list[str]:
+def apply_patch(lines: list[str], patch: str) -> list[str]:
     """What becomes of lines; those that a patch names must be there."""
     made, place = [], 0
     for line in lines_of_patch(patch):
@@ -92,7 +92,7 @@ def test_many_changes_are_put_together_to_the_one_from_the_first_text_to_the_las
         return
     diffs = talk.diffs()
     assert len(diffs) <= 1
-    assert patched(first, diffs[0] if diffs else "") == now
+    assert apply_patch(first, diffs[0] if diffs else "") == now
     (file,) = talk.files()
     assert (file.added - file.removed, file.whole) == (len(now) - len(first), False)
 
@@ -130,7 +130,7 @@ def test_a_file_that_was_written_over_is_compared_with_what_was_read_of_it() -> 
 def test_only_what_was_done_to_files_counts() -> None:
     talk = Talk()
     talk.call("read", {"path": "only read"}, "a\n")
-    talk.call("edit", {"path": "failed"}, "no such text", failed=True, patch=difference("a\n", "b\n", "x").patch)
+    talk.call("edit", {"path": "failed"}, "no such text", failed=True, patch=compare_texts("a\n", "b\n", "x").patch)
     talk.call("bash", {"command": "sed -i s/a/b/ f"})
     talk.call("replace", {"file": "/elsewhere/by an extension"}, diff="-1 a\n+1 b")
     talk.call("edit", {"path": "~/unnumbered", "oldText": "a\nb", "newText": "a\nc"})

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.command_line import call
-from fakes.rich_session import SECRET, rich_session
-from fakes.trajectory_sessions import SESSIONS, environment_in, session
 from pigeon.app.pages import export_trajectory
 from pigeon.wire.errors import StartupError
+from support.agent_folders import AgentFolders
+from support.agent_process import run_pigeon
+from support.sessions import SECRET, SESSIONS, environment_in, rich_session, session_text
 
 OF_AGENTS = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
 OF_STEPS = {
@@ -29,7 +28,7 @@ OF_METRICS = {
 Document = dict[str, Any]
 
 
-def exported(text: str, folder: Path, leaf: str = "") -> Document:
+def export_document(text: str, folder: Path, leaf: str = "") -> Document:
     (folder / "session.jsonl").write_text(text)
     path = folder / "out.json"
     export_trajectory(environment_in(folder), str(folder / "session.jsonl"), str(path), leaf)
@@ -66,7 +65,7 @@ def outline(document: Document) -> list[str]:
 
 
 def test_behind_a_compaction_the_kept_steps_stand_again_as_copies(tmp_path: Path) -> None:
-    document = exported(SESSIONS["twice compacted"], tmp_path)
+    document = export_document(SESSIONS["twice compacted"], tmp_path)
     assert outline(document) == [
         "user one",
         "agent ",
@@ -90,16 +89,16 @@ def test_behind_a_compaction_the_kept_steps_stand_again_as_copies(tmp_path: Path
 
 
 def test_the_active_branch_is_exported_and_another_on_request(tmp_path: Path) -> None:
-    document = exported(SESSIONS["branches"], tmp_path)
+    document = export_document(SESSIONS["branches"], tmp_path)
     assert outline(document) == ["user one", "agent first", "user right", "agent right"]
     assert document["extra"]["other_leaf_ids"] == ["e4"]
-    assert outline(exported(SESSIONS["branches"], tmp_path, "e4"))[2:] == ["user left", "agent left"]
+    assert outline(export_document(SESSIONS["branches"], tmp_path, "e4"))[2:] == ["user left", "agent left"]
     with pytest.raises(StartupError, match="There is no entry e9"):
-        exported(SESSIONS["branches"], tmp_path, "e9")
+        export_document(SESSIONS["branches"], tmp_path, "e9")
 
 
 def test_an_answer_has_its_model_thinking_metrics_and_token_ids(tmp_path: Path) -> None:
-    step = exported(SESSIONS["thinking and declared tools"], tmp_path)["steps"][1]
+    step = export_document(SESSIONS["thinking and declared tools"], tmp_path)["steps"][1]
     assert (step["model_name"], step["reasoning_content"], step["reasoning_effort"]) == ("p/m", "hm", "high")
     assert step["metrics"] == {
         "prompt_tokens": 33,
@@ -109,23 +108,23 @@ def test_an_answer_has_its_model_thinking_metrics_and_token_ids(tmp_path: Path) 
         "extra": {"cache_write_tokens": 3},
     }
     assert step["extra"]["duration_ms"] == 7
-    metrics = exported(SESSIONS["token ids"], tmp_path)["steps"][1]["metrics"]
+    metrics = export_document(SESSIONS["token ids"], tmp_path)["steps"][1]["metrics"]
     assert (metrics["prompt_token_ids"], metrics["completion_token_ids"]) == ([1, 2], [3, 4])
     assert metrics["logprobs"] == [-0.1, -0.2]
 
 
 def test_tools_failures_and_lost_results_have_their_places(tmp_path: Path) -> None:
-    tools = exported(SESSIONS["thinking and declared tools"], tmp_path)["agent"]["tool_definitions"]
+    tools = export_document(SESSIONS["thinking and declared tools"], tmp_path)["agent"]["tool_definitions"]
     assert [tool["function"]["name"] for tool in tools] == ["bash"]
-    failed = exported(SESSIONS["retried"], tmp_path)["steps"][1]
+    failed = export_document(SESSIONS["retried"], tmp_path)["steps"][1]
     assert failed["extra"]["error"] == "Overloaded"
     assert failed["extra"]["left_out_of_context"] is True
-    lost = exported(SESSIONS["a result without its call"], tmp_path)["steps"][1]
+    lost = export_document(SESSIONS["a result without its call"], tmp_path)["steps"][1]
     assert (lost["source"], lost["observation"]["results"][0]["content"]) == ("system", "ok")
 
 
 def test_images_become_files_and_secrets_are_masked(tmp_path: Path) -> None:
-    document = exported(rich_session(), tmp_path)
+    document = export_document(rich_session(), tmp_path)
     pictures = sorted((tmp_path / "out-images").iterdir())
     assert [picture.name for picture in pictures] == ["image-1.png", "image-2.png"]
     assert pictures[0].read_bytes().startswith(b"\x89PNG")
@@ -135,18 +134,18 @@ def test_images_become_files_and_secrets_are_masked(tmp_path: Path) -> None:
 
 def test_a_session_without_words_has_no_trajectory(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="has no messages"):
-        exported(session(), tmp_path)
+        export_document(session_text(), tmp_path)
 
 
 def test_the_command_writes_it_and_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
     (folders.work / "s.jsonl").write_text(SESSIONS["branches"])
-    done = call(folders, "sessions", "export", "./s.jsonl", "--format", "atif")
+    done = run_pigeon(folders, "sessions", "export", "./s.jsonl", "--format", "atif")
     assert done.code == 0
     assert re.search(r"Exported to: pigeon-session-s\.atif\.json", done.out)
     check(json.loads((folders.work / "pigeon-session-s.atif.json").read_text()), folders.work)
     wrong = {("--format", "pdf"): "must be one of html, atif", ("--leaf", "e4"): "needs --format atif"}
     for words, problem in wrong.items():
-        refused = call(folders, "sessions", "export", "./s.jsonl", *words)
+        refused = run_pigeon(folders, "sessions", "export", "./s.jsonl", *words)
         assert refused.code == 2
         assert problem in refused.err

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from fakes.clock import LoopClock
 from fakes.extension_port import Stage
-from fakes.tool_runs import prepared
-from fakes.virtual_time import LoopClock
+from fakes.tool_run import prepare_call
 from pigeon.session.hooks import PromptInput
 from pigeon.wire import codec
 from pigeon.wire.content import ToolCall
@@ -23,7 +23,7 @@ async def run(stage: Stage, body: str, answer: dict[str, Any] | None = None) -> 
     await stage.load("e", text + "    ctx.session.append_entry('result', result)\n")
     stage.bind()
     stage.answer = lambda request: answer
-    assert await stage.runner.hooks.command("/go") is True
+    assert await stage.runner.hooks.try_run_command("/go") is True
     return stage.conversation.kept[0]["data"] if stage.conversation.kept else None
 
 
@@ -66,7 +66,10 @@ async def test_an_answer_becomes_a_value(stage: Stage, method: str, answer: dict
 async def test_questions_carry_their_fields(stage: Stage) -> None:
     answer = {"cancelled": True}
     await run(stage, "result = 0\n" + "\n".join(ASKED.values()) + "\nawait ctx.ui.confirm('T', timeout=1.5)", answer)
-    sent = [{k: v for k, v in codec.to_plain(request).items() if k not in ("id", "type")} for request in stage.asked()]
+    sent = [
+        {k: v for k, v in codec.to_plain(request).items() if k not in ("id", "type")}
+        for request in stage.dialog_requests()
+    ]
     assert sent == [
         {"method": "select", "title": "Pick", "options": ["a", "b"]},
         {"method": "confirm", "title": "Sure?", "message": "really"},
@@ -74,7 +77,7 @@ async def test_questions_carry_their_fields(stage: Stage) -> None:
         {"method": "editor", "title": "Edit", "prefill": "text"},
         {"method": "confirm", "title": "T", "message": "", "timeout": 1500},
     ]
-    assert len({request.id for request in stage.asked()}) == 5
+    assert len({request.id for request in stage.dialog_requests()}) == 5
 
 
 async def test_notices_are_sent_without_waiting(stage: Stage) -> None:
@@ -91,7 +94,10 @@ ctx.ui.set_title('T')
 ctx.ui.set_editor_text('text')
 ctx.ui.paste_to_editor('pasted')""",
     )
-    sent = [{k: v for k, v in codec.to_plain(request).items() if k not in ("id", "type")} for request in stage.asked()]
+    sent = [
+        {k: v for k, v in codec.to_plain(request).items() if k not in ("id", "type")}
+        for request in stage.dialog_requests()
+    ]
     assert sent == [
         {"method": "notify", "message": "hi", "notifyType": "info"},
         {"method": "notify", "message": "oh", "notifyType": "error"},
@@ -125,7 +131,7 @@ result = [await ui.custom(print), ui.tools_expanded(), ui.editor_text(), ui.them
     )
     wanted = [None, False, "", [], None, False, "Theme switching not supported in RPC mode", True, "rpc"]
     assert result == wanted
-    assert stage.asked() == []
+    assert stage.dialog_requests() == []
 
 
 async def test_a_question_with_a_time_out_resolves_to_its_default(stage: Stage) -> None:
@@ -136,10 +142,10 @@ async def test_a_question_with_a_time_out_resolves_to_its_default(stage: Stage) 
 async def test_several_questions_are_open_at_once_and_answered_in_any_order(stage: Stage) -> None:
     body = "result = await asyncio.gather(ctx.ui.input('1'), ctx.ui.input('2'), ctx.ui.confirm('3'))"
     running = asyncio.ensure_future(run(stage, body))
-    await stage.until(lambda: len(stage.asked()) == 3)
+    await stage.until(lambda: len(stage.dialog_requests()) == 3)
     from pigeon.wire.commands import ExtensionUiResponse as Response
 
-    first, second, third = stage.asked()
+    first, second, third = stage.dialog_requests()
     stage.dialogs.answer(Response(id="nobody", value="x"))
     stage.dialogs.answer(Response(id=third.id, confirmed=True))
     stage.dialogs.answer(Response(id=second.id, value="two"))
@@ -163,13 +169,13 @@ async def gate(event, ctx):
     stage.bind()
     clock = LoopClock()
     call = ToolCall(id="c", name="bash", arguments={"command": "ls"})
-    running = asyncio.ensure_future(stage.runner.gate.before(await prepared(call.name, call.arguments)))
-    await stage.until(lambda: bool(stage.asked()))
+    running = asyncio.ensure_future(stage.runner.gate.before_call(await prepare_call(call.name, call.arguments)))
+    await stage.until(lambda: bool(stage.dialog_requests()))
     await clock.advance(40)
     assert not running.done()
     from pigeon.wire.commands import ExtensionUiResponse as Response
 
-    stage.dialogs.answer(Response(id=stage.asked()[0].id, confirmed=True))
+    stage.dialogs.answer(Response(id=stage.dialog_requests()[0].id, confirmed=True))
     await running
     assert stage.errors() == []
 
@@ -187,22 +193,22 @@ async def gate(event, ctx):
     )
     stage.bind()
     call = ToolCall(id="c", name="bash", arguments={"command": "ls"})
-    running = asyncio.ensure_future(stage.runner.gate.before(await prepared(call.name, call.arguments)))
-    await stage.until(lambda: bool(stage.asked()))
+    running = asyncio.ensure_future(stage.runner.gate.before_call(await prepare_call(call.name, call.arguments)))
+    await stage.until(lambda: bool(stage.dialog_requests()))
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await stage.until(lambda: len(stage.asked()) == 2)
-    editor, cancel = stage.asked()
+    await stage.until(lambda: len(stage.dialog_requests()) == 2)
+    editor, cancel = stage.dialog_requests()
     assert (type(cancel).__name__, cancel.target_id) == ("CancelRequest", editor.id)
 
 
 async def test_a_closed_session_gives_every_question_up(stage: Stage) -> None:
     running = asyncio.ensure_future(run(stage, "result = [await ctx.ui.confirm('x'), await ctx.ui.input('y')]"))
-    await stage.until(lambda: bool(stage.asked()))
+    await stage.until(lambda: bool(stage.dialog_requests()))
     stage.dialogs.close()
     assert await running == [False, None]
-    assert len(stage.asked()) == 1
+    assert len(stage.dialog_requests()) == 1
 
 
 @pytest.mark.parametrize(
@@ -218,7 +224,7 @@ async def test_a_closed_session_gives_every_question_up(stage: Stage) -> None:
 )
 async def test_what_cannot_be_shown_is_an_error_of_the_extension_and_never_sent(stage: Stage, call: str) -> None:
     await run(stage, f"result = 1\n{call}")
-    assert stage.asked() == []
+    assert stage.dialog_requests() == []
     assert len(stage.errors()) == 1
 
 
@@ -240,10 +246,10 @@ async def heard(event, ctx):
     stage.bind()
     from pigeon.wire.events import AgentStart
 
-    await stage.runner.hooks.session_started("startup")
+    await stage.runner.hooks.on_session_started("startup")
     stage.runner.forward(AgentStart())
     await stage.until(lambda: bool(stage.conversation.kept))
-    assert len(stage.asked()) == 1
+    assert len(stage.dialog_requests()) == 1
 
 
 async def test_plain_functions_can_ask_too(stage: Stage) -> None:
@@ -259,7 +265,7 @@ def ask(event, ctx):
     )
     stage.bind()
     stage.answer = lambda request: {"value": "said"}
-    said = await stage.runner.hooks.input(PromptInput("x", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("x", []))
     assert said is not None
     assert said.text == "said"
 
@@ -278,4 +284,4 @@ async def gate(event, ctx):
     stage.bind()
     call = ToolCall(id="c", name="bash", arguments={"command": "ls"})
     with pytest.raises(ToolFailed, match='did not declare that it needs "ui"'):
-        await stage.runner.gate.before(await prepared(call.name, call.arguments))
+        await stage.runner.gate.before_call(await prepare_call(call.name, call.arguments))

@@ -6,9 +6,9 @@ import ast
 from collections import Counter
 
 import pigeon.extensions
-from fakes.source_tree import ROOT
 from pigeon.extensions.public import events, results
 from pigeon.extensions.public.api import Extension
+from support.source_tree import ROOT
 
 PACKAGE = ROOT / "src" / "pigeon" / "extensions"
 CONTEXTS = {"Context", "CommandContext", "ToolContext"}
@@ -38,7 +38,7 @@ def test_an_event_is_known_by_its_class_and_by_each_of_its_names() -> None:
 
 def test_every_event_is_sent_from_one_place() -> None:
     made = Counter(
-        _called(node)
+        _called_name(node)
         for place in ("adapters/hooks.py", "adapters/gate.py", "adapters/event_forwarding.py", "runner.py")
         for node in ast.walk(ast.parse((PACKAGE / place).read_text("utf-8")))
         if isinstance(node, ast.Call)
@@ -48,6 +48,6 @@ def test_every_event_is_sent_from_one_place() -> None:
     assert {name: made[name] for name in places} == places
 
 
-def _called(node: ast.Call) -> str:
+def _called_name(node: ast.Call) -> str:
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")

@@ -12,7 +12,7 @@ from pigeon.agent.inference import BlockGrew, BlockOpened, Finished, ModelReques
 REQUEST = ModelRequest(model=a_model("parrot", "echo"), system_prompt="", messages=[], tools=[])
 
 
-async def answered(stage: Stage, body: str) -> tuple[list[Any], Finished]:
+async def answer_of_provider(stage: Stage, body: str) -> tuple[list[Any], Finished]:
     lines = "\n".join("    " + line for line in body.splitlines())
     text = f"ext = Extension('e')\n\n@ext.provider('echo', models=['parrot'])\nasync def answer(request):\n{lines}\n"
     await stage.load("e", text)
@@ -53,7 +53,7 @@ def models():
 
 
 async def test_a_generator_answers_with_text_thoughts_and_calls(stage: Stage) -> None:
-    deltas, end = await answered(
+    deltas, end = await answer_of_provider(
         stage,
         """
 from pigeon.extensions import Call, Think
@@ -71,7 +71,7 @@ yield Call("read", {"path": "x"})
 
 
 async def test_an_answer_without_calls_stops(stage: Stage) -> None:
-    assert (await answered(stage, "yield request.model.id"))[1] == Finished(stop="stop")
+    assert (await answer_of_provider(stage, "yield request.model.id"))[1] == Finished(stop="stop")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ async def test_an_answer_without_calls_stops(stage: Stage) -> None:
     ],
 )
 async def test_a_generator_that_fails_ends_the_answer_with_an_error(stage: Stage, body: str, told: str) -> None:
-    _, end = await answered(stage, body)
+    _, end = await answer_of_provider(stage, body)
     assert end.stop == "error"
     assert end.failure is not None
     assert told in end.failure.message
@@ -145,7 +145,7 @@ def remove(args):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.command("/add")
+    await stage.runner.hooks.try_run_command("/add")
     assert stage.models.providers["late"][0]["models"] == [{"id": "m"}]
-    await stage.runner.hooks.command("/remove")
+    await stage.runner.hooks.try_run_command("/remove")
     assert stage.models.providers == {}

@@ -11,7 +11,7 @@ import pytest
 from fakes.extension_port import Stage
 from pigeon.agent.scope import Scope
 from pigeon.extensions.public.context import ToolContext
-from pigeon.extensions.public.tool_def import split_docstring, tool_def
+from pigeon.extensions.public.tool_def import build_tool_def, split_docstring
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.events import ToolOutcome
 
@@ -64,7 +64,7 @@ def test_the_schema_comes_from_hints_and_docstring() -> None:
         """
         return ""
 
-    made = tool_def(draw)
+    made = build_tool_def(draw)
     assert made.spec.name == "draw"
     assert made.spec.description == "Draw something.\n\nIn several lines."
     assert made.spec.parameters == {
@@ -108,17 +108,17 @@ def test_what_cannot_be_a_tool_is_refused_by_name() -> None:
         """A tool."""
 
     with pytest.raises(TypeError, match='"x" of the tool "bare" needs a type hint'):
-        tool_def(bare)
+        build_tool_def(bare)
     with pytest.raises(TypeError, match=r"\*args"):
-        tool_def(many)
+        build_tool_def(many)
     with pytest.raises(ValueError, match="docstring"):
-        tool_def(silent)
+        build_tool_def(silent)
     with pytest.raises(TypeError, match='"x" of the tool "odd"'):
-        tool_def(odd)
+        build_tool_def(odd)
     with pytest.raises(ValueError, match="name of a tool"):
-        tool_def(bare, name="no spaces")
+        build_tool_def(bare, name="no spaces")
     with pytest.raises(TypeError, match="JSON Schema"):
-        tool_def(bare, schema={"type": "string"})
+        build_tool_def(bare, schema={"type": "string"})
 
 
 async def test_a_tool_gets_typed_arguments_and_shows_progress(stage: Stage) -> None:
@@ -244,6 +244,6 @@ async def begin(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.session_started("startup")
+    await stage.runner.hooks.on_session_started("startup")
     await stage.until(lambda: "later" in stage.tools.added)
     assert (await stage.tools.added["later"].execute({}, Running())).content[0].text == "later"

@@ -46,27 +46,27 @@ async def two(tmp_path: Path) -> AsyncIterator[tuple[Stage, Stage]]:
     await second.runner.close()
 
 
-def said(stage: Stage) -> list[object]:
+def kept_data(stage: Stage) -> list[object]:
     return [entry["data"] for entry in stage.conversation.kept]
 
 
 async def test_each_has_its_own_module_flags_and_trust(two: tuple[Stage, Stage]) -> None:
     first, second = two
     first.runner.use_folder("/", trusted=True, harmless=False)
-    await first.runner.hooks.command("/count a")
-    await second.runner.hooks.command("/count b")
-    await first.runner.hooks.command("/count c")
-    assert said(first) == [["one", True, "a"], ["one", True, "a", "c"]]
-    assert said(second) == [["two", False, "b"]]
+    await first.runner.hooks.try_run_command("/count a")
+    await second.runner.hooks.try_run_command("/count b")
+    await first.runner.hooks.try_run_command("/count c")
+    assert kept_data(first) == [["one", True, "a"], ["one", True, "a", "c"]]
+    assert kept_data(second) == [["two", False, "b"]]
 
 
 async def test_what_is_emitted_stays_with_its_agent(two: tuple[Stage, Stage]) -> None:
     first, second = two
-    await first.runner.hooks.command("/tell hello")
+    await first.runner.hooks.try_run_command("/tell hello")
     await first.until(lambda: bool(first.conversation.kept))
-    assert said(first) == ["hello"]
-    await second.runner.hooks.command("/count")
-    assert said(second) == [["two", False, ""]]
+    assert kept_data(first) == ["hello"]
+    await second.runner.hooks.try_run_command("/count")
+    assert kept_data(second) == [["two", False, ""]]
 
 
 async def test_one_ends_and_the_other_goes_on(two: tuple[Stage, Stage]) -> None:
@@ -77,8 +77,8 @@ async def test_one_ends_and_the_other_goes_on(two: tuple[Stage, Stage]) -> None:
     await first.runner.close()
     assert len([name for name in loaded if name in sys.modules]) == 1
     assert sys.getswitchinterval() == interval
-    await second.runner.hooks.command("/count b")
-    assert said(second) == [["two", False, "b"]]
+    await second.runner.hooks.try_run_command("/count b")
+    assert kept_data(second) == [["two", False, "b"]]
     await second.runner.close()
     assert [name for name in loaded if name in sys.modules] == []
     assert sys.getswitchinterval() > interval, "the process is as it was"
@@ -98,12 +98,12 @@ async def test_the_extension_of_an_entry_point_is_used_by_one_agent_at_a_time(
         stage.bind()
         await stage.runner.load([source])
     assert "another agent in this process uses it" in second.errors()[0][2]
-    await first.runner.hooks.command("/show")
-    assert said(first) == ["one"]
+    await first.runner.hooks.try_run_command("/show")
+    assert kept_data(first) == ["one"]
     await first.runner.close()
     await second.runner.close()
     third.bind()
     await third.runner.load([source])
-    await third.runner.hooks.command("/show")
-    assert said(third) == ["none"]
+    await third.runner.hooks.try_run_command("/show")
+    assert kept_data(third) == ["none"]
     await third.runner.close()

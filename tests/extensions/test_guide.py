@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from fakes.extension_port import Stage
-from fakes.source_tree import ROOT
 from pigeon.extensions.public.api import CAPABILITIES
 from pigeon.extensions.runtime.discovery import Source
-from pigeon.permissions.rules import rules_of
+from pigeon.permissions.rules import build_layers
 from pigeon.trust.decision import RESOURCES
+from support.source_tree import ROOT
 
 GUIDE = (ROOT / "docs" / "extensions.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -39,6 +39,6 @@ def test_the_rules_of_the_permissions_page_are_understood() -> None:
     page = (ROOT / "docs" / "permissions.md").read_text("utf-8")
     (block,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
     problems: list[str] = []
-    rules = rules_of(json.loads(block)["permissions"], None, "yolo", problems.append)
+    rules = build_layers(json.loads(block)["permissions"], None, "yolo", problems.append)
     assert problems == []
     assert rules is not None

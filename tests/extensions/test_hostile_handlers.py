@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes.clock import LoopClock
 from fakes.extension_port import Stage
-from fakes.tool_runs import prepared
-from fakes.virtual_time import LoopClock
+from fakes.tool_run import prepare_call
 from pigeon.extensions.runtime import extension_thread
 from pigeon.session.hooks import PromptInput
 from pigeon.wire import events as w
@@ -30,7 +30,7 @@ async def mark(event, ctx):
 
 
 async def said_after(stage: Stage) -> str:
-    said = await stage.runner.hooks.input(PromptInput("go on", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("go on", []))
     assert said is not None
     return said.text
 
@@ -120,7 +120,7 @@ async def bad(event, ctx):
 """,
     )
     stage.bind()
-    assert (await stage.runner.hooks.input(PromptInput("loop", []))).text == "loop"  # type: ignore[union-attr]
+    assert (await stage.runner.hooks.transform_input(PromptInput("loop", []))).text == "loop"  # type: ignore[union-attr]
     await said_again(stage, "alive")
 
 
@@ -143,9 +143,9 @@ async def gate(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.input(PromptInput("hold", []))
+    await stage.runner.hooks.transform_input(PromptInput("hold", []))
     with pytest.raises(ToolFailed, match="blocked by its own code"):
-        await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
+        await stage.runner.gate.before_call(await prepare_call(CALL.name, CALL.arguments))
     await asyncio.to_thread((tmp_path / "freed").write_text, "")
     await said_again(stage, "back")
 
@@ -171,8 +171,8 @@ async def quick(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.session_started("startup")
-    assert await stage.runner.hooks.before_switch("new", None) is True
+    await stage.runner.hooks.on_session_started("startup")
+    assert await stage.runner.hooks.should_refuse_switch("new", None) is True
 
 
 async def test_an_extension_that_listens_to_deltas_slowly_delays_nothing(stage: Stage, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ async def keep(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.session_started("startup")
+    await stage.runner.hooks.on_session_started("startup")
     await stage.until(lambda: bool(stage.conversation.kept))
     await stage.runner.close()
     await asyncio.to_thread((tmp_path / "closed").write_text, "")
@@ -328,7 +328,7 @@ async def answers(event, ctx):
     )
     stage.bind()
     clock = LoopClock()
-    waiting = asyncio.ensure_future(stage.runner.hooks.command("/wait"))
+    waiting = asyncio.ensure_future(stage.runner.hooks.try_run_command("/wait"))
     for _ in range(PULSES):
         assert await said_after(stage) == "here"
         await clock.advance(extension_thread.PULSE_SECONDS)
@@ -336,7 +336,7 @@ async def answers(event, ctx):
     await asyncio.to_thread((tmp_path / "freed").write_text, "")
     assert await waiting is True
     assert stage.conversation.kept[0]["customType"] == "waited"
-    looping = asyncio.ensure_future(stage.runner.hooks.command("/loop"))
+    looping = asyncio.ensure_future(stage.runner.hooks.try_run_command("/loop"))
     await stage.until(lambda: len(stage.conversation.kept) == 2)
     for _ in range(PULSES):
         await clock.advance(extension_thread.PULSE_SECONDS)

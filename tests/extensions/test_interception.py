@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.extension_port import Stage
-from fakes.tool_runs import prepared
+from fakes.tool_run import prepare_call
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, PromptInput
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Refusal, ToolFailed
@@ -33,10 +33,10 @@ async def gate(event, ctx):
     )
     stage.bind()
     with pytest.raises(ToolFailed, match="not that") as blocked:
-        await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
+        await stage.runner.gate.before_call(await prepare_call(CALL.name, CALL.arguments))
     assert blocked.value.terminate is True  # type: ignore[attr-defined]
     other = ToolCall(id="c2", name="read", arguments={"path": "x"})
-    await stage.runner.gate.before(await prepared(other.name, other.arguments))
+    await stage.runner.gate.before_call(await prepare_call(other.name, other.arguments))
     assert stage.errors() == []
 
 
@@ -53,11 +53,11 @@ def change(event):
 """,
     )
     stage.bind()
-    call = await prepared("bash", {"command": "number"}, command=text)
-    await stage.runner.gate.before(call)
+    call = await prepare_call("bash", {"command": "number"}, command=text)
+    await stage.runner.gate.before_call(call)
     assert call.arguments == {"command": "42"}
     with pytest.raises(ToolFailed, match="expected string, got"):
-        await stage.runner.gate.before(await prepared("bash", {"command": "list"}, command=text))
+        await stage.runner.gate.before_call(await prepare_call("bash", {"command": "list"}, command=text))
 
 
 async def test_a_handler_of_tool_call_that_raises_blocks_the_call(stage: Stage) -> None:
@@ -73,7 +73,7 @@ async def gate(event, ctx):
     )
     stage.bind()
     with pytest.raises(ToolFailed, match="out of order"):
-        await stage.runner.gate.before(await prepared(CALL.name, CALL.arguments))
+        await stage.runner.gate.before_call(await prepare_call(CALL.name, CALL.arguments))
     assert stage.errors() == [("broken.py", "tool_call", "out of order")]
 
 
@@ -99,7 +99,7 @@ async def second(event, ctx):
 """,
     )
     stage.bind()
-    changed, failed = await stage.runner.gate.after(CALL, outcome("text"), False)
+    changed, failed = await stage.runner.gate.after_call(CALL, outcome("text"), False)
     assert (changed.content[0].text, changed.details, failed) == ("text and more", {"seen": "text and more"}, True)
 
 
@@ -119,7 +119,7 @@ async def odder(event, ctx):
 """,
     )
     stage.bind()
-    assert await stage.runner.gate.after(CALL, outcome("text"), False) == (outcome("text"), False)
+    assert await stage.runner.gate.after_call(CALL, outcome("text"), False) == (outcome("text"), False)
     (_, event, first), (_, _, second) = stage.errors()
     assert event == "tool_result"
     assert "JSON" in first
@@ -147,10 +147,10 @@ def mark(event):
 """,
     )
     stage.bind()
-    said = await stage.runner.hooks.input(PromptInput("hello", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("hello", []))
     assert said is not None
     assert said.text == "HELLO?"
-    assert await stage.runner.hooks.input(PromptInput("!hidden", [])) is None
+    assert await stage.runner.hooks.transform_input(PromptInput("!hidden", [])) is None
 
 
 async def test_a_run_may_begin_with_notes_and_another_system_prompt(stage: Stage) -> None:
@@ -169,7 +169,9 @@ async def two(event, ctx):
 """,
     )
     stage.bind()
-    opening = await stage.runner.hooks.before_agent_start("hi", [], lambda: "You are a pigeon.")
+    opening = await stage.runner.hooks.collect_prompt_additions(
+        UserMessage(content="hi", timestamp=1), lambda: "You are a pigeon."
+    )
     assert [(m.custom_type, m.content, m.display) for m in opening.messages] == [("milk", "remember the milk", False)]
     assert opening.system_prompt == "You are a pigeon. Be kind."
 
@@ -188,7 +190,7 @@ async def forget(event, ctx):
     )
     stage.bind()
     recorded = [UserMessage(content="first", timestamp=1), UserMessage(content="second", timestamp=2)]
-    seen = await stage.runner.hooks.context(recorded)
+    seen = await stage.runner.hooks.transform_context(recorded)
     assert [message.content for message in seen] == ["changed"]
     assert [message.content for message in recorded] == ["first", "second"]
 
@@ -206,7 +208,7 @@ async def odd(event, ctx):
     )
     stage.bind()
     recorded = [UserMessage(content="first", timestamp=1)]
-    assert await stage.runner.hooks.context(recorded) == recorded
+    assert await stage.runner.hooks.transform_context(recorded) == recorded
     assert stage.errors()[0][1] == "context"
 
 
@@ -227,9 +229,9 @@ async def edit(event, ctx):
     )
     stage.bind()
     hooks = stage.runner.hooks
-    assert (await hooks.message_end(UserMessage(content="x", timestamp=1))).content == "edited"
+    assert (await hooks.transform_message(UserMessage(content="x", timestamp=1))).content == "edited"
     kept = UserMessage(content="custom", timestamp=1)
-    assert await hooks.message_end(kept) is kept
+    assert await hooks.transform_message(kept) is kept
     assert "same role" in stage.errors()[0][2]
 
 
@@ -251,14 +253,14 @@ async def shell(event, ctx):
     )
     stage.bind()
     hooks = stage.runner.hooks
-    result = await hooks.user_bash("whoami", False, "/")
+    result = await hooks.intercept_user_bash("whoami", False, "/")
     assert result is not None
     assert (result.output, result.exit_code, result.total_bytes) == ("a pigeon\n", 0, 9)
-    assert await hooks.user_bash("ls", False, "/") is None
+    assert await hooks.intercept_user_bash("ls", False, "/") is None
     with pytest.raises(Refusal, match="not as root"):
-        await hooks.user_bash("sudo", False, "/")
+        await hooks.intercept_user_bash("sudo", False, "/")
     with pytest.raises(Refusal, match="no"):
-        await hooks.user_bash("raise", False, "/")
+        await hooks.intercept_user_bash("raise", False, "/")
 
 
 async def test_changes_of_session_are_vetoed_by_the_first_who_says_no(stage: Stage) -> None:
@@ -278,8 +280,11 @@ def no_branch(event):
     )
     stage.bind()
     hooks = stage.runner.hooks
-    assert [await hooks.before_switch("new", None), await hooks.before_switch("resume", "/x")] == [True, False]
-    assert [await hooks.before_fork("e1", "before"), await hooks.before_fork("e2", "at")] == [True, False]
+    assert [await hooks.should_refuse_switch("new", None), await hooks.should_refuse_switch("resume", "/x")] == [
+        True,
+        False,
+    ]
+    assert [await hooks.should_refuse_fork("e1", "before"), await hooks.should_refuse_fork("e2", "at")] == [True, False]
 
 
 async def test_a_veto_handler_that_fails_vetoes_nothing(stage: Stage) -> None:
@@ -294,7 +299,7 @@ async def stay(event, ctx):
 """,
     )
     stage.bind()
-    assert await stage.runner.hooks.before_switch("new", None) is False
+    assert await stage.runner.hooks.should_refuse_switch("new", None) is False
     assert stage.errors() == [("broken.py", "session_before_switch", "KeyError: 'x'")]
 
 
@@ -312,9 +317,9 @@ async def compact(event, ctx):
     stage.bind()
     said = [UserMessage(content="x", timestamp=1)]
     prepared = CompactionPreparation("manual", "e1", 100, said, [])
-    assert await stage.runner.hooks.before_compact(prepared) == ExtensionSummary("1 messages", None, None, {"a": 1})
+    assert await stage.runner.hooks.decide_compaction(prepared) == ExtensionSummary("1 messages", None, None, {"a": 1})
     stopped = CompactionPreparation("manual", "e1", 100, said, [], "stop")
-    assert await stage.runner.hooks.before_compact(stopped) is False
+    assert await stage.runner.hooks.decide_compaction(stopped) is False
 
 
 async def test_a_run_is_continued_only_so_often(stage: Stage) -> None:
@@ -330,12 +335,12 @@ async def more(event, ctx):
     )
     stage.bind()
     hooks = stage.runner.hooks
-    counts = [len(await hooks.before_settle("stop")) for _ in range(30)]
+    counts = [len(await hooks.collect_continuations("stop")) for _ in range(30)]
     assert sum(counts) == 25
     assert counts[25:] == [0] * 5
     assert "25 times" in stage.errors()[0][2]
-    await hooks.input(PromptInput("new prompt", []))
-    assert len(await hooks.before_settle("stop")) == 1
+    await hooks.transform_input(PromptInput("new prompt", []))
+    assert len(await hooks.collect_continuations("stop")) == 1
 
 
 async def test_requests_to_providers_can_be_changed(stage: Stage) -> None:
@@ -356,8 +361,8 @@ async def headers(event, ctx):
     )
     stage.bind()
     hooks = stage.runner.hooks
-    assert await hooks.provider_request(b'{"model":"m"}') == b'{"model":"m","seed":7}'
-    assert await hooks.provider_headers({"user-agent": "x", "a": "b"}) == {"a": "b", "x-team": "birds"}
+    assert await hooks.transform_provider_request(b'{"model":"m"}') == b'{"model":"m","seed":7}'
+    assert await hooks.transform_provider_headers({"user-agent": "x", "a": "b"}) == {"a": "b", "x-team": "birds"}
 
 
 async def test_extensions_are_asked_in_order_of_rank_then_of_loading(stage: Stage) -> None:
@@ -371,6 +376,6 @@ def setup(ext):
     await stage.load("p", text, "project")
     await stage.load("t", text, "temporary")
     stage.bind()
-    said = await stage.runner.hooks.input(PromptInput("", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("", []))
     assert said is not None
     assert said.text == "tpu"

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.extension_port import Stage
 from pigeon.extensions.runtime import loading
-from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
+from pigeon.extensions.runtime.discovery import Source, find_named_sources, project_sources, user_sources
 from pigeon.session.hooks import PromptInput
 from pigeon.wire.errors import StartupError
 
@@ -48,10 +48,10 @@ def test_listed_extensions_come_first_and_nothing_comes_twice(tmp_path: Path) ->
 
 def test_a_missing_file_on_the_command_line_ends_the_start(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"Failed to load extension .nowhere\.py"):
-        named(["nowhere.py"], str(tmp_path), "/home/ann")
+        find_named_sources(["nowhere.py"], str(tmp_path), "/home/ann")
     touch(tmp_path / "folder" / "one.py")
     touch(tmp_path / "pack" / "__init__.py")
-    assert names(named(["folder", "~/pack"], str(tmp_path), str(tmp_path))) == ["one.py", "__init__.py"]
+    assert names(find_named_sources(["folder", "~/pack"], str(tmp_path), str(tmp_path))) == ["one.py", "__init__.py"]
 
 
 def test_a_project_has_folders_of_ours_and_of_pi(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_a_package_may_import_its_own_modules(stage: Stage, tmp_path: Path
     path = touch(tmp_path / "pack" / "__init__.py", init)
     await stage.runner.load([Source(str(path), "user", "auto")])
     stage.bind()
-    said = await stage.runner.hooks.input(PromptInput("x", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("x", []))
     assert said is not None
     assert said.text == "coo"
 
@@ -154,7 +154,7 @@ async def show(event, ctx):
 """,
     )
     stage.bind()
-    said = await stage.runner.hooks.input(PromptInput("", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("", []))
     assert said is not None
     assert said.text == "[True, 'high', False, 'x', True]"
     assert stage.runner.known_flags() == {"strict": False, "level": True, "quiet": False, "other": True}
@@ -164,9 +164,9 @@ async def show(event, ctx):
 async def test_only_extensions_from_outside_the_project_vote_on_its_trust(stage: Stage) -> None:
     vote = "ext = Extension('x')\n\n@ext.on(ProjectTrust)\nasync def vote(event, ctx):\n    return Trust({})\n"
     await stage.load("inside", vote.format(True), "project")
-    assert await stage.runner.project_trust("/work") is None
+    assert await stage.runner.ask_project_trust("/work") is None
     await stage.load("outside", vote.format(False))
-    vote_outside = await stage.runner.project_trust("/work")
+    vote_outside = await stage.runner.ask_project_trust("/work")
     assert vote_outside is not None
     assert (vote_outside.trusted, vote_outside.remember) == (False, False)
 

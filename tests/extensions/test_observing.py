@@ -42,7 +42,7 @@ for kind in ALL:
 async def test_everything_that_happens_is_heard_in_order(stage: Stage) -> None:
     await stage.load("all", HEAR_ALL)
     stage.bind()
-    await stage.runner.hooks.session_started("startup")
+    await stage.runner.hooks.on_session_started("startup")
     done = Compacted(summary="s", first_kept_entry_id="e", tokens_before=9)
     happened: list[Any] = [
         w.AgentStart(), w.TurnStart(), w.MessageStart(message=USER), w.MessageEnd(message=USER),
@@ -58,8 +58,8 @@ async def test_everything_that_happens_is_heard_in_order(stage: Stage) -> None:
     ]  # fmt: skip
     for event in happened:
         stage.runner.forward(event)
-    stage.runner.hooks.model_selected(a_model(), None, "set")
-    stage.runner.hooks.provider_responded(200, {"a": "b"})
+    stage.runner.hooks.on_model_selected(a_model(), None, "set")
+    stage.runner.hooks.on_provider_response(200, {"a": "b"})
     await stage.until(lambda: len(stage.conversation.kept) == 18)
     assert [entry["data"] for entry in stage.conversation.kept] == [
         "session_start", "agent_start", "turn_start", "message_start", "message_end", "message_update",
@@ -72,7 +72,7 @@ async def test_everything_that_happens_is_heard_in_order(stage: Stage) -> None:
 async def test_a_message_that_handlers_were_asked_about_is_not_told_again(stage: Stage) -> None:
     await stage.load("all", HEAR_ALL)
     stage.bind()
-    message = await stage.runner.hooks.message_end(USER)
+    message = await stage.runner.hooks.transform_message(USER)
     stage.runner.forward(w.MessageEnd(message=message))
     stage.runner.forward(w.AgentSettled())
     await stage.until(lambda: len(stage.conversation.kept) == 2)
@@ -100,7 +100,7 @@ async def asked(event, ctx):
     stage.bind()
     for _ in range(3):
         stage.runner.forward(w.TurnStart())
-    said = await stage.runner.hooks.input(PromptInput("", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("", []))
     assert said is not None
     assert said.text == "[0, 1, 2]"
 
@@ -146,10 +146,10 @@ async def test_handlers_begin_in_order_however_slow_the_machine_is(
     stage.bind()
     for _ in range(3):
         stage.runner.forward(w.TurnStart())
-    said = await stage.runner.hooks.input(PromptInput("", []))
+    said = await stage.runner.hooks.transform_input(PromptInput("", []))
     assert said is not None
     assert said.text.split(", ") == [*IN_ORDER, "asked"]
-    await stage.runner.hooks.session_ending("quit")
+    await stage.runner.hooks.on_session_ending("quit")
     assert stage.conversation.kept[0]["data"] == [*IN_ORDER, "asked", "end"]
 
 
@@ -159,7 +159,7 @@ async def test_a_command_begins_after_what_happened_before_it(stage: Stage, monk
     stage.bind()
     for _ in range(3):
         stage.runner.forward(w.TurnStart())
-    await stage.runner.hooks.command("/called")
+    await stage.runner.hooks.try_run_command("/called")
     assert stage.conversation.kept[0]["data"] == [*IN_ORDER, "called"]
 
 
@@ -196,7 +196,7 @@ async def done(event, ctx):
     stage.runner.forward(delta("a"))
     await asyncio.sleep(0)
     stage.runner.forward(delta("b"))
-    asking = asyncio.ensure_future(stage.runner.hooks.input(PromptInput("", [])))
+    asking = asyncio.ensure_future(stage.runner.hooks.transform_input(PromptInput("", [])))
     await asyncio.sleep(0)
     stage.runner.forward(delta("c"))
     stage.runner.forward(delta("d"))
@@ -241,7 +241,7 @@ async def spoil(event, ctx):
     )
     stage.bind()
     model = a_model()
-    stage.runner.hooks.model_selected(model, None, "set")
+    stage.runner.hooks.on_model_selected(model, None, "set")
     await stage.until(lambda: bool(stage.conversation.kept))
     assert (model.id, stage.conversation.kept[0]["data"]) == ("m-1", "m-1")
 
@@ -273,11 +273,11 @@ def bare():
     assert bare.description == "Do nothing."
     for text in ("/greet", "/greet  two words ", "/bare x"):
         assert hooks.has_command(text)
-        assert await hooks.command(text) is True
+        assert await hooks.try_run_command(text) is True
     assert [entry["data"] for entry in stage.conversation.kept] == ["", " two words "]
     for text in ("greet", "/greeting", "/", "/greet\nx", "hello /greet"):
         assert not hooks.has_command(text)
-        assert await hooks.command(text) is False
+        assert await hooks.try_run_command(text) is False
 
 
 async def test_commands_of_one_name_get_numbers(stage: Stage) -> None:
@@ -287,14 +287,14 @@ async def test_commands_of_one_name_get_numbers(stage: Stage) -> None:
     await stage.load("two", text)
     stage.bind()
     assert [command.name for command in stage.runner.hooks.commands()] == ["same:1", "same:2"]
-    await stage.runner.hooks.command("/same:2")
+    await stage.runner.hooks.try_run_command("/same:2")
     assert stage.conversation.kept[0]["data"] == "two"
 
 
 async def test_a_command_that_raises_is_told_of_under_its_name(stage: Stage) -> None:
     await stage.load("c", "ext = Extension('c')\n\n@ext.command('bad')\nasync def bad(args, ctx):\n    1 / 0\n")
     stage.bind()
-    assert await stage.runner.hooks.command("/bad") is True
+    assert await stage.runner.hooks.try_run_command("/bad") is True
     assert stage.errors() == [("command:bad", "command", "division by zero")]
 
 
@@ -325,7 +325,7 @@ async def tell(args, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.command("/tell it")
+    await stage.runner.hooks.try_run_command("/tell it")
     await stage.until(lambda: bool(stage.conversation.kept) and bool(stage.errors()))
     assert stage.conversation.kept[0]["data"] == {"text": "it"}
     assert stage.errors() == [("ear.py", "topic:news", "deaf")]
@@ -368,7 +368,7 @@ async def act(args, ctx):
     )
     stage.bind()
     stage.runner.use_folder("/", trusted=True, harmless=False)
-    assert await stage.runner.hooks.command("/act") is True
+    assert await stage.runner.hooks.try_run_command("/act") is True
     assert stage.errors() == []
     (note, now, how), (later, _, when) = stage.conversation.sent
     assert (note.content, note.custom_type, now, how) == ("a note", "note", True, "steer")
@@ -406,10 +406,10 @@ async def attempt(args, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.command("/try")
+    await stage.runner.hooks.try_run_command("/try")
     kinds = [entry["customType"] for entry in stage.conversation.kept]
     assert kinds == ["allowed"] + ["refused"] * 7
-    assert stage.asked() == []
+    assert stage.dialog_requests() == []
 
 
 async def test_the_end_is_told_and_waited_for_a_moment(stage: Stage) -> None:
@@ -426,7 +426,7 @@ async def end(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.session_ending("resume", "/next.jsonl")
+    await stage.runner.hooks.on_session_ending("resume", "/next.jsonl")
     await stage.runner.close()
     assert [entry["data"] for entry in stage.conversation.kept] == [["resume", "/next.jsonl"], ["quit", None]]
 
@@ -451,7 +451,7 @@ async def begin(event, ctx):
 """,
     )
     stage.bind()
-    await stage.runner.hooks.session_started("startup")
+    await stage.runner.hooks.on_session_started("startup")
     await stage.until(lambda: bool(stage.conversation.kept) and bool(stage.errors()))
     assert stage.errors() == [("back.py", "background", "in the background")]
 

@@ -10,7 +10,7 @@ from pigeon.extensions.public.events import SessionBeforeFork, SessionBeforeSwit
 ext = Extension("contract")
 
 
-def wanted(name: str) -> bool:
+def is_wanted(name: str) -> bool:
     """True if the test has put a file of this name into the working folder."""
     return Path(name).exists()
 
@@ -31,7 +31,7 @@ async def ask(args: str, ctx: CommandContext) -> None:
 
 
 @ext.command("tell", help="Show things at the host")
-async def tell(args: str, ctx: CommandContext) -> None:
+async def show_things(args: str, ctx: CommandContext) -> None:
     """Everything that needs no answer."""
     ctx.ui.notify("careful", "warning")
     ctx.ui.set_status("key", "working")
@@ -41,7 +41,7 @@ async def tell(args: str, ctx: CommandContext) -> None:
 
 
 @ext.command("degraded")
-async def degraded(args: str, ctx: CommandContext) -> None:
+async def use_terminal_features(args: str, ctx: CommandContext) -> None:
     """What only a terminal can do."""
     ui = ctx.ui
     ui.set_working_message("working")
@@ -68,17 +68,17 @@ async def leave(args: str, ctx: CommandContext) -> None:
 @ext.on(TurnStart)
 async def stumble(event: TurnStart, ctx: Context) -> None:
     """Fail if told to."""
-    if wanted("stumble"):
+    if is_wanted("stumble"):
         raise ValueError("stumbled")
 
 
 @ext.on(SessionBeforeSwitch)
 async def stay(event: SessionBeforeSwitch, ctx: Context) -> Cancel | None:
     """Say no if told to."""
-    return Cancel() if wanted("veto") else None
+    return Cancel() if is_wanted("veto") else None
 
 
 @ext.on(SessionBeforeFork)
 async def keep(event: SessionBeforeFork, ctx: Context) -> Cancel | None:
     """Say no if told to."""
-    return Cancel() if wanted("veto") else None
+    return Cancel() if is_wanted("veto") else None

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fakes.processes import eventually
 from pigeon.extensions.adapters.session_port import ExecResult, SessionFacts
 from pigeon.extensions.runner import Runner
 from pigeon.extensions.runtime.discovery import Source
@@ -19,6 +18,7 @@ from pigeon.wire.answers import ContextUsage, SlashCommand
 from pigeon.wire.commands import ExtensionUiResponse
 from pigeon.wire.messages import CustomMessage, Message
 from pigeon.wire.model import Model, ModelCost, ThinkingLevel
+from support.processes import eventually
 
 
 def a_model(id: str = "m-1", provider: str = "fake") -> Model:
@@ -71,7 +71,7 @@ class FakeTools:
     def active(self) -> list[str]:
         return list(self.names)
 
-    def every(self) -> list[tuple[str, str]]:
+    def describe_all(self) -> list[tuple[str, str]]:
         return [(name, f"the tool {name}") for name in (*self.names, *self.added)]
 
     def activate(self, names: list[str]) -> None:
@@ -93,7 +93,7 @@ class FakeModels:
     def available(self) -> list[Model]:
         return [a_model("m-1"), a_model("m-2")]
 
-    def use(self, provider: str, model_id: str) -> bool:
+    def select_model(self, provider: str, model_id: str) -> bool:
         found = [model for model in self.available() if (model.provider, model.id) == (provider, model_id)]
         self.chosen = found[0] if found else self.chosen
         return bool(found)
@@ -101,7 +101,7 @@ class FakeModels:
     def thinking(self) -> ThinkingLevel:
         return self.level
 
-    def think(self, level: ThinkingLevel) -> None:
+    def set_thinking(self, level: ThinkingLevel) -> None:
         self.level = level
 
     def add_provider(self, name: str, entry: Mapping[str, Any], provider: Any) -> None:
@@ -141,7 +141,7 @@ class FakeControl:
     async def compact(self, instructions: str | None) -> None:
         self.did.append(f"compact {instructions}")
 
-    async def until_idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         self.did.append("waited")
 
     async def new_session(self, parent: str | None) -> bool:
@@ -194,8 +194,7 @@ class Stage:
         found = [event for event in self.posted if type(event).__name__ == "ExtensionError"]
         return [(Path(event.extension_path).name, event.event, event.error) for event in found]
 
-    def asked(self) -> list[Any]:
-        """The dialog requests."""
+    def dialog_requests(self) -> list[Any]:
         return [event for event in self.posted if hasattr(event, "id") and type(event).__name__.endswith("Request")]
 
     async def until(self, done: Callable[[], bool]) -> None:

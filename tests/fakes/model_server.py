@@ -38,7 +38,7 @@ class Signal:
                 watcher.send(b"!")
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[socket.socket]:
+    def watch(self) -> Iterator[socket.socket]:
         """A socket that is readable as soon as it has happened."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -164,16 +164,16 @@ class ModelServer:
     def answers(self, *parts: Part | str, stop: str | None = None, usage: dict[str, int] | None = None) -> Answer:
         """Queue an answer; a bare string is text."""
         built: list[Part] = [Text(part) if isinstance(part, str) else part for part in parts]
-        return self._queued(Answer(parts=built, stop=stop, usage=usage or {}))
+        return self._queue_answer(Answer(parts=built, stop=stop, usage=usage or {}))
 
     def fails(
         self, status: int, message: str, kind: str = "api_error", headers: dict[str, str] | None = None
     ) -> Answer:
         """Queue a refusal with an HTTP status."""
         error = {"type": "error", "error": {"type": kind, "message": message}}
-        return self._queued(Answer(parts=[], status=status, error=error, headers=headers or {}))
+        return self._queue_answer(Answer(parts=[], status=status, error=error, headers=headers or {}))
 
-    def left(self) -> int:
+    def count_unused_answers(self) -> int:
         """How many prepared answers were not asked for."""
         return len(self._queue)
 
@@ -182,12 +182,12 @@ class ModelServer:
         with self._lock:
             self._queue.clear()
 
-    def _queued(self, answer: Answer) -> Answer:
+    def _queue_answer(self, answer: Answer) -> Answer:
         with self._lock:
             self._queue.append(answer)
         return answer
 
-    def take(self, request: dict[str, Any], headers: dict[str, str]) -> Answer:
+    def next_answer(self, request: dict[str, Any], headers: dict[str, str]) -> Answer:
         """The answer for a request that has come; called by the handler."""
         with self._lock:
             self.requests.append(request)
@@ -211,7 +211,7 @@ class _Http(ThreadingHTTPServer):
 
     def serve(self) -> None:
         """Take connections until the owner stops."""
-        with self.owner.stopping.watched() as stopping:
+        with self.owner.stopping.watch() as stopping:
             while stopping not in select.select([self, stopping], [], [])[0]:
                 self.handle_request()
 
@@ -229,7 +229,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        answer = self.server.owner.take(json.loads(body), {key.lower(): value for key, value in self.headers.items()})
+        answer = self.server.owner.next_answer(
+            json.loads(body), {key.lower(): value for key, value in self.headers.items()}
+        )
         self.close_connection = True
         try:
             if answer.error is not None:
@@ -274,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stand_still(self, opened: Signal) -> None:
         """Wait for the gate, for the client to go away, or for the end of the test."""
-        with opened.watched() as gate, self.server.owner.stopping.watched() as stopping:
+        with opened.watch() as gate, self.server.owner.stopping.watch() as stopping:
             while gate not in (ready := select.select([self.connection, gate, stopping], [], [])[0]):
                 if stopping in ready or not self.connection.recv(1):
                     raise _Gone

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.rpc_process import RpcProcess, command_line
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess, command_line
 
 SIGNALS = "[n for n in signal.valid_signals() if n not in (signal.SIGKILL, signal.SIGSTOP)]"
 STATES = {

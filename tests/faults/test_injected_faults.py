@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.fault_injection import DIALECTS, play
-from fakes.fault_processes import end_somewhere
+from stress.agent_faults import DIALECTS, end_somewhere, play
 
 CASES = 20
 

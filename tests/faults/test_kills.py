@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, ModelServer, Thinking
-from fakes.repositories import DiskRepository
-from fakes.rpc_process import RpcProcess
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess
+from support.sessions import DiskRepository
 
 KILLS = int(os.environ.get("PIGEON_KILLS", "30"))
 PARTS = 3
@@ -44,12 +44,12 @@ def _killed_once(chance: random.Random, folder: Path) -> None:
             threading.Event().wait(chance.random() * 0.003)
         finally:
             agent.kill()
-    told = _told(agent.records)
+    told = _announced_items(agent.records)
     files = list(folders.agent.rglob("*.jsonl"))
     if not files:
         assert told == []
         return
-    assert _is_in_order(told, _kept(files[0])), f"told and not kept; see {files[0]}"
+    assert _is_in_order(told, _items_in_file(files[0])), f"told and not kept; see {files[0]}"
     journal = DiskRepository(files[0].parent).open(str(files[0]), "/")
     assert journal.leaf_id is not None or not told
     journal.close()
@@ -87,13 +87,13 @@ def _wait_records(agent: RpcProcess, count: int) -> None:
     agent.wait(enough)
 
 
-def _told(records: list[dict[str, Any]]) -> list[Any]:
+def _announced_items(records: list[dict[str, Any]]) -> list[Any]:
     """What the host heard of that a file must have."""
     parts = {"message_end": "message", "entry_appended": "entry"}
     return [record[parts[record["type"]]] for record in records if record["type"] in parts]
 
 
-def _kept(file: Path) -> list[Any]:
+def _items_in_file(file: Path) -> list[Any]:
     kept = []
     for line in file.read_bytes().split(b"\n"):
         try:

@@ -3,8 +3,8 @@ ended. A few cases are part of the tests; `make faults-limits` plays 500."""
 
 from __future__ import annotations
 
-from fakes.fault_injection import play
-from fakes.limit_faults import LimitCase
+from stress.agent_faults import play
+from stress.limit_faults import LimitCase
 
 COUNT = 16
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import ModelServer
-from fakes.processes import eventually, processes_with
-from fakes.rpc_process import RpcProcess
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess
+from support.processes import eventually, processes_with
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
 DEATHS = ("SIGKILL", "SIGTERM", "SIGABRT", "end of input")

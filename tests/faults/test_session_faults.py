@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from fakes.repositories import OLD, RECORDED, DiskRepository, raws, user
 from pigeon.session.history import session_file as store_module
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.reading import load_session
 from pigeon.session.history.session_file import SessionInUse
 from pigeon.system.append_file import AppendFile
 from pigeon.wire.entries import ModelChange, SessionInfo
+from support.sessions import OLD, RECORDED, DiskRepository, raw_entries, user
 
 WRITE = os.write
 STEPS = 9
@@ -122,7 +122,7 @@ def test_the_nth_operation_fails_for_every_n(tmp_path: Path, count: int, error: 
     assert counting.operations == STEPS
     for first in range(1, counting.operations + 1):
         repository, journal = _play(tmp_path / str(first), Disk(first, count, error, kind))
-        whole = raws(journal)
+        whole = raw_entries(journal)
         failed = f"The session cannot be saved to {journal.file}: {os.strerror(error)}."
         assert repository.reports[0].startswith(failed)
         if count == FOREVER:
@@ -139,11 +139,11 @@ def test_the_nth_operation_fails_for_every_n(tmp_path: Path, count: int, error: 
 
 def _play(folder: Path, disk: Disk) -> tuple[DiskRepository, Journal]:
     repository = DiskRepository(folder, opener=disk.open)
-    journal = repository.new("/")
+    journal = repository.create_journal("/")
     for number in range(STEPS):
         step(journal, number)
         assert len(journal.lines) == number + 1
-        assert is_in_order(kept_in(journal), raws(journal))
+        assert is_in_order(kept_in(journal), raw_entries(journal))
     while not disk.is_well and disk.operations < 3 * STEPS:
         step(journal, STEPS)
     return repository, journal
@@ -152,12 +152,12 @@ def _play(folder: Path, disk: Disk) -> tuple[DiskRepository, Journal]:
 def test_what_is_still_missing_at_the_end_is_saved_if_that_works_by_then(tmp_path: Path) -> None:
     disk = Disk(3, 2)
     repository = DiskRepository(tmp_path, opener=disk.open)
-    journal = repository.new("/")
+    journal = repository.create_journal("/")
     for number in range(4):
         step(journal, number)
     assert len(kept_in(journal)) < 4
     journal.close()
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
     assert repository.reports[-1] == f"The session is saved again: {journal.file}"
 
 
@@ -171,9 +171,9 @@ def test_a_session_that_was_opened_survives_a_failure_at_every_write(tmp_path: P
         journal = repository.open(str(path), "/")
         for number in range(1, 6):
             journal.append_message(user(f"message {number}"))
-            assert kept_in(journal) == raws(journal)[: len(kept_in(journal))]
+            assert kept_in(journal) == raw_entries(journal)[: len(kept_in(journal))]
         journal.close()
-        assert kept_in(journal) == raws(journal)
+        assert kept_in(journal) == raw_entries(journal)
         assert path.read_bytes().startswith(original)
 
 
@@ -191,7 +191,7 @@ def test_a_session_that_cannot_be_written_opens_and_says_so(tmp_path: Path, erro
         journal.append_message(user(text))
     assert path.read_bytes() == before
     journal.append_message(user("three"))
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
     assert path.read_bytes().startswith(before)
     assert repository.reports[1:] == [f"The session is saved again: {path}"]
     journal.close()
@@ -210,7 +210,7 @@ def test_an_old_version_that_cannot_be_written_anew_stays_as_it_is_until_it_can(
         journal.append_message(user("meanwhile"))
     assert path.read_bytes() == before
     journal.append_message(user("afterwards"))
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
     assert len(repository.reports) == 2
     journal.close()
 
@@ -238,21 +238,21 @@ def put_an_older_copy(path: Path) -> None:
 def test_a_file_that_goes_away_is_made_whole_again(tmp_path: Path, happens: Callable[[Path], None]) -> None:
     for when in range(2, STEPS):
         repository = DiskRepository(tmp_path / str(when))
-        journal = repository.new("/")
+        journal = repository.create_journal("/")
         path = Path(str(journal.file))
         for number in range(STEPS):
             if number == when:
                 happens(path)
             step(journal, number)
         journal.close()
-        assert kept_in(journal) == raws(journal)
+        assert kept_in(journal) == raw_entries(journal)
         assert path.read_bytes().count(b'"type":"session"') == 1
         assert repository.reports == []
 
 
 def test_a_folder_that_a_file_has_replaced_is_told_and_overcome(tmp_path: Path) -> None:
     repository = DiskRepository(tmp_path / "repository")
-    journal = repository.new("/")
+    journal = repository.create_journal("/")
     step(journal, 1)
     folder = tmp_path / "repository"
     shutil.rmtree(folder)
@@ -263,14 +263,14 @@ def test_a_folder_that_a_file_has_replaced_is_told_and_overcome(tmp_path: Path) 
     assert "Not a directory" in repository.reports[0] or "File exists" in repository.reports[0]
     folder.unlink()
     step(journal, 5)
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
     assert len(repository.reports) == 2
     journal.close()
 
 
 def test_what_is_no_longer_this_session_is_left_alone(tmp_path: Path) -> None:
     repository = DiskRepository(tmp_path)
-    journal = repository.new("/")
+    journal = repository.create_journal("/")
     step(journal, 1)
     path = Path(str(journal.file))
     path.unlink()
@@ -281,7 +281,7 @@ def test_what_is_no_longer_this_session_is_left_alone(tmp_path: Path) -> None:
     assert "another file has taken its place" in repository.reports[0]
     path.unlink()
     step(journal, 3)
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
     journal.close()
 
 
@@ -294,15 +294,15 @@ def test_two_new_sessions_bound_to_one_path_become_one(tmp_path: Path) -> None:
     with pytest.raises(SessionInUse):
         step(second, 1)
     step(first, 2)
-    assert second.follow()
-    assert (second.session_id, raws(second)) == (first.session_id, raws(first))
+    assert second.read_appended()
+    assert (second.session_id, raw_entries(second)) == (first.session_id, raw_entries(first))
     first.close()
     step(second, 2)
-    assert raws(second)[:2] == raws(first)
+    assert raw_entries(second)[:2] == raw_entries(first)
     assert [line.type for line in second.lines] == ["message", "message", "model_change", "message"]
     assert [line.parent_id for line in second.lines] == [None, *(line.id for line in second.lines[:-1])]
     second.close()
-    assert kept_in(second) == raws(second)
+    assert kept_in(second) == raw_entries(second)
     assert (shelves[0].reports, shelves[1].reports) == ([], [])
 
 
@@ -310,14 +310,14 @@ def test_a_disk_that_does_not_confirm_is_told_of_by_the_next_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = DiskRepository(tmp_path)
-    journal = repository.new("/")
+    journal = repository.create_journal("/")
     step(journal, 1)
 
-    def broken(descriptor: int) -> None:
+    def fail(descriptor: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as bad:
-        bad.setattr("os.fsync", broken)
+        bad.setattr("os.fsync", fail)
         journal.sync()
     assert repository.reports == []
     step(journal, 2)
@@ -326,7 +326,7 @@ def test_a_disk_that_does_not_confirm_is_told_of_by_the_next_write(
     journal.sync()
     journal.close()
     assert len(repository.reports) == 1
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
 
 
 def test_a_session_in_use_is_read_and_not_touched(tmp_path: Path) -> None:
@@ -338,12 +338,12 @@ def test_a_session_in_use_is_read_and_not_touched(tmp_path: Path) -> None:
     journal = repository.open(str(path), "/")
     with pytest.raises(SessionInUse, match=f"Session is in use by another process: {path}"):
         step(journal, 1)
-    assert (journal.reading, path.read_bytes()) == (True, before)
+    assert (journal.is_read_only, path.read_bytes()) == (True, before)
     assert repository.reports == [str(SessionInUse(str(path)))]
     holder.close()
     step(journal, 1)
-    assert not journal.reading
-    assert kept_in(journal) == raws(journal)
+    assert not journal.is_read_only
+    assert kept_in(journal) == raw_entries(journal)
     journal.close()
 
 
@@ -354,7 +354,7 @@ def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(fcntl, "flock", none)
     repository = DiskRepository(tmp_path)
-    journal = repository.new("/")
+    journal = repository.create_journal("/")
     step(journal, 1)
     step(journal, 2)
     assert repository.reports == [
@@ -363,5 +363,5 @@ def test_a_file_system_without_locks_is_told_of(tmp_path: Path, monkeypatch: pyt
     ]
     monkeypatch.undo()
     step(journal, 3)
-    assert kept_in(journal) == raws(journal)
+    assert kept_in(journal) == raw_entries(journal)
     journal.close()

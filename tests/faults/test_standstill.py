@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, Gate, ModelServer
-from fakes.processes import eventually
-from fakes.record_outline import text_of
-from fakes.rpc_process import RpcProcess
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess
+from support.processes import eventually
+from support.records import text_of
 
 STOPPED = 3.2
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.command_line import call
 from fakes.model_server import Call, ModelServer
-from fakes.rpc_process import RpcProcess
 from pigeon.frontends.observing import Observer, TraceFile
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.secrets.redactor import Redactor
 from pigeon.wire.errors import StartupError
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess, run_pigeon
 
 KEY = "sk-pigeon-7f3Qz81LmXw20Rk9"
 MODEL = ("--no-session", "--model", "fake/fake-1")
@@ -58,7 +57,7 @@ def test_a_trace_has_the_protocol_and_what_the_server_was_sent_without_keys(
             agent.run(f"hello {KEY}")
     else:
         given = ("--mode", "json") if mode == "json" else ("-p",)
-        assert call(folders, *given, *arguments, "hello").code == 0
+        assert run_pigeon(folders, *given, *arguments, "hello").code == 0
     found = entries(path)
     kinds = {entry["kind"] for entry in found}
     assert kinds == {"out", "request", "response", "received"} | ({"in"} if mode == "rpc" else set())
@@ -78,7 +77,7 @@ def test_verbose_says_what_is_read_which_model_is_asked_and_how_long_it_takes(
     (folders.work / "AGENTS.md").write_text("Be kind.")
     server.answers("hi", Call("bash", {"command": "true"}))
     server.answers("Done.")
-    ended = call(folders, "-p", "--verbose", *MODEL, f"hello {KEY}")
+    ended = run_pigeon(folders, "-p", "--verbose", *MODEL, f"hello {KEY}")
     assert (ended.code, ended.out) == (0, "Done.\n")
     for said in (
         f"pigeon: reads {folders.agent}/settings.json\n",
@@ -94,7 +93,7 @@ def test_verbose_says_what_is_read_which_model_is_asked_and_how_long_it_takes(
 
 
 def test_a_trace_that_cannot_be_written_is_told_at_the_start(folders: AgentFolders, server: ModelServer) -> None:
-    ended = call(folders, "-p", "--trace", "nowhere/trace", *MODEL, "hello")
+    ended = run_pigeon(folders, "-p", "--trace", "nowhere/trace", *MODEL, "hello")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == f"Error: --trace {folders.work}/nowhere/trace: No such file or directory\n"
     assert server.requests == []
@@ -108,7 +107,7 @@ def test_a_trace_follows_no_link_to_a_file(tmp_path: Path) -> None:
     for name in ("to-a-file", "to-nothing"):
         with pytest.raises(StartupError, match=f"--trace .*{name}: this is a link"):
             TraceFile(str(tmp_path / name))
-    TraceFile(str(tmp_path / "to-a-stream")).write("begun")
+    TraceFile(str(tmp_path / "to-a-stream")).write_entry("begun")
     assert (tmp_path / "bashrc").read_text() == "the user's"
     assert not (tmp_path / "profile").exists()
 
@@ -116,7 +115,7 @@ def test_a_trace_follows_no_link_to_a_file(tmp_path: Path) -> None:
 def test_a_trace_has_a_largest_size(tmp_path: Path) -> None:
     trace = TraceFile(str(tmp_path / "trace"), largest=500)
     for number in range(50):
-        trace.write("in", line=number)
+        trace.write_entry("in", line=number)
     found = entries(tmp_path / "trace")
     assert len(found) < 20
     assert found[-1]["kind"] == "full"
@@ -128,9 +127,11 @@ def test_a_key_in_two_pieces_of_an_answer_is_masked(tmp_path: Path) -> None:
     redactor = Redactor()
     redactor.learn([("key", KEY)])
     observer = Observer(TraceFile(str(tmp_path / "trace")), False, redactor)
-    number = observer.sent(HttpRequest("http://localhost/v1", {"Authorization": f"Bearer {KEY}"}, b"no json"))
+    number = observer.on_request_start(
+        HttpRequest("http://localhost/v1", {"Authorization": f"Bearer {KEY}"}, b"no json")
+    )
     for piece in (b"it is " + KEY[:9].encode(), KEY[9:].encode() + "ä".encode()[:1], "ä".encode()[1:], None):
-        observer.received(number, piece)
+        observer.on_body_piece(number, piece)
     found = entries(tmp_path / "trace")
     text = "".join(entry.get("text", "") for entry in found)
     assert text.startswith("it is ")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, Gate, Hang, ModelServer, Text, Thinking
-from fakes.plain_transcript import PlainTranscript
-from fakes.rpc_process import LAST_EVENTS, RpcProcess
 from pigeon import __version__
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import LAST_EVENTS, RpcProcess
+from support.records import PlainTranscript
 
 FOLDER = Path(__file__).parent
 DIALECTS = ("pi", "pi-latest", "omp", "xcsh", "companion")

@@ -1,6 +1,6 @@
 """The official SDKs of the Agent Client Protocol as peers, unmodified: each drives a whole editing conversation.
 
-Runs with `make interop`; see `fakes/installed_programs.py` for where the packages go.
+Runs with `make interop`; see `support/installed_programs.py` for where the packages go.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fakes.acp_editor import EditorStarter
-from fakes.agent_folders import AgentFolders
-from fakes.installed_programs import node, npm_package, only_on_request, python_with
-from fakes.rpc_process import command_line
+from fakes.editor_client import EditorStarter
+from support.agent_folders import AgentFolders
+from support.agent_process import command_line
+from support.installed_programs import node, npm_package, only_on_request, python_with
 
 pytestmark = only_on_request
 TYPESCRIPT = ("@agentclientprotocol/sdk", "2.4.0")
@@ -50,7 +50,7 @@ def folders(tmp_path: Path) -> AgentFolders:
     return folders
 
 
-def talked(folders: AgentFolders, *program: str) -> dict[str, Any]:
+def run_conversation(folders: AgentFolders, *program: str) -> dict[str, Any]:
     """What a client says of its conversation."""
     agent = [*command_line(), "acp", "--model", f"scripted/{folders.temp / 'script.json'}"]
     ended = subprocess.run(
@@ -68,7 +68,7 @@ def talked(folders: AgentFolders, *program: str) -> dict[str, Any]:
 
 def test_the_typescript_sdk_edits_in_version_1(folders: AgentFolders) -> None:
     package = npm_package(*TYPESCRIPT)
-    said = talked(folders, node(), str(CLIENTS / "acp_v1.mjs"), str(package))
+    said = run_conversation(folders, node(), str(CLIENTS / "acp_v1.mjs"), str(package))
     assert (said["version"], said["edited"], said["cancelled"], said["unknown"]) == (1, "end_turn", "cancelled", -32002)
     assert said["options"] == ["mode", "model", "thought_level"]
     assert said["listed"] == [True]
@@ -87,7 +87,7 @@ def test_the_typescript_sdk_edits_in_version_1(folders: AgentFolders) -> None:
 def test_the_typescript_sdk_edits_in_the_draft_of_version_2(folders: AgentFolders) -> None:
     package = npm_package(*TYPESCRIPT)
     (folders.work / "open.txt").write_text("unsaved text\n")
-    said = talked(folders, node(), str(CLIENTS / "acp_v2.mjs"), str(package))
+    said = run_conversation(folders, node(), str(CLIENTS / "acp_v2.mjs"), str(package))
     assert (said["version"], said["unknown"], said["sameId"], said["listed"]) == (2, -32002, True, [True])
     assert said["options"] == ["mode", "model", "thought_level"]
     assert (folders.work / "open.txt").read_text() == "unsaved words\n"
@@ -99,7 +99,7 @@ def test_the_typescript_sdk_edits_in_the_draft_of_version_2(folders: AgentFolder
 
 
 def test_the_python_sdk_edits_in_version_1(folders: AgentFolders) -> None:
-    said = talked(folders, str(python_with(PYTHON)), str(CLIENTS / "acp_python.py"))
+    said = run_conversation(folders, str(python_with(PYTHON)), str(CLIENTS / "acp_python.py"))
     assert (said["version"], said["edited"], said["cancelled"], said["unknown"]) == (1, "end_turn", "cancelled", -32002)
     assert said["buffers"] == {str(folders.work / "open.txt"): "unsaved words\n"}
     assert said["listed"] == [True]
@@ -130,7 +130,7 @@ def test_every_message_is_as_the_schema_of_the_protocol_has_it(folders: AgentFol
     editor.call("session/close", sessionId=session)
     if version == 1:
         editor.call("session/load", sessionId=session, cwd=str(folders.work), mcpServers=[])
-    editor.refused("session/prompt", sessionId="none", prompt=[{"type": "text", "text": "x"}])
+    editor.expect_error("session/prompt", sessionId="none", prompt=[{"type": "text", "text": "x"}])
     starter.close()
     kinds = {
         "session/update": "SessionNotification" if version == 1 else "UpdateSessionNotification",

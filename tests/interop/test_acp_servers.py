@@ -1,7 +1,7 @@
 """Tool servers that an editor hands over: the official SDK of the Agent Client Protocol is the editor, a server of the
 official Python package is the server, and a tool of it is called in every way in which a session can be opened.
 
-Runs with `make interop`; see `fakes/installed_programs.py` for where the packages go.
+Runs with `make interop`; see `support/installed_programs.py` for where the packages go.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.installed_programs import node, npm_package, only_on_request
-from fakes.rpc_process import command_line
+from support.agent_folders import AgentFolders
+from support.agent_process import command_line
+from support.installed_programs import node, npm_package, only_on_request
 
 pytestmark = only_on_request
 SDK = ("@agentclientprotocol/sdk", "2.4.0")
@@ -60,7 +60,7 @@ def listening(kind: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def started(kind: str) -> Iterator[dict[str, Any]]:
+def stdio_server(kind: str) -> Iterator[dict[str, Any]]:
     """A server that Pigeon starts itself; version 1 has no type for it."""
     kinds = {} if kind == "1" else {"type": "stdio"}
     yield {**kinds, "name": "register", "command": sys.executable, "args": [str(SERVER), "stdio"], "env": []}
@@ -75,7 +75,7 @@ def test_a_tool_of_a_server_that_the_editor_hands_over_is_called(tmp_path: Path,
     folders.configure()
     (folders.temp / "script.json").write_text(json.dumps({"rules": RULES, "default": "ok"}))
     agent = [*command_line(), "acp", "--approval-mode", "always-ask", "--model"]
-    with started(version) if kind == "stdio" else listening(kind) as server:
+    with stdio_server(version) if kind == "stdio" else listening(kind) as server:
         ended = subprocess.run(
             [node(), str(CLIENT), str(package), version, json.dumps(server), str(folders.work),
              *agent, f"scripted/{folders.temp / 'script.json'}"],

@@ -1,6 +1,6 @@
 """`pigeon.Client` with the originals as its agents: pi in three versions and oh-my-pi, each in its own dialect.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/original_programs.py` for where they are taken from.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where they are taken from.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import npm_package, only_on_request
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.original_programs import PACKAGES, SETTINGS, program
+from support.agent_folders import AgentFolders, providers
+from support.installed_programs import PACKAGES, SETTINGS, npm_package, only_on_request, program
 
 pytestmark = only_on_request
 OMP = ("@oh-my-pi/pi-coding-agent", "18.2.0", "bun@1.4.4")

@@ -1,6 +1,6 @@
 """Every method of the clients that others wrote, unmodified: none fails, none waits in vain, none is left out.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the packages go.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where the packages go.
 """
 
 from __future__ import annotations
@@ -12,10 +12,18 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import SHIM, node, npm_package, npm_source, only_on_request, python_with, shimmed
 from fakes.model_server import Hang, ModelServer
-from fakes.program_alias import called
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import command_line_named
+from support.installed_programs import (
+    SHIM,
+    node,
+    npm_package,
+    npm_source,
+    only_on_request,
+    python_with,
+    shim_environment,
+)
 
 pytestmark = only_on_request
 CLIENTS = Path(__file__).parent / "clients"
@@ -34,7 +42,7 @@ REFUSED = {
 PYTHON = [("pi-agent-python-sdk==0.2.6", "pi_agent"), ("pi-py-sdk==0.2.1", "pi_py_sdk")]
 
 
-def driven(folders: AgentFolders, command: list[str]) -> dict[str, Any]:
+def run_driver(folders: AgentFolders, command: list[str]) -> dict[str, Any]:
     """Run a driver against a model that answers every prompt; what it printed."""
     with ModelServer() as server:
         folders.configure(providers(server.url), SETTINGS)
@@ -43,7 +51,12 @@ def driven(folders: AgentFolders, command: list[str]) -> dict[str, Any]:
         for number in range(9):
             server.answers(f"answer {number}")
         done = subprocess.run(
-            command, env=shimmed(folders.environment()), capture_output=True, text=True, timeout=120, check=False
+            command,
+            env=shim_environment(folders.environment()),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
@@ -62,7 +75,7 @@ def test_every_method_of_the_client_of_pi(name: str, version: str, dialect: str,
     module = npm_source(name, version) / "dist" / "modes" / "rpc" / "rpc-client.js"
     folders = AgentFolders(tmp_path)
     given = options(folders, cliPath=str(SHIM), args=["--dialect", dialect])
-    seen = driven(folders, [node(), str(CLIENTS / "every_method.mjs"), str(module), given, *INTERNALS])
+    seen = run_driver(folders, [node(), str(CLIENTS / "every_method.mjs"), str(module), given, *INTERNALS])
     last = "agent_end" if version == "0.73.1" else "agent_settled"
     assert (seen["run"], seen["collected"], seen["stopped"], seen["stderr"]) == (last, last, True, "")
     assert Path(seen["exported"]).exists()
@@ -74,9 +87,9 @@ def test_every_method_of_the_client_of_oh_my_pi(version: str, tmp_path: Path) ->
     package = npm_source(OMP, version, within=whole)
     bun = whole / "node_modules" / ".bin" / "bun"
     folders = AgentFolders(tmp_path)
-    given = options(folders, command=[*called(folders, "omp"), "--mode", "rpc"], customTools=True)
+    given = options(folders, command=[*command_line_named(folders, "omp"), "--mode", "rpc"], customTools=True)
     module = package / "src" / "modes" / "rpc" / "rpc-client.ts"
-    seen = driven(folders, [str(bun), str(CLIENTS / "every_method.mjs"), str(module), given])
+    seen = run_driver(folders, [str(bun), str(CLIENTS / "every_method.mjs"), str(module), given])
     assert (seen["run"], seen["collected"], seen["stopped"], seen["stderr"]) == ("agent_end", "agent_end", True, "")
     assert "long time" not in seen["refused"].pop("handoff", "")
     assert (seen["refused"], seen["page"]) == (REFUSED, 1)
@@ -88,4 +101,4 @@ def test_every_method_of_the_client_of_oh_my_pi(version: str, tmp_path: Path) ->
 def test_every_method_of_the_sdks_in_python(requirement: str, module: str, tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
     driver = [str(python_with(requirement)), str(CLIENTS / "every_method.py"), module]
-    assert driven(folders, [*driver, *called(folders, "pi"), str(folders.work)])["run"] is True
+    assert run_driver(folders, [*driver, *command_line_named(folders, "pi"), str(folders.work)])["run"] is True

@@ -1,6 +1,6 @@
 """Types that real generators make of the schema: none is missing, and they fit what the real program says and takes.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the generators go. The
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where the generators go. The
 versions and the commands are those of docs/protocol.md.
 """
 
@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from fakes import contract_extension
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import node, npm_package, only_on_request, python_with
 from fakes.model_server import Call, ModelServer, Thinking
-from fakes.rpc_process import RpcProcess
-from fakes.schema_check import FILE, published
-from fakes.source_tree import ROOT
+from fakes.strict_client import FILE, published_schema
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess
+from support.installed_programs import node, npm_package, only_on_request, python_with
+from support.source_tree import ROOT
 
 pytestmark = only_on_request
 CLIENTS = Path(__file__).parent / "clients"
@@ -37,7 +37,7 @@ QUESTIONS = (
 )  # fmt: skip
 
 
-def shown(name: str) -> list[str]:
+def command_on_page(name: str) -> list[str]:
     """The command of the page that begins like this, as words."""
     found = re.search(rf"^ {{4}}({re.escape(name)} .+)$", PAGE, re.MULTILINE)
     assert found is not None
@@ -67,20 +67,20 @@ class Recorded:
             folders.configure(providers(server.url))
             options = ("--provider", "fake", "--model", "fake-1", "--dialect", dialect)
             with RpcProcess(folders, *options, "--extension", contract_extension.__file__) as agent:
-                self._say(agent, {"id": 0, "type": "hello", "features": ["seq", "permissions"]})
+                self._send(agent, {"id": 0, "type": "hello", "features": ["seq", "permissions"]})
                 server.answers(Thinking("Let me see."), "Looking.", Call("bash", {"command": "echo found"}))
                 server.answers("It was there.")
-                self._say(agent, {"id": "p", "type": "prompt", "message": "look"})
+                self._send(agent, {"id": "p", "type": "prompt", "message": "look"})
                 agent.wait_event("agent_end")
-                self._say(agent, {"id": "b", "type": "bash", "command": "echo two"}, {"id": "u", "type": "no_such"})
+                self._send(agent, {"id": "b", "type": "bash", "command": "echo two"}, {"id": "u", "type": "no_such"})
                 server.answers("A summary.")
                 for question in QUESTIONS:
-                    self._say(agent, {"id": question, "type": question})
+                    self._send(agent, {"id": question, "type": question})
                     if dialect != "companion":
                         agent.response(question)
             self.told += agent.raw
 
-    def _say(self, agent: RpcProcess, *records: dict[str, Any]) -> None:
+    def _send(self, agent: RpcProcess, *records: dict[str, Any]) -> None:
         agent.send(*records)
         self.sent += [json.dumps(record).encode() for record in records if record["type"] != "no_such"]
 
@@ -103,7 +103,7 @@ def succeeds(command: list[str], folder: Path) -> str:
 
 
 def test_typescript_has_every_type_and_they_fit(recorded: Recorded, folder: Path) -> None:
-    npx, option, tool, *arguments = shown("npx")
+    npx, option, tool, *arguments = command_on_page("npx")
     assert (npx, option) == ("npx", "--yes")
     name, _, version = tool.partition("@")
     package = npm_package(name, version, "typescript@5.9.3")
@@ -117,7 +117,7 @@ def test_typescript_has_every_type_and_they_fit(recorded: Recorded, folder: Path
     lists = {"agentLines: AgentLine": recorded.told, "hostLines: HostLine": recorded.sent}
     for file, module in (("lines.ts", "protocol"), ("closed_lines.ts", "closed")):
         body = [f'import type {{ AgentLine, HostLine }} from "./{module}";']
-        body += [f"export const {head}[] = [\n{_joined(lines)}\n];" for head, lines in lists.items()]
+        body += [f"export const {head}[] = [\n{_join_lines(lines)}\n];" for head, lines in lists.items()]
         (folder / file).write_text("\n".join(body))
     shutil.copy(CLIENTS / "generated_types.ts", folder)
     compiler = package.parent / "typescript" / "bin" / "tsc"
@@ -127,7 +127,7 @@ def test_typescript_has_every_type_and_they_fit(recorded: Recorded, folder: Path
 
 def test_python_has_every_type_and_they_fit(recorded: Recorded, folder: Path) -> None:
     python = python_with(f"datamodel-code-generator=={version_of('datamodel-code-generator')}")
-    _, *arguments = shown("datamodel-codegen")
+    _, *arguments = command_on_page("datamodel-codegen")
     options = ["--snake-case-field", "--disable-timestamp", "--formatters", "builtin"]
     succeeds([str(python), "-m", "datamodel_code_generator", *arguments, *options], folder)
     text = (folder / "protocol.py").read_text("utf-8")
@@ -146,8 +146,8 @@ def test_python_has_every_type_and_they_fit(recorded: Recorded, folder: Path) ->
 
 def types() -> set[str]:
     """What a generator has to make: every definition, and the root."""
-    return {*published()["$defs"], published()["title"]}
+    return {*published_schema()["$defs"], published_schema()["title"]}
 
 
-def _joined(lines: list[bytes]) -> str:
+def _join_lines(lines: list[bytes]) -> str:
     return ",\n".join(line.decode("utf-8") for line in lines)

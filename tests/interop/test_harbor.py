@@ -1,7 +1,7 @@
 """Trajectories as Harbor reads them: its own validator takes every one that we write.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`. The sessions are ours (`fakes.rich_session`,
-`fakes.trajectory_sessions`), and those in the folders that `PIGEON_SESSIONS` names, separated by colons.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`. The sessions are ours (`support.sessions`,
+`support.sessions`), and those in the folders that `PIGEON_SESSIONS` names, separated by colons.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from fakes.harbor_model import harbor_validator
-from fakes.rich_session import rich_session
-from fakes.trajectory_sessions import SESSIONS, environment_in
 from pigeon.app.pages import export_trajectory
 from pigeon.export.page_writer import NothingSaid
+from support.installed_programs import harbor_validator
+from support.sessions import SESSIONS, environment_in, rich_session
 
 pytestmark = [
     pytest.mark.interop,

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.installed_programs import only_on_request, python_with
-from fakes.rpc_process import command_line
+from support.agent_folders import AgentFolders
+from support.agent_process import command_line
+from support.installed_programs import only_on_request, python_with
 
 pytestmark = only_on_request
 HARBOR = "harbor==0.24.0"

@@ -22,9 +22,19 @@ from pathlib import Path
 import pytest
 
 from fakes.http_server import HttpServer, Reply, sse
-from fakes.model_requests import Told, a_model, a_request, answered, called, connection, returned, said, told
 from pigeon.providers.apis import APIS
 from pigeon.providers.http.client import HttpClient
+from support.model_requests import (
+    CollectedAnswer,
+    a_model,
+    a_request,
+    assistant_message,
+    collect_answer,
+    request_setup,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 VERSION = "1.106.0"
 MASTER = "sk-master-1234"
@@ -114,10 +124,12 @@ async def http() -> AsyncIterator[HttpClient]:
     await client.aclose()
 
 
-async def ask(proxy: Proxy, http: HttpClient, api: str, model: str, *messages: object, key: str = MASTER) -> Told:
+async def ask(
+    proxy: Proxy, http: HttpClient, api: str, model: str, *messages: object, key: str = MASTER
+) -> CollectedAnswer:
     base = proxy.url if api == "anthropic-messages" else f"{proxy.url}/v1"
     request = a_request(a_model(id=model, api=api, base_url=base), *messages)
-    return await told(import_module(APIS[api].adapter).stream(request, connection(http, key=key)))
+    return await collect_answer(import_module(APIS[api].adapter).stream(request, request_setup(http, key=key)))
 
 
 @pytest.mark.parametrize("api", ["openai-completions", "anthropic-messages"])
@@ -145,7 +157,12 @@ async def test_a_stream_with_text_and_a_call_survives_the_translation(proxy: Pro
         {**chunk({}), "choices": [], "usage": usage},
         "[DONE]",
     )
-    history = (said("first"), answered(called("call_1")), returned("call_1", "output of the first"), said("again"))
+    history = (
+        user_message("first"),
+        assistant_message(tool_call("call_1")),
+        tool_result("call_1", "output of the first"),
+        user_message("again"),
+    )
     async with HttpServer([Reply(chunks)], port=proxy.upstream) as upstream:
         answer = await ask(proxy, http, api, "real", *history)
         seen = json.dumps(upstream.body)

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.installed_programs import node, npm_package, only_on_request
-from fakes.mcp_agents import ServedAgents, tool_results
-from fakes.web_tool_server import follow
+from fakes.mcp_web_server import follow
 from pigeon.testing import call
+from support.installed_programs import node, npm_package, only_on_request
+from support.sdk_agents import ServedAgents, tool_results
 
 pytestmark = only_on_request
 VERSION = "2026.8.31"

@@ -1,7 +1,7 @@
 """The client that oh-my-pi ships, unmodified, through a conversation.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; its packages are large. `fakes/installed_programs.py` says where they
-go.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; its packages are large. `support/installed_programs.py` says where
+they go.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import npm_package, only_on_request
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.program_alias import called
-from fakes.rpc_process import command_line
-from fakes.served import ServedConversations
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import command_line, command_line_named
+from support.installed_programs import npm_package, only_on_request
+from support.pigeon_serve import ServedConversations
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "omp_client.ts"
@@ -25,7 +24,7 @@ CLIENT = ("@oh-my-pi/pi-coding-agent", "18.2.0")
 
 def test_the_client_of_oh_my_pi_holds_a_whole_conversation(tmp_path: Path) -> None:
     folders = AgentFolders(tmp_path)
-    hold_it(folders, called(folders, "omp"))
+    hold_it(folders, command_line_named(folders, "omp"))
 
 
 def test_the_client_of_oh_my_pi_holds_it_with_a_served_conversation(tmp_path: Path) -> None:

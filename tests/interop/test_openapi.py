@@ -8,8 +8,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from fakes.attacked_server import TOKENS, AttackedServer
-from fakes.installed_programs import only_on_request, python_with
+from support.installed_programs import only_on_request, python_with
+from support.pigeon_serve import TOKENS, AttackedServer
 
 pytestmark = only_on_request
 VERSION = "schemathesis==4.32.5"

@@ -1,6 +1,6 @@
 """pi-acp, the adapter that editors use: an editor's side of the Agent Client Protocol, its side unmodified, then we.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the package goes.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where the package goes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import node, npm_package, only_on_request
 from fakes.model_server import Call, Hang, ModelServer, said_in
-from fakes.program_alias import folder_with
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import folder_with
+from support.installed_programs import node, npm_package, only_on_request
 
 pytestmark = only_on_request
 VERSION = "0.0.34"

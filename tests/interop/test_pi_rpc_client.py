@@ -1,6 +1,6 @@
 """The client that pi ships, in the versions that matter, unmodified, through a conversation.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the packages go.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where the packages go.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from fakes import contract_extension
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import SHIM, node, npm_source, only_on_request, shimmed
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.rpc_process import command_line
-from fakes.served import ServedConversations
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import command_line
+from support.installed_programs import SHIM, node, npm_source, only_on_request, shim_environment
+from support.pigeon_serve import ServedConversations
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "rpc_client.mjs"
@@ -41,7 +41,7 @@ def seen_by(package: Path, dialect: str, folders: AgentFolders, program: Path | 
     }
     done = subprocess.run(
         [node(), str(DRIVER), str(package / "dist" / "modes" / "rpc" / "rpc-client.js"), json.dumps(options)],
-        env=shimmed(folders.environment()) | ({} if program is None else {"PIGEON_PROGRAM": str(program)}),
+        env=shim_environment(folders.environment()) | ({} if program is None else {"PIGEON_PROGRAM": str(program)}),
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,7 +1,7 @@
 """Sessions go back and forth between the originals and Pigeon, and stay what they were.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; `fakes/original_programs.py` says where the originals are taken from.
-With `PIGEON_RECORD=1` as well, the files in `tests/session/recorded` are made anew.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; `support/installed_programs.py` says where the originals are taken
+from. With `PIGEON_RECORD=1` as well, the files in `tests/session/recorded` are made anew.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders
-from fakes.installed_programs import only_on_request
 from fakes.model_server import Call, ModelServer, said_in
-from fakes.original_programs import PACKAGES, begin, converse, program, without_our_paths
-from fakes.record_outline import text_of
-from fakes.repositories import OLD, RECORDED
-from fakes.rpc_process import RpcProcess, command_line
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess, command_line
+from support.installed_programs import PACKAGES, begin, converse, only_on_request, program, without_our_paths
+from support.records import text_of
+from support.sessions import OLD, RECORDED
 
 pytestmark = only_on_request
 Record = dict[str, Any]

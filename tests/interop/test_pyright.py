@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fakes.installed_programs import node, npm_package, only_on_request
+from support.installed_programs import node, npm_package, only_on_request
 
 pytestmark = only_on_request
 PROGRAM = Path(__file__).parents[1] / "sdk" / "typed_program.py"

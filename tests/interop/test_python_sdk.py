@@ -1,6 +1,6 @@
 """`pi-agent-python-sdk` from PyPI, unmodified, through a conversation.
 
-Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `fakes/installed_programs.py` for where the package goes.
+Runs with `PIGEON_INTEROP=1 pytest tests/interop`; see `support/installed_programs.py` for where the package goes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 from fakes import contract_extension
-from fakes.agent_folders import AgentFolders, providers
-from fakes.installed_programs import only_on_request, python_with
 from fakes.model_server import Call, Hang, ModelServer
-from fakes.program_alias import called
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import command_line_named
+from support.installed_programs import only_on_request, python_with
 
 pytestmark = only_on_request
 DRIVER = Path(__file__).parent / "clients" / "python_sdk.py"
@@ -29,7 +29,13 @@ def test_the_python_sdk_holds_a_whole_conversation(tmp_path: Path) -> None:
         server.answers("On and on", Hang())
         server.answers("From the second.")
         done = subprocess.run(
-            [str(python), str(DRIVER), *called(folders, "pi"), str(folders.work), contract_extension.__file__],
+            [
+                str(python),
+                str(DRIVER),
+                *command_line_named(folders, "pi"),
+                str(folders.work),
+                contract_extension.__file__,
+            ],
             env=folders.environment(),
             capture_output=True,
             text=True,

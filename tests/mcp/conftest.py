@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from fakes.mcp_agents import ServedAgents
-from pigeon.mcp.connector_process import Connector, joined_connector
+from pigeon.mcp.connector_process import Connector, join_connector
+from support.sdk_agents import ServedAgents
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def connector() -> AsyncIterator[Connector]:
     """It takes most of a second to start."""
     user = object()
-    held = joined_connector(user, os.environ)
-    await held.started()
+    held = join_connector(user, os.environ)
+    await held.wait_until_started()
     yield held
     await held.leave(user)
 

@@ -34,7 +34,7 @@ from pigeon.mcp.connector.records import (
     decode_for_connector,
     encode_line,
 )
-from pigeon.mcp.connector_process import Connector, connector_line
+from pigeon.mcp.connector_process import Connector, connector_command
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import BadRecord
 
@@ -100,7 +100,7 @@ def test_any_line_is_a_record_or_one_kind_of_error(line: bytes) -> None:
 async def test_a_connector_that_cannot_read_what_the_agent_sends_says_so_and_ends() -> None:
     (control, theirs), (line, their_line) = socket.socketpair(), socket.socketpair()
     with control, theirs, their_line:
-        process = await asyncio.create_subprocess_exec(*connector_line(), stdin=theirs, stdout=their_line)
+        process = await asyncio.create_subprocess_exec(*connector_command(), stdin=theirs, stdout=their_line)
     line.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=line)
     try:
@@ -120,16 +120,16 @@ async def test_an_agent_that_cannot_read_what_the_connector_sends_fails_calls_an
     line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed = f"import os; os.write(1, {line!r}); os.read(0, 1)"
-    monkeypatch.setattr("pigeon.mcp.connector_process.connector_line", lambda: [sys.executable, "-c", printed])
+    monkeypatch.setattr("pigeon.mcp.connector_process.connector_command", lambda: [sys.executable, "-c", printed])
     connector, user = Connector(os.environ), object()
     connector.join(user)
     try:
-        await connector.started()
+        await connector.wait_until_started()
         config = LinkConfig(transport="http", folder="/", start_seconds=5.0, version="1")
         failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        connector.open("1", config, None, failed.set_result)
-        connector.ask("1", ReadResource(uri="a:b"), 5.0, ended.set_result)
+        connector.open_server("1", config, None, failed.set_result)
+        connector.send_request("1", ReadResource(uri="a:b"), 5.0, ended.set_result)
         server, call = await failed, await ended
         assert isinstance(server, ServerFailed)
         assert isinstance(call, CallFailed)

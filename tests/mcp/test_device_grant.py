@@ -7,7 +7,7 @@ import asyncio
 import httpx2
 import pytest
 
-from pigeon.mcp.connector.device_grant import DeviceCode, SignInNeeded, device_code, granted_token
+from pigeon.mcp.connector.device_grant import DeviceCode, SignInNeeded, parse_device_code, wait_for_token
 
 CODE = DeviceCode("WDJB", "https://x.example/activate", None, "hidden", 5.0, 600.0)
 TOKEN = httpx2.Response(200, json={"access_token": "t"})
@@ -17,7 +17,7 @@ def refusal(error: str) -> httpx2.Response:
     return httpx2.Response(400, json={"error": error})
 
 
-async def asked(*answers: httpx2.Response | Exception, code: DeviceCode = CODE) -> list[float]:
+async def pauses_before(*answers: httpx2.Response | Exception, code: DeviceCode = CODE) -> list[float]:
     """The pauses before each question for the token."""
     pauses: list[float] = []
     left = list(answers)
@@ -31,43 +31,49 @@ async def asked(*answers: httpx2.Response | Exception, code: DeviceCode = CODE) 
             raise answer
         return answer
 
-    async def shown() -> bool:
+    async def wait_for_person() -> bool:
         await asyncio.Event().wait()
         return True
 
-    assert await granted_token(code, ask_token, shown(), pause) is TOKEN
+    assert await wait_for_token(code, ask_token, wait_for_person(), pause) is TOKEN
     return pauses
 
 
 async def test_it_is_asked_in_the_interval_that_the_server_wants_and_slower_when_told_so() -> None:
     pending = refusal("authorization_pending")
-    assert await asked(pending, refusal("slow_down"), pending, refusal("slow_down"), TOKEN) == [5, 5, 10, 10, 15]
+    assert await pauses_before(pending, refusal("slow_down"), pending, refusal("slow_down"), TOKEN) == [
+        5,
+        5,
+        10,
+        10,
+        15,
+    ]
 
 
 async def test_a_network_that_fails_is_asked_less_often() -> None:
-    assert await asked(httpx2.ConnectError("down"), httpx2.ReadTimeout("slow"), TOKEN) == [5, 10, 20]
+    assert await pauses_before(httpx2.ConnectError("down"), httpx2.ReadTimeout("slow"), TOKEN) == [5, 10, 20]
 
 
 async def test_a_code_that_nobody_enters_expires() -> None:
     pending = [refusal("authorization_pending")] * 1000
     with pytest.raises(SignInNeeded, match="expired"):
-        await asked(*pending)
+        await pauses_before(*pending)
 
 
 async def test_a_person_who_says_that_they_sign_in_is_waited_for_and_one_who_does_not_is_not() -> None:
     async def ask_token() -> httpx2.Response:
         return TOKEN
 
-    async def shown(answer: bool) -> bool:
+    async def show_code(answer: bool) -> bool:
         return answer
 
     async def pause(seconds: float) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
 
-    assert await granted_token(CODE, ask_token, shown(True), pause) is TOKEN
+    assert await wait_for_token(CODE, ask_token, show_code(True), pause) is TOKEN
     with pytest.raises(SignInNeeded, match="declined"):
-        await granted_token(CODE, ask_token, shown(False), pause)
+        await wait_for_token(CODE, ask_token, show_code(False), pause)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +88,13 @@ async def test_a_person_who_says_that_they_sign_in_is_waited_for_and_one_who_doe
 )
 def test_an_answer_without_a_usable_code_is_said(answer: object, said: str) -> None:
     with pytest.raises(SignInNeeded, match=said):
-        device_code(httpx2.Response(200, json=answer))
+        parse_device_code(httpx2.Response(200, json=answer))
 
 
 def test_what_an_authorization_server_says_is_taken_within_bounds() -> None:
     given = {"device_code": "b", "verification_url": "https://x/", "user_code": "A\x1b[31mB", "interval": -1}
-    code = device_code(httpx2.Response(200, json={**given, "expires_in": 1e9}))
+    code = parse_device_code(httpx2.Response(200, json={**given, "expires_in": 1e9}))
     assert (code.code, code.interval, code.seconds, code.complete) == ("A[31mB", 5.0, 1800.0, None)
-    assert device_code(httpx2.Response(200, json={**given, "interval": 0})).interval == 0.2
+    assert parse_device_code(httpx2.Response(200, json={**given, "interval": 0})).interval == 0.2
     with pytest.raises(SignInNeeded, match="400 Bad Request: no such client"):
-        device_code(httpx2.Response(400, json={"error": "x", "error_description": "no such client"}))
+        parse_device_code(httpx2.Response(400, json={"error": "x", "error_description": "no such client"}))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import pigeon
-from fakes.mcp_agents import ServedAgents, scripted_server
 from pigeon.wire.base import ABSENT
+from support.sdk_agents import ServedAgents, scripted_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -16,27 +16,29 @@ async def test_what_can_be_read_and_the_arguments_of_prompts_are_completed(agent
     agents.write({"notes": scripted_server(), "silent": silent})
     async with agents.agent() as agent:
 
-        async def offered(text: str) -> tuple[str, list[str]]:
+        async def completions_for(text: str) -> tuple[str, list[str]]:
             found = await agent.complete_mcp(text)
             assert text.endswith(found.replaces)
             return found.replaces, [one.text for one in found.completions]
 
-        assert await offered("look at @notes") == ("notes", ["notes:note://", "notes:note://one"])
-        assert await offered("look at @one") == ("one", ["notes:note://one", "silent:note://one"])
-        assert await offered("@notes:note://t") == ("notes:note://t", ["notes:note://two"])
-        assert await offered("@notes:") == ("notes:", ["notes:note://", "notes:note://one"])
-        assert await offered("@nobody:x") == ("nobody:x", [])
-        assert await offered("mail@notes") == ("", [])
-        assert await offered("/mcp__n") == ("mcp__n", ["mcp__notes__poem"])
-        assert await offered("/mcp__notes__poem ") == ("", ["pigeons", "'the sea'", "topic=", "tone="])
-        assert await offered("/mcp__notes__poem pi") == ("pi", ["pigeons"])
-        assert await offered("/mcp__notes__poem sea m") == ("m", ["merry-about-sea"])
-        assert await offered("/mcp__notes__poem topic=sea tone=s") == ("s", ["sad-about-sea"])
-        assert await offered("/mcp__notes__poem a b c") == ("c", [])
-        assert await offered("no word of servers") == ("", [])
+        assert await completions_for("look at @notes") == ("notes", ["notes:note://", "notes:note://one"])
+        assert await completions_for("look at @one") == ("one", ["notes:note://one", "silent:note://one"])
+        assert await completions_for("@notes:note://t") == ("notes:note://t", ["notes:note://two"])
+        assert await completions_for("@notes:") == ("notes:", ["notes:note://", "notes:note://one"])
+        assert await completions_for("@nobody:x") == ("nobody:x", [])
+        assert await completions_for("mail@notes") == ("", [])
+        assert await completions_for("/mcp__n") == ("mcp__n", ["mcp__notes__poem"])
+        assert await completions_for("/mcp__notes__poem ") == ("", ["pigeons", "'the sea'", "topic=", "tone="])
+        assert await completions_for("/mcp__notes__poem pi") == ("pi", ["pigeons"])
+        assert await completions_for("/mcp__notes__poem sea m") == ("m", ["merry-about-sea"])
+        assert await completions_for("/mcp__notes__poem topic=sea tone=s") == ("s", ["sad-about-sea"])
+        assert await completions_for("/mcp__notes__poem a b c") == ("c", [])
+        assert await completions_for("no word of servers") == ("", [])
         (template,) = [one for one in (await agent.complete_mcp("@notes:")).completions if one.label is not ABSENT]
         assert template.label == "notes:note://{name}"
-        assert await offered("/mcp__silent__poem x") == ("x", []), "a server that does not answer is not waited for"
+        assert await completions_for("/mcp__silent__poem x") == ("x", []), (
+            "a server that does not answer is not waited for"
+        )
 
 
 async def test_a_prompt_that_is_sent_before_its_server_is_there_waits_for_it(agents: ServedAgents) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pigeon.mcp.server_config import InputQuestion, OAuthConfig, ServerConfig, WrongServer, servers_in
+from pigeon.mcp.server_config import InputQuestion, OAuthConfig, ServerConfig, WrongServer, parse_servers
 from pigeon.mcp.variables import Surroundings
 
 VARIABLES = {"TOKEN": "t0", "REGION": "north"}
@@ -188,21 +188,21 @@ READ: list[tuple[str, dict[str, Any], dict[str, dict[str, Any]]]] = [
 
 def read(value: dict[str, Any]) -> tuple[dict[str, ServerConfig], list[str]]:
     problems: list[str] = []
-    return {one.name: one for one in servers_in(value, "user", "mcp.json", problems.append)}, problems
+    return {one.name: one for one in parse_servers(value, "user", "mcp.json", problems.append)}, problems
 
 
 @pytest.mark.parametrize(("file", "expected"), [row[1:] for row in READ], ids=[row[0] for row in READ])
 def test_a_file_of_another_program_is_read_as_it_is_meant(
     file: dict[str, Any], expected: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pigeon.mcp.variables._env_file", lambda path: {"FROM_FILE": "yes", "KEY": "in the file"})
+    monkeypatch.setattr("pigeon.mcp.variables._read_env_file", lambda path: {"FROM_FILE": "yes", "KEY": "in the file"})
     answers = {"key": "k1", "stage": "live"}
     around = Surroundings(VARIABLES, "/work", "/home/me", answers, lambda name: False)
     servers, problems = read(file)
     assert problems == []
     assert list(servers) == list(expected)
     for name, config in servers.items():
-        filled = around.filled_in(config)
+        filled = around.fill_in_config(config)
         wanted = expected[name]
         if "env" in wanted and "KEY" not in wanted["env"] and "FROM_FILE" in wanted["env"]:
             wanted = {**wanted, "env": {**wanted["env"], "KEY": "in the file"}}
@@ -230,7 +230,7 @@ def test_what_cannot_be_done_is_refused_by_the_name_of_the_member(entry: dict[st
     problem = servers["x"].problem
     if problem is None:
         with pytest.raises(WrongServer) as wrong:
-            Surroundings({}, "/work", "/home/me", {}, lambda name: False).filled_in(servers["x"])
+            Surroundings({}, "/work", "/home/me", {}, lambda name: False).fill_in_config(servers["x"])
         problem = str(wrong.value)
     assert named in problem
 
@@ -265,4 +265,4 @@ def test_choices_have_labels_and_the_usual_one_is_first() -> None:
 def test_an_env_file_that_is_missing_is_named(tmp_path: Path) -> None:
     servers, _ = read({"mcpServers": {"x": {"command": "y", "envFile": "none.env"}}})
     with pytest.raises(WrongServer, match=r"envFile .*none\.env cannot be read"):
-        Surroundings({}, str(tmp_path), "/home/me", {}, lambda name: False).filled_in(servers["x"])
+        Surroundings({}, str(tmp_path), "/home/me", {}, lambda name: False).fill_in_config(servers["x"])

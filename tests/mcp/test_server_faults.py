@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
-from fakes.processes import processes_in
 from pigeon.mcp.connector.main import NOT_INSTALLED
-from pigeon.mcp.connector_process import connector_line
+from pigeon.mcp.connector_process import connector_command
 from pigeon.system.platforms import install_command
 from pigeon.testing import call
+from support.processes import processes_in
+from support.sdk_agents import ServedAgents, scripted_server, tool_results
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,7 +32,7 @@ async def test_servers_that_cannot_be_connected_say_why_and_delay_nothing(agents
         assert (await agent.run("hello")).ended == "done"
         meanwhile = {state.name: state.status for state in (await agent.get_mcp_servers()).servers}
         assert meanwhile["hangs"] == "connecting", "the prompt did not wait"
-        states = await agents.settled(agent)
+        states = await agents.wait_until_connected(agent)
     said = {name: str(state.error) for name, state in states.items()}
     steps = {name: state.step for name, state in states.items() if state.status == "failed"}
     assert steps == {
@@ -57,7 +57,7 @@ async def test_servers_that_cannot_be_connected_say_why_and_delay_nothing(agents
 async def test_the_process_that_holds_connections_runs_nothing_that_variables_lead_it_to(tmp_path: Path) -> None:
     for name in ("sitecustomize", "json", "asyncio", "mcp"):
         (tmp_path / f"{name}.py").write_text("import os; os.write(2, b'planted')\n")
-    for line, planted in (connector_line(), False), ([sys.executable, "-c", "import json"], True):
+    for line, planted in (connector_command(), False), ([sys.executable, "-c", "import json"], True):
         ran = await asyncio.create_subprocess_exec(
             *line, cwd="/", env={"PYTHONPATH": str(tmp_path)}, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
@@ -69,7 +69,7 @@ async def test_noise_floods_and_endless_lists_keep_no_tool_from_being_called(age
     agents.write({mode: scripted_server(mode) for mode in modes} | {"good": scripted_server()})
     names = [*(f"mcp__{mode}__echo" for mode in modes[:4]), "mcp__endless_pages__page_3", "mcp__good__echo"]
     async with agents.agent(*[call(name, text="x") for name in names], "Done.") as agent:
-        states = await agents.settled(agent)
+        states = await agents.wait_until_connected(agent)
         assert {state.status for state in states.values()} == {"connected"}
         assert len(states["endless_pages"].tools) == 200
         assert "more than 200 pages" in str(states["endless_pages"].error)
@@ -174,11 +174,11 @@ async def test_nothing_of_servers_is_loaded_before_the_first_answer(agents: Serv
     program = (
         "import asyncio, sys\n"
         "from pigeon.app.build import build\n"
-        "from pigeon.app.environment import process_environment\n"
+        "from pigeon.app.environment import environment_of_process\n"
         "from pigeon.app.options import AgentOptions\n"
         "async def main():\n"
         f"    options = AgentOptions(model='demo', no_session=True, agent_dir={str(agents.home)!r})\n"
-        "    built = await build(options, process_environment())\n"
+        "    built = await build(options, environment_of_process())\n"
         "    print([name for name in sys.modules if name == 'mcp' or name.startswith('pigeon.mcp.')])\n"
         "    print(len(built.session.dependencies.tool_servers.state().servers))\n"
         "    await built.session.close()\n"

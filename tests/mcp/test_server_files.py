@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer, server_of, servers_in
-from pigeon.mcp.server_files import merged_servers, project_files, read_servers
-from pigeon.mcp.tool_names import distinct_names, full_name
+from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer, parse_server, parse_servers
+from pigeon.mcp.server_files import ServerLayers, merge_servers, project_files, read_servers
+from pigeon.mcp.tool_names import full_name, make_distinct_names
 from pigeon.mcp.variables import Surroundings
 
 ANYTHING = st.recursive(
@@ -28,7 +28,7 @@ FIELDS = (
 
 def read(value: Any) -> tuple[dict[str, ServerConfig], list[str]]:
     problems: list[str] = []
-    return {one.name: one for one in servers_in(value, "user", "mcp.json", problems.append)}, problems
+    return {one.name: one for one in parse_servers(value, "user", "mcp.json", problems.append)}, problems
 
 
 def test_the_form_of_claude_code() -> None:
@@ -70,7 +70,7 @@ def test_the_form_of_vs_code_with_inputs() -> None:
     around = Surroundings({}, "/work", "/home/me", answers, lambda name: False)
     assert around.questions(servers["one"]) == {"key": InputQuestion("The key")}
     answers["key"] = "123"
-    filled = around.filled_in(servers["one"])
+    filled = around.fill_in_config(servers["one"])
     assert (filled.args, filled.env, around.questions(servers["one"])) == (("/work/s.js",), {"K": "123"}, {})
 
 
@@ -122,12 +122,12 @@ def test_a_wrong_server_says_what_is_wrong_with_it(entry: Any, said: str) -> Non
 
 @pytest.mark.parametrize("name", ["", " ", "a" * 200, "tab\there", "!!!"])
 def test_a_name_of_which_no_tool_name_can_be_made_is_wrong(name: str) -> None:
-    assert server_of(name, {"command": "x"}, "host").problem is not None
+    assert parse_server(name, {"command": "x"}, "host").problem is not None
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), ANYTHING, max_size=8))
 def test_no_entry_makes_the_reading_fail(entry: dict[str, Any]) -> None:
-    config = server_of("x", entry, "user")
+    config = parse_server("x", entry, "user")
     assert config.problem is not None or config.transport is not None or not config.enabled
 
 
@@ -155,28 +155,28 @@ def test_no_file_makes_the_reading_fail(value: Any) -> None:
 )
 def test_variables_are_filled_in(text: str, value: str) -> None:
     around = Surroundings({"A": "1", "EMPTY": ""}, "/work", "/home/me", {}, lambda name: False)
-    config = server_of("x", {"command": "y", "args": [text], "env": {"E": text}}, "user")
-    assert (around.filled_in(config).args, around.filled_in(config).env) == ((value,), {"E": value})
+    config = parse_server("x", {"command": "y", "args": [text], "env": {"E": text}}, "user")
+    assert (around.fill_in_config(config).args, around.fill_in_config(config).env) == ((value,), {"E": value})
 
 
 def test_a_missing_variable_is_named() -> None:
     around = Surroundings({}, "/work", "/home/me", {}, lambda name: False)
     with pytest.raises(WrongServer, match=r"headers.K names the variable NONE, which is not set"):
-        around.filled_in(server_of("x", {"url": "http://y", "headers": {"K": "Bearer $NONE"}}, "user"))
+        around.fill_in_config(parse_server("x", {"url": "http://y", "headers": {"K": "Bearer $NONE"}}, "user"))
 
 
 def test_a_project_gets_no_key_of_a_model_provider_and_the_user_does() -> None:
     around = Surroundings({"OPENAI_API_KEY": "k"}, "/work", "/h", {}, lambda name: name == "OPENAI_API_KEY")
     entry = {"command": "y", "env": {"E": "$OPENAI_API_KEY"}}
-    assert around.filled_in(server_of("x", entry, "user")).env == {"E": "k"}
+    assert around.fill_in_config(parse_server("x", entry, "user")).env == {"E": "k"}
     with pytest.raises(WrongServer, match="files of projects cannot use it"):
-        around.filled_in(server_of("x", entry, "project"))
+        around.fill_in_config(parse_server("x", entry, "project"))
 
 
 def test_values_of_a_host_are_meant_as_they_are_where_no_variable_fits() -> None:
     around = Surroundings({"A": "1"}, "/work", "/h", {}, lambda name: False)
     entry = {"command": "y", "env": {"P": "pa$$w$rd", "Q": "$A"}}
-    assert around.filled_in(server_of("x", entry, "host")).env == {"P": "pa$$w$rd", "Q": "1"}
+    assert around.fill_in_config(parse_server("x", entry, "host")).env == {"P": "pa$$w$rd", "Q": "1"}
 
 
 def test_files_lie_over_each_other_and_an_entry_may_only_switch_off(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_files_lie_over_each_other_and_an_entry_may_only_switch_off(tmp_path: Pa
         place.write_text(json.dumps({"mcpServers": servers}))
     problems: list[str] = []
     layers = [read_servers(path, "project", problems.append) for path in project_files(str(tmp_path))]
-    found = {one.name: one for one in merged_servers(layers)}
+    found = {one.name: one for one in merge_servers(layers)}
     assert (found["a"].command, found["b"].command, found["b"].enabled) == ("ours", "shared", False)
     assert problems == []
 
@@ -226,12 +226,30 @@ def test_names_of_tools_are_short_and_distinct() -> None:
     assert full_name("git hub", "list.issues") == "mcp__git_hub__list_issues"
     long = full_name("server", "x" * 100)
     assert len(long) == 64
-    names = distinct_names("s", ["a.b", "a_b", "a b"])
+    names = make_distinct_names("s", ["a.b", "a_b", "a b"])
     assert len(set(names.values())) == 3
-    claimed = distinct_names("a", ["b__c", "b_c"], ["a", "a__b"])
+    claimed = make_distinct_names("a", ["b__c", "b_c"], ["a", "a__b"])
     assert claimed["b_c"] == "mcp__a__b_c"
     assert claimed["b__c"].startswith("mcp__a__b_c_")
-    assert distinct_names("a__b", ["c"], ["a", "a__b"]) == {"c": "mcp__a__b__c"}
-    assert {one.problem is None for one in merged_servers([[server_of("a b", {"command": "x"}, "user")]])} == {True}
-    clash = merged_servers([[server_of(name, {"command": "x"}, "user") for name in ("a b", "a_b")]])
+    assert make_distinct_names("a__b", ["c"], ["a", "a__b"]) == {"c": "mcp__a__b__c"}
+    assert {one.problem is None for one in merge_servers([[parse_server("a b", {"command": "x"}, "user")]])} == {True}
+    clash = merge_servers([[parse_server(name, {"command": "x"}, "user") for name in ("a b", "a_b")]])
     assert [one.problem is None for one in clash] == [True, False]
+
+
+def test_the_servers_of_the_host_replace_those_of_files_and_moving_is_noticed(tmp_path: Path) -> None:
+    agent, project = tmp_path / "agent", tmp_path / "project"
+    agent.mkdir()
+    project.mkdir()
+    (agent / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}))
+    (project / ".mcp.json").write_text("[")
+    problems: list[str] = []
+    layers = ServerLayers(str(agent), ("a",), problems.append)
+    assert not layers.read_files(str(project), trusted=True)
+    assert [one.name for one in layers.merged_servers()] == ["a"]
+    assert layers.problems == problems != []
+    layers.set_host_servers({"a": {"command": "host"}, "c": {"command": "c"}})
+    assert [(one.name, one.source) for one in layers.merged_servers()] == [("a", "host"), ("c", "host")]
+    assert not layers.read_files(str(project), trusted=False)
+    assert layers.problems == []
+    assert layers.read_files(str(agent), trusted=False)

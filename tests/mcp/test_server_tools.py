@@ -7,8 +7,8 @@ import json
 import pytest
 
 import pigeon
-from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
 from pigeon.testing import call, scripted
+from support.sdk_agents import ServedAgents, scripted_server, tool_results
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -31,7 +31,7 @@ async def test_servers_of_the_host_replace_each_other_and_leave_those_of_files_a
         states = {state.name: state for state in (await agent.set_mcp_servers(given)).servers}
         assert states["wrong"].status == states["both"].status == "failed"
         assert "command must be a string" in str(states["wrong"].error)
-        states = await agents.settled(agent, "one")
+        states = await agents.wait_until_connected(agent, "one")
         assert (states["one"].status, states["one"].source) == ("connected", "host")
         assert states["mine"].status == "connected"
         left = await agent.set_mcp_servers({})
@@ -76,7 +76,7 @@ async def test_failures_pictures_and_values_of_a_tool_are_results(agents: Served
 async def test_servers_are_started_after_a_pause_or_when_a_tool_is_looked_for(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    monkeypatch.setattr("pigeon.mcp.start_schedule.START_PAUSE", 3600.0)
     log = agents.folder / "log"
     agents.write({"one": scripted_server(env={"LOG": str(log)})})
     with scripted("Hello.", call("tool_search", query="echo"), call("mcp__one__echo", text="x"), "Done.") as model:
@@ -91,13 +91,13 @@ async def test_servers_are_started_after_a_pause_or_when_a_tool_is_looked_for(
 async def test_a_few_servers_start_at_a_time_and_those_that_hang_hold_up_the_others_for_a_moment(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pigeon.mcp.control.MOST_STARTING", 1)
-    monkeypatch.setattr("pigeon.mcp.control.LONGEST_TURN", 0.05)
+    monkeypatch.setattr("pigeon.mcp.start_schedule.MOST_STARTING", 1)
+    monkeypatch.setattr("pigeon.mcp.start_schedule.LONGEST_TURN", 0.05)
     log = agents.folder / "log"
     hanging = {f"hangs{number}": scripted_server("hangs", env={"LOG": str(log)}) for number in range(3)}
     agents.write({**hanging, "good": scripted_server()})
     async with agents.agent(wait=False) as agent:
-        states = await agents.settled(agent, "good")
+        states = await agents.wait_until_connected(agent, "good")
         assert states["good"].status == "connected"
         assert {states[name].status for name in hanging} == {"connecting"}
 
@@ -105,7 +105,7 @@ async def test_a_few_servers_start_at_a_time_and_those_that_hang_hold_up_the_oth
 async def test_a_tool_that_is_called_while_its_server_is_being_connected_waits_for_it(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    monkeypatch.setattr("pigeon.mcp.start_schedule.START_PAUSE", 3600.0)
     agents.write({"one": scripted_server(), "one__two": scripted_server()})
     calls = call("mcp__one__echo", text="a"), call("mcp__one__two__echo", text="b"), call("mcp__one__nothing")
     with scripted(*calls, "Done.") as model:
@@ -117,7 +117,7 @@ async def test_a_tool_that_is_called_while_its_server_is_being_connected_waits_f
 async def test_rules_are_asked_about_a_tool_before_its_server_is_waited_for(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    monkeypatch.setattr("pigeon.mcp.start_schedule.START_PAUSE", 3600.0)
     monkeypatch.setattr("pigeon.mcp.server.WAIT_SECONDS", 3600.0)
     agents.write({"one": scripted_server("hangs")})
     asked: list[str] = []
@@ -144,7 +144,7 @@ async def test_rules_are_asked_about_a_tool_before_its_server_is_waited_for(
 async def test_a_tool_that_was_waited_for_gets_the_arguments_that_were_allowed_and_no_others(
     agents: ServedAgents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pigeon.mcp.control.START_PAUSE", 3600.0)
+    monkeypatch.setattr("pigeon.mcp.start_schedule.START_PAUSE", 3600.0)
     agents.write({"one": scripted_server()})
     asked: list[object] = []
 

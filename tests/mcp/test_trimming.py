@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.mcp.connector.pipes import RequestPace, ServerPipes
-from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_TOOLS, shown_text, too_deep, trimmed
+from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_TOOLS, is_too_deep, strip_hidden_chars, trim_message
 
 ODD: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
@@ -24,7 +24,7 @@ KEYS = st.sampled_from(
 
 
 def result_of(**result: Any) -> dict[str, Any]:
-    message = trimmed(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result))
+    message = trim_message(types.JSONRPCResponse(jsonrpc="2.0", id=1, result=result))
     found: dict[str, Any] = message.result
     return found
 
@@ -64,7 +64,7 @@ def test_schemas_of_results_are_not_looked_at_and_those_of_arguments_are_objects
     found = result_of(tools=given)["tools"]
     assert found[0] == {"name": "a", "inputSchema": {"anyOf": [{}], "type": "object"}}
     assert [one["inputSchema"] for one in found[1:]] == [{"type": "object"}] * 3
-    assert not too_deep({"type": "object", "properties": {"a": {"type": "string"}}})
+    assert not is_too_deep({"type": "object", "properties": {"a": {"type": "string"}}})
 
 
 def test_lists_and_contents_without_end_are_cut() -> None:
@@ -75,24 +75,24 @@ def test_lists_and_contents_without_end_are_cut() -> None:
 
 def test_signs_that_nobody_sees_are_left_out() -> None:
     hidden = "a\x1b[2Jb\x00\u202ec\U000e0041\nd\te\u00a0\u200df"
-    assert shown_text(hidden) == "a[2Jbc\nd\te\u00a0\u200df"
+    assert strip_hidden_chars(hidden) == "a[2Jbc\nd\te\u00a0\u200df"
     assert result_of(tools=[{"name": "x", "description": "\x1b]0;t\x07"}])["tools"][0]["description"] == "]0;t"
 
 
 async def test_an_answer_that_cannot_be_read_is_a_failure_of_what_it_answers() -> None:
     pipes = ServerPipes(-1, -1, -1, lambda: None)
     for text in (b'"result":null}', b'"result":{"a":NaN}}', b'"result":{"a":' + b"[" * 100_000):
-        message = pipes._message(b'{"jsonrpc":"2.0","id":7,' + text)
+        message = pipes._parse_message(b'{"jsonrpc":"2.0","id":7,' + text)
         assert message is not None
         assert isinstance(message.message, types.JSONRPCError)
         assert message.message.id == 7
-    assert pipes._message(b"Welcome!") is None
+    assert pipes._parse_message(b"Welcome!") is None
     assert pipes.first_garbage.startswith('{"jsonrpc"')
 
 
 def test_a_server_that_asks_without_end_is_read_more_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pigeon.mcp.connector.pipes.time.monotonic", lambda: 100.0)
     pace = RequestPace()
-    pauses = [pace.pause() for _ in range(100)]
+    pauses = [pace.count_request() for _ in range(100)]
     assert pauses[:50] == [0.0] * 50
     assert pauses[-1] == pytest.approx(1.0)

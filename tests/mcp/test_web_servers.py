@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -11,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from fakes.mcp_agents import ServedAgents, tool_results
-from fakes.web_tool_server import WebToolServer, follow
+from fakes.mcp_web_server import WebToolServer, follow
 from pigeon.mcp.connector.device_grant import DEVICE_GRANT
 from pigeon.testing import call
+from support.sdk_agents import ServedAgents, tool_results
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -61,7 +62,7 @@ async def test_headers_have_their_variables_filled_in_and_are_masked(
     async with WebToolServer(header=("x-token", "Bearer tok-5f3a9c1e77d2")) as server:
         agents.write({"web": {"url": f"{server.base}/mcp", "headers": {"X-Token": "Bearer ${DOCS_TOKEN}"}}})
         async with agents.agent(call("bash", command="echo $((1)) tok-5f3a9c1e77d2"), "Done.") as agent:
-            states = await agents.settled(agent)
+            states = await agents.wait_until_connected(agent)
             assert states["web"].status == "connected"
             shown = tool_results(await agent.run("show it"))
     assert shown == ["1 ***\n"]
@@ -107,7 +108,7 @@ async def _last_address(address: str) -> str:
     """Where the browser would be led, which cannot reach us."""
     import http.client
 
-    def asked() -> str:
+    def ask_server() -> str:
         place = urlsplit(address)
         connection = http.client.HTTPConnection(str(place.hostname), place.port)
         connection.request("GET", f"{place.path}?{place.query}")
@@ -117,7 +118,7 @@ async def _last_address(address: str) -> str:
 
     import asyncio
 
-    return await asyncio.to_thread(asked)
+    return await asyncio.to_thread(ask_server)
 
 
 @pytest.mark.parametrize("pastes", [False, True])
@@ -151,6 +152,19 @@ async def test_a_person_signs_in_once_and_tokens_are_kept_and_refreshed(agents: 
         others = [one for one in agents.folder.rglob("*") if one.is_file() and one != file]
         told = [one for one in others if re.search(rb"(access|refresh)-[0-9a-f]{24}", one.read_bytes())]
         assert not told, "a token stands in no other file, also not in sessions"
+
+
+async def test_a_sign_in_waits_beside_the_run_for_another_process_that_writes_the_file(agents: ServedAgents) -> None:
+    async with WebToolServer(signs_in=True) as server:
+        agents.write({"web": {"url": f"{server.base}/mcp"}})
+        file = agents.home / "auth.json"
+        folder = os.open(agents.home, os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        async with agents.agent(call("mcp__web__hello"), "Done.", on_dialog=Browser()) as agent:
+            assert tool_results(await agent.run("greet")) == ["hello from the web"]
+            assert not file.exists()
+            os.close(folder)
+        assert list(json.loads(file.read_text())) == [f"mcp:{server.base}/mcp"]
 
 
 class Device:

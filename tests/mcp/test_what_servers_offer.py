@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.mcp_agents import ServedAgents, scripted_server, tool_results
-from fakes.processes import processes_in
 from pigeon.mcp.server_tool import ServerTool
 from pigeon.testing import call
 from pigeon.wire import codec
 from pigeon.wire.tokens import estimated_tokens
+from support.processes import processes_in
+from support.sdk_agents import ServedAgents, scripted_server, tool_results
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -123,7 +123,7 @@ async def test_a_program_sees_what_it_needs_and_what_its_entry_says_and_no_key(
 async def test_a_missing_variable_is_the_failure_of_its_server_alone(agents: ServedAgents) -> None:
     agents.write({"bad": scripted_server(env={"T": "$NO_SUCH_VARIABLE"}), "good": scripted_server()})
     async with agents.agent() as agent:
-        states = await agents.settled(agent)
+        states = await agents.wait_until_connected(agent)
     assert (states["bad"].status, states["bad"].step) == ("failed", "configuration")
     assert "env.T names the variable NO_SUCH_VARIABLE, which is not set" in str(states["bad"].error)
     assert states["good"].status == "connected"
@@ -199,7 +199,7 @@ async def test_read_only_tools_run_side_by_side(agents: ServedAgents) -> None:
     agents.write({"s": scripted_server()})
     async with agents.agent() as agent:
         assert agent._built is not None
-        tools = agent._built.session.toolset.active()
+        tools = agent._built.session.toolset.active_tools()
         assert (tools["mcp__s__echo"].reads_only, tools["mcp__s__slow"].reads_only) == (True, False)
 
 
@@ -210,14 +210,14 @@ async def test_servers_of_a_project_wait_for_trust(agents: ServedAgents) -> None
         assert (await agent.get_trust()).waiting == [str(agents.work / ".mcp.json")]
         change = await agent.set_trust(True)
         assert change.applied == [str(agents.work / ".mcp.json")]
-        states = await agents.settled(agent)
+        states = await agents.wait_until_connected(agent)
         assert (states["theirs"].status, states["theirs"].source) == ("connected", "project")
         await agent.set_trust(False)
         assert (await agent.get_mcp_servers()).servers == []
 
 
 async def test_an_agent_leaves_nothing_behind(agents: ServedAgents) -> None:
-    def counted() -> tuple[int, int, int]:
+    def count_resources() -> tuple[int, int, int]:
         return len(os.listdir("/proc/self/fd")), threading.active_count(), len(asyncio.all_tasks())
 
     log = {"LOG": str(agents.folder / "log")}
@@ -225,11 +225,11 @@ async def test_an_agent_leaves_nothing_behind(agents: ServedAgents) -> None:
     agents.write({"a": scripted_server(env=log), "b": late, "c": {"url": "http://127.0.0.1:9/"}})
     async with agents.agent() as agent:
         await agent.run("hello")
-    before = counted()
+    before = count_resources()
     for _ in range(3):
         async with agents.agent() as agent:
             await agent.run("hello")
-    after = counted()
+    after = count_resources()
     assert after[0] <= before[0] + 1
     assert after[1:] <= (before[1] + 1, before[2] + 1)
     assert not processes_in(str(agents.folder / "log"))
@@ -263,7 +263,7 @@ async def test_what_was_told_stays_when_another_server_comes_and_leaves_less_roo
         before = await _descriptions(agent)
         assert SAID in before["mcp__a__echo"]
         await agent.set_mcp_servers({"big": scripted_server(env={"TOOLS": "100"})})
-        await agents.settled(agent)
+        await agents.wait_until_connected(agent)
         await agent.run("hello")
         after = await _descriptions(agent)
         assert {name: after[name] for name in before} == before
@@ -274,11 +274,11 @@ async def test_what_a_server_says_is_cut_to_the_room_that_there_is(agents: Serve
     agents.write({"a": scripted_server(env={"INSTRUCTIONS": "x" * 1000})})
     async with agents.agent() as agent:
         assert agent._built is not None
-        tool = agent._built.session.toolset.active()["mcp__a__echo"]
+        tool = agent._built.session.toolset.active_tools()["mcp__a__echo"]
         assert isinstance(tool, ServerTool)
         for room, taken in ((10_000, 1041), (300, 300), (100, 0), (-5, 0)):
-            tool.instruct(room)
-            assert (tool.instructions, tool.spec.description.endswith("...")) == (taken, room == 300)
+            tool.set_instructions(room)
+            assert (tool.instructions_length, tool.spec.description.endswith("...")) == (taken, room == 300)
 
 
 async def test_what_a_server_says_has_no_room_beyond_the_budget(agents: ServedAgents) -> None:

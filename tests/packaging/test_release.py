@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT
+from support.source_tree import ROOT
 
 
 @pytest.mark.timeout(180)

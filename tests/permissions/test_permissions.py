@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import PlainFitter, call, paths_in, prepared, subject_of, text_of
+from fakes.tool_run import PlainFitter, call_tool, paths_in, prepare_call, subject_of, text_of
 from pigeon.agent.interfaces import PreparedCall
-from pigeon.permissions.gate import PermissionGate, PermissionQuestion, outcome_of, visible
-from pigeon.permissions.gate_chain import chain
+from pigeon.permissions.gate import PermissionGate, PermissionQuestion, make_visible, outcome_of
+from pigeon.permissions.gate_chain import chain_gates
 from pigeon.permissions.protected import ProtectedPlaces
-from pigeon.permissions.rules import PermissionLayers, rules_of, ruling
+from pigeon.permissions.rules import PermissionLayers, build_layers, ruling_of
 from pigeon.system.paths import PathResolver
 from pigeon.tools.read import ReadTool
 from pigeon.wire.content import ToolCall
@@ -37,18 +37,18 @@ NOTHING = ProtectedPlaces([], ["/home/me"], {})
 def rules_from(user: Any, project: Any = None) -> tuple[PermissionLayers, list[str]]:
     """The rules, and what was reported."""
     problems: list[str] = []
-    return rules_of(user, project, "yolo", problems.append), problems
+    return build_layers(user, project, "yolo", problems.append), problems
 
 
 def verdict(rules: PermissionLayers, tool: str, arguments: dict[str, Any], paths: PathResolver = PATHS) -> str:
     subject = subject_of(tool, arguments, paths)
     try:
-        return ruling(rules, tool, subject, paths).verdict
+        return ruling_of(rules, tool, subject, paths).verdict
     finally:
         subject.close()
 
 
-def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
+def verdict_of(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
     rules, problems = rules_from(setting)
     assert problems == []
     return verdict(rules, tool, arguments)
@@ -81,7 +81,7 @@ def said(setting: dict[str, Any], tool: str, **arguments: Any) -> str:
     ],
 )
 def test_a_command_is_matched_whole_and_piece_by_piece(rule: str, command: str, denied: bool) -> None:
-    assert (said({"deny": [rule]}, "bash", command=command) == "deny") is denied
+    assert (verdict_of({"deny": [rule]}, "bash", command=command) == "deny") is denied
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_command_is_matched_whole_and_piece_by_piece(rule: str, command: str, 
     ],
 )
 def test_an_allowance_covers_a_command_only_as_a_whole(command: str, verdict: str) -> None:
-    assert said({"allow": ["bash(git *)"], "default": "ask"}, "bash", command=command) == verdict
+    assert verdict_of({"allow": ["bash(git *)"], "default": "ask"}, "bash", command=command) == verdict
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_allowance_covers_a_command_only_as_a_whole(command: str, verdict: st
     ],
 )
 def test_a_path_is_matched_however_it_is_spelled(rule: str, path: str, denied: bool) -> None:
-    assert (said({"deny": [rule]}, "write", path=path, content="x") == "deny") is denied
+    assert (verdict_of({"deny": [rule]}, "write", path=path, content="x") == "deny") is denied
 
 
 def test_a_path_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_denied_file_is_denied_in_every_spelling_that_the_tool_opens(
         spelled = data.draw(spellings(name)).replace("ROOT", folder)
         paths = paths_in(folder, home=folder)
         rules, _ = rules_from({"deny": [f"read({unicodedata.normalize('NFC', name)})"]})
-        with paths.held(spelled) as held:
+        with paths.hold_path(spelled) as held:
             found = os.path.exists(held.place)
         if found:
             assert verdict(rules, "read", {"path": spelled}, paths) == "deny", spelled
@@ -197,7 +197,7 @@ async def test_a_denied_file_is_not_read_under_another_spelling(
     (tmp_path / name).write_text("secret")
     paths = paths_in(tmp_path, home=str(tmp_path))
     asked, rule = asked.replace("HERE", str(tmp_path)), rule.replace("HERE", str(tmp_path))
-    assert text_of(await call(ReadTool(paths, PlainFitter()), path=asked)) == "secret"
+    assert text_of(await call_tool(ReadTool(paths, PlainFitter()), path=asked)) == "secret"
     rules, _ = rules_from({"deny": [f"read({rule})"]})
     assert verdict(rules, "read", {"path": asked}, paths) == "deny"
 
@@ -212,14 +212,14 @@ def test_an_allowance_needs_the_path_as_it_is_written_and_as_it_is_opened(tmp_pa
 
 
 def test_the_working_directory_itself_can_be_named() -> None:
-    assert said({"deny": ["ls(.)"]}, "ls") == "deny"
-    assert said({"deny": [f"ls({CWD})"]}, "ls") == "deny"
-    assert said({"deny": ["ls(src)"]}, "ls") == "allow"
+    assert verdict_of({"deny": ["ls(.)"]}, "ls") == "deny"
+    assert verdict_of({"deny": [f"ls({CWD})"]}, "ls") == "deny"
+    assert verdict_of({"deny": ["ls(src)"]}, "ls") == "allow"
 
 
 def test_a_path_that_no_file_can_have_is_matched_as_it_is_written() -> None:
-    assert said({"deny": ["deploy(a*)"]}, "deploy", path="a\0b") == "deny"
-    assert said({"deny": ["deploy(b*)"]}, "deploy", path="a\0b") == "allow"
+    assert verdict_of({"deny": ["deploy(a*)"]}, "deploy", path="a\0b") == "deny"
+    assert verdict_of({"deny": ["deploy(b*)"]}, "deploy", path="a\0b") == "allow"
 
 
 @pytest.mark.parametrize("rule", ["*rm*-rf*/*", "*a*a*a*a*a*a*a*b", "*" * 50 + "b", "?" * 300 + "*b*b*b"])
@@ -227,7 +227,7 @@ def test_a_rule_for_commands_takes_no_time_however_long_the_command_is(rule: str
     commands = ["rm -rf a " * 2_300 + "b", "a" * 21_000, "rm -r" * 4_000, "A=1 " * 5_000 + "-"]
     began = time.process_time()
     for command in commands:
-        said({"deny": [f"bash({rule})"], "allow": [f"bash({rule})"]}, "bash", command=command)
+        verdict_of({"deny": [f"bash({rule})"], "allow": [f"bash({rule})"]}, "bash", command=command)
     assert time.process_time() - began < 2
 
 
@@ -235,29 +235,29 @@ def test_a_rule_for_commands_takes_no_time_however_long_the_command_is(rule: str
 def test_a_rule_for_paths_takes_no_time_however_long_the_path_is(rule: str) -> None:
     began = time.process_time()
     for path in ("a" * 21_000, "a/" * 1_000 + "c", "ab/" * 1_000 + "a" * 3_000):
-        said({"deny": [f"deploy({rule})"]}, "deploy", path=path)
+        verdict_of({"deny": [f"deploy({rule})"]}, "deploy", path=path)
     assert time.process_time() - began < 3
 
 
 def test_other_tools_are_matched_by_name_and_by_argument() -> None:
-    assert said({"deny": ["fetch(url=https://evil.*)"]}, "fetch", url="https://evil.example/x") == "deny"
-    assert said({"deny": ["fetch(url=https://evil.*)"]}, "fetch", url="https://good.example/") == "allow"
-    assert said({"ask": ["host_*"]}, "host_deploy", stage="live") == "ask"
-    assert said({"ask": ["deploy(live)"]}, "deploy", stage="live", n=1) == "ask"
-    assert said({"allow": ["deploy(live)"], "default": "deny"}, "deploy", stage="live", n=1) == "deny"
+    assert verdict_of({"deny": ["fetch(url=https://evil.*)"]}, "fetch", url="https://evil.example/x") == "deny"
+    assert verdict_of({"deny": ["fetch(url=https://evil.*)"]}, "fetch", url="https://good.example/") == "allow"
+    assert verdict_of({"ask": ["host_*"]}, "host_deploy", stage="live") == "ask"
+    assert verdict_of({"ask": ["deploy(live)"]}, "deploy", stage="live", n=1) == "ask"
+    assert verdict_of({"allow": ["deploy(live)"], "default": "deny"}, "deploy", stage="live", n=1) == "deny"
 
 
 def test_deny_is_stronger_than_ask_and_ask_than_allow() -> None:
     every = {"deny": ["bash(rm *)"], "ask": ["bash(rm *)", "bash(git *)"], "allow": ["bash"], "default": "deny"}
-    assert said(every, "bash", command="rm x") == "deny"
-    assert said(every, "bash", command="git x") == "ask"
-    assert said(every, "bash", command="ls") == "allow"
-    assert said(every, "read", path="x") == "deny"
+    assert verdict_of(every, "bash", command="rm x") == "deny"
+    assert verdict_of(every, "bash", command="git x") == "ask"
+    assert verdict_of(every, "bash", command="ls") == "allow"
+    assert verdict_of(every, "read", path="x") == "deny"
 
 
 def test_without_the_setting_there_are_no_rules() -> None:
     assert rules_from(None) == (PermissionLayers(), [])
-    assert said({}, "bash", command="rm -rf /") == "allow"
+    assert verdict_of({}, "bash", command="rm -rf /") == "allow"
 
 
 @pytest.mark.parametrize(
@@ -290,12 +290,12 @@ def test_no_rule_and_no_call_makes_it_fail(rule: str, command: str, path: str) -
 
 def test_a_foreign_tool_is_matched_by_every_argument_however_deep() -> None:
     deep = {"options": [{"target": "live"}], "n": 7, "sure": True}
-    assert said({"deny": ["deploy(live)"]}, "deploy", **deep) == "deny"
-    assert said({"deny": ["deploy(7)"]}, "deploy", **deep) == "deny"
-    assert said({"deny": ["deploy(true)"]}, "deploy", **deep) == "deny"
-    assert said({"deny": ["deploy(test)"]}, "deploy", **deep) == "allow"
-    assert said({"deny": ["open(secret/**)"]}, "open", where={"file": "./x/../secret/key"}) == "deny"
-    assert said({"deny": ["run(rm *)"]}, "run", script="ls; rm x") == "deny"
+    assert verdict_of({"deny": ["deploy(live)"]}, "deploy", **deep) == "deny"
+    assert verdict_of({"deny": ["deploy(7)"]}, "deploy", **deep) == "deny"
+    assert verdict_of({"deny": ["deploy(true)"]}, "deploy", **deep) == "deny"
+    assert verdict_of({"deny": ["deploy(test)"]}, "deploy", **deep) == "allow"
+    assert verdict_of({"deny": ["open(secret/**)"]}, "open", where={"file": "./x/../secret/key"}) == "deny"
+    assert verdict_of({"deny": ["run(rm *)"]}, "run", script="ls; rm x") == "deny"
 
 
 def test_names_in_the_arguments_of_a_foreign_tool_are_matched_like_texts() -> None:
@@ -307,21 +307,21 @@ def test_names_in_the_arguments_of_a_foreign_tool_are_matched_like_texts() -> No
         {"uri": "File://localhost/work/project/secret/key"}, {"file-name": "hidden.txt"}, {"file-name": {"hidden": 1}},
         {"Command": "x" * 5000 + "; rm x"},
     ):  # fmt: skip
-        assert said(denying, "open", **arguments) == "deny", arguments
-    assert said(denying, "open", live="x", rm={"x": 1}) == "allow"
+        assert verdict_of(denying, "open", **arguments) == "deny", arguments
+    assert verdict_of(denying, "open", live="x", rm={"x": 1}) == "allow"
     allowing = {"allow": ["open(src/*)", "make(file-name=src/*)"], "default": "ask"}
-    assert said(allowing, "open", options={"path": "src/a"}) == "allow"
-    assert said(allowing, "open", files={"src/a": "src/b"}) == "allow"
-    assert said(allowing, "open", files={"/etc/x": "src/b"}) == "ask"
-    assert said(allowing, "make", **{"file-name": "src/b"}) == "allow"
+    assert verdict_of(allowing, "open", options={"path": "src/a"}) == "allow"
+    assert verdict_of(allowing, "open", files={"src/a": "src/b"}) == "allow"
+    assert verdict_of(allowing, "open", files={"/etc/x": "src/b"}) == "ask"
+    assert verdict_of(allowing, "make", **{"file-name": "src/b"}) == "allow"
 
 
 def test_an_allowance_of_a_foreign_tool_does_not_reach_above_its_folder() -> None:
     allowing = {"allow": ["open(file=src/*)", "run(git *)"], "default": "ask"}
-    assert said(allowing, "open", file="src/a") == "allow"
-    assert said(allowing, "open", file="src/../secret") == "ask"
-    assert said(allowing, "run", command="git log") == "allow"
-    assert said(allowing, "run", command="git log; rm x") == "ask"
+    assert verdict_of(allowing, "open", file="src/a") == "allow"
+    assert verdict_of(allowing, "open", file="src/../secret") == "ask"
+    assert verdict_of(allowing, "run", command="git log") == "allow"
+    assert verdict_of(allowing, "run", command="git log; rm x") == "ask"
 
 
 @pytest.mark.parametrize("tool", ["grep", "find", "ls"])
@@ -356,7 +356,7 @@ def answering(value: object) -> Host:
 
 
 async def push(command: str = "git push") -> PreparedCall:
-    return await prepared("bash", {"command": command}, PATHS)
+    return await prepare_call("bash", {"command": command}, PATHS)
 
 
 def gate(host: Host, rules: PermissionLayers = ASKING) -> PermissionGate:
@@ -366,18 +366,18 @@ def gate(host: Host, rules: PermissionLayers = ASKING) -> PermissionGate:
 async def test_a_yes_lets_the_call_pass_once() -> None:
     host = answering(ALLOW_ONCE)
     asking = gate(host)
-    await asking.before(await push())
-    await asking.before(await push())
+    await asking.before_call(await push())
+    await asking.before_call(await push())
     assert host.asked == [("Allow bash: git push", 50)] * 2
 
 
 async def test_a_yes_for_the_session_is_remembered_for_that_call_only() -> None:
     host = answering(ALLOW_ALWAYS)
     asking = gate(host)
-    await asking.before(await push())
-    await asking.before(await push())
+    await asking.before_call(await push())
+    await asking.before_call(await push())
     assert len(host.asked) == 1
-    await asking.before(await push("git push --force"))
+    await asking.before_call(await push("git push --force"))
     assert len(host.asked) == 2
 
 
@@ -386,10 +386,10 @@ async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
     asking = gate(host)
     calls = [{"command": f"git push {number}"} for number in range(1001)]
     for arguments in calls:
-        await asking.before(await push(arguments["command"]))
+        await asking.before_call(await push(arguments["command"]))
     host.asked.clear()
     for arguments in (calls[0], calls[999], calls[1000]):
-        await asking.before(await push(arguments["command"]))
+        await asking.before_call(await push(arguments["command"]))
     assert [title for title, _ in host.asked] == ["Allow bash: git push 1000"]
 
 
@@ -399,7 +399,7 @@ async def test_no_more_than_a_thousand_answers_are_remembered() -> None:
 )
 async def test_anything_but_a_clear_yes_is_a_no(value: object) -> None:
     with pytest.raises(ToolFailed, match="Permission denied for bash: git push"):
-        await gate(answering(value)).before(await push())
+        await gate(answering(value)).before_call(await push())
 
 
 async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
@@ -407,16 +407,16 @@ async def test_a_host_that_never_answers_or_cannot_be_asked_is_a_no() -> None:
         await asyncio.Event().wait()
         return ALLOW_ONCE
 
-    async def broken() -> object:
+    async def fail() -> object:
         raise ConnectionError("gone")
 
     impatient = rules_from({"ask": ["bash"], "timeoutMs": 1})[0]
     host = Host(never)
-    waiting = asyncio.ensure_future(gate(host, impatient).before(await push()))
+    waiting = asyncio.ensure_future(gate(host, impatient).before_call(await push()))
     with pytest.raises(ToolFailed, match="could not be asked"):
         await asyncio.wait_for(waiting, 10)
     with pytest.raises(ToolFailed, match="ConnectionError"):
-        await gate(Host(broken)).before(await push())
+        await gate(Host(fail)).before_call(await push())
 
 
 async def test_an_abort_while_asking_is_an_abort() -> None:
@@ -425,7 +425,7 @@ async def test_an_abort_while_asking_is_an_abort() -> None:
         return ALLOW_ONCE
 
     host = Host(never)
-    waiting = asyncio.ensure_future(gate(host, rules_from({"ask": ["bash"]})[0]).before(await push()))
+    waiting = asyncio.ensure_future(gate(host, rules_from({"ask": ["bash"]})[0]).before_call(await push()))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.cancel()
@@ -437,13 +437,13 @@ async def test_a_denial_names_the_rule_and_asks_nobody() -> None:
     host = answering(ALLOW_ONCE)
     rules, _ = rules_from({"deny": ["bash(git push*)"]})
     with pytest.raises(ToolFailed, match=r'rule "bash\(git push\*\)"'):
-        await gate(host, rules).before(await push())
+        await gate(host, rules).before_call(await push())
     assert host.asked == []
 
 
 async def test_what_is_shown_cannot_pass_for_something_else() -> None:
     host = answering(ALLOW_ONCE)
-    await gate(host).before(await push("ls\x1b[2K\u202eevil " + "x" * 1000 + "; rm -rf ~"))
+    await gate(host).before_call(await push("ls\x1b[2K\u202eevil " + "x" * 1000 + "; rm -rf ~"))
     title = host.asked[0][0]
     assert "\x1b" not in title
     assert "\u202e" not in title
@@ -470,7 +470,7 @@ async def test_what_is_shown_cannot_pass_for_something_else() -> None:
     ],
 )
 def test_nothing_pushes_the_end_of_a_text_out_of_sight(hidden: str, shown: str) -> None:
-    said = visible(f"echo hi{hidden}; rm -rf ~")
+    said = make_visible(f"echo hi{hidden}; rm -rf ~")
     assert shown in said
     assert said.endswith("; rm -rf ~")
     assert len(said) < 100
@@ -478,12 +478,12 @@ def test_nothing_pushes_the_end_of_a_text_out_of_sight(hidden: str, shown: str) 
 
 def test_ordinary_text_is_shown_as_it_is() -> None:
     code = "cat > x.py <<'E'\ndef f():\n        return 1\n\n\n\ndef grün() -> str:\n\t\treturn '❤️ 漢字'\nE"
-    assert visible(code) == code
+    assert make_visible(code) == code
 
 
 @given(st.text(st.sampled_from(" \t\n\r\0a;\u200b\u3164\u0301\u202e\ufe0fX")), st.text())
 def test_every_visible_character_of_a_text_is_shown_and_no_other(filler: str, end: str) -> None:
-    said = visible(filler + end + "; rm -rf ~")
+    said = make_visible(filler + end + "; rm -rf ~")
     assert said.endswith("; rm -rf ~")
     kept = [char for char in filler + end if char.isascii() and char.isprintable() and char != " "]
     at = 0
@@ -498,10 +498,10 @@ class Changing:
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
 
-    async def before(self, prepared: PreparedCall) -> None:
-        await prepared.change(self._arguments)
+    async def before_call(self, prepared: PreparedCall) -> None:
+        await prepared.replace_arguments(self._arguments)
 
-    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         return outcome, not is_error
 
 
@@ -509,14 +509,14 @@ async def test_a_later_gate_cannot_change_a_call_behind_the_permissions() -> Non
     rules, _ = rules_from({"deny": ["bash(rm *)"]})
     first = gate(answering(None), rules)
     with pytest.raises(ToolFailed, match="rm x"):
-        await chain([first, Changing({"command": "rm x"})]).before(await push())
-    both = chain([first, Changing({"command": "ls"})])
+        await chain_gates([first, Changing({"command": "rm x"})]).before_call(await push())
+    both = chain_gates([first, Changing({"command": "ls"})])
     changed = await push()
-    await both.before(changed)
+    await both.before_call(changed)
     assert changed.arguments == {"command": "ls"}
     outcome = ToolOutcome(content=[])
-    assert await both.after(changed.call, outcome, False) == (outcome, True)
-    assert chain([first]) is first
+    assert await both.after_call(changed.call, outcome, False) == (outcome, True)
+    assert chain_gates([first]) is first
 
 
 async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path) -> None:
@@ -524,8 +524,8 @@ async def test_a_search_from_above_conceals_what_may_not_be_read(tmp_path: Path)
     asking = PermissionGate(rules, NOTHING, answering(ALLOW_ONCE), lambda: paths_in(tmp_path), lambda: "one")
     (tmp_path / "draft").mkdir()
     for folder, concealed in ((".", ["secret/key", "x.log", "draft/x"]), ("draft", ["secret/key", "x.log"])):
-        call = await prepared("grep", {"path": folder, "pattern": "x"}, paths_in(tmp_path))
-        await asking.before(call)
+        call = await prepare_call("grep", {"path": folder, "pattern": "x"}, paths_in(tmp_path))
+        await asking.before_call(call)
         names = ["secret/key", "x.log", "draft/x", "plain.txt"]
         assert [name for name in names if call.conceals(f"{tmp_path}/{name}")] == concealed
         call.close()
@@ -536,5 +536,5 @@ async def test_a_yes_for_the_session_is_for_one_folder(tmp_path: Path) -> None:
     folders = [paths_in(tmp_path / name) for name in ("one", "one", "two")]
     asking = PermissionGate(ASKING, NOTHING, host, lambda: folders.pop(0), lambda: "one")
     for _ in range(3):
-        await asking.before(await push())
+        await asking.before_call(await push())
     assert len(host.asked) == 2

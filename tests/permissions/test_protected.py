@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fakes.tool_runs import prepared
+from fakes.tool_run import prepare_call
 from pigeon.permissions.gate import PermissionGate, PermissionQuestion
 from pigeon.permissions.protected import ProtectedPlaces
-from pigeon.permissions.rules import PermissionLayers, host_rules, rules_of
+from pigeon.permissions.rules import PermissionLayers, build_layers, parse_host_rules
 from pigeon.system.paths import PathResolver
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import PermissionOutcome
@@ -54,16 +54,16 @@ class House:
     async def _passes(
         self, rules: Rules | PermissionLayers, tool: str, arguments: dict[str, Any], why: str = "protected"
     ) -> bool:
-        layers = rules if isinstance(rules, PermissionLayers) else rules_of(rules, None, "yolo", pytest.fail)
+        layers = rules if isinstance(rules, PermissionLayers) else build_layers(rules, None, "yolo", pytest.fail)
 
         async def ask(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
             self.asked.append(question.title)
             return "session"
 
         gate = PermissionGate(layers, self.places, ask, lambda: self.paths, lambda: "one")
-        call = await prepared(tool, arguments, self.paths)
+        call = await prepare_call(tool, arguments, self.paths)
         try:
-            await gate.before(call)
+            await gate.before_call(call)
         except ToolFailed as refusal:
             assert why in str(refusal)  # noqa: PT017
             return False
@@ -185,35 +185,37 @@ async def test_a_command_that_cannot_be_followed_is_asked_about(tmp_path: Path) 
 
 async def test_only_the_user_opens_what_the_users_rules_protect(tmp_path: Path) -> None:
     house, naming = House(tmp_path), {"allow": ["write(.git/**)"]}
-    assert await house.writes(PermissionLayers(host=host_rules(naming, "yolo")), ".git/config")
-    user = rules_of({"deny": ["bash"]}, None, "yolo", pytest.fail)
-    assert not await house.writes(replace(user, host=host_rules(naming, "yolo")), ".git/config")
-    assert not await house.writes(rules_of({"deny": ["bash"]}, {"ask": naming["allow"]}, "yolo", pytest.fail), ".git/x")
-    opened = rules_of(naming, {"deny": ["bash"]}, "yolo", pytest.fail)
-    assert await house.writes(replace(opened, host=host_rules({"ask": ["bash"]}, "write")), ".git/config")
+    assert await house.writes(PermissionLayers(host=parse_host_rules(naming, "yolo")), ".git/config")
+    user = build_layers({"deny": ["bash"]}, None, "yolo", pytest.fail)
+    assert not await house.writes(replace(user, host=parse_host_rules(naming, "yolo")), ".git/config")
+    assert not await house.writes(
+        build_layers({"deny": ["bash"]}, {"ask": naming["allow"]}, "yolo", pytest.fail), ".git/x"
+    )
+    opened = build_layers(naming, {"deny": ["bash"]}, "yolo", pytest.fail)
+    assert await house.writes(replace(opened, host=parse_host_rules({"ask": ["bash"]}, "write")), ".git/config")
     assert house.asked == []
 
 
 async def test_a_rule_that_names_the_place_takes_no_question_of_another_source_away(tmp_path: Path) -> None:
     house = House(tmp_path)
-    opened = rules_of({"allow": ["write(.git/**)"]}, None, "yolo", pytest.fail)
+    opened = build_layers({"allow": ["write(.git/**)"]}, None, "yolo", pytest.fail)
     assert await house.strictness(opened, "write", ".git/config") == 0
-    asking = replace(opened, host=host_rules({"ask": ["write"]}, "yolo"))
+    asking = replace(opened, host=parse_host_rules({"ask": ["write"]}, "yolo"))
     assert await house.strictness(asking, "write", ".git/config") == 1
 
 
 async def test_a_place_that_becomes_protected_while_the_host_is_asked_is_not_written(tmp_path: Path) -> None:
     house = House(tmp_path)
-    opened = rules_of({"ask": ["write(.git/**)"]}, None, "yolo", pytest.fail)
+    opened = build_layers({"ask": ["write(.git/**)"]}, None, "yolo", pytest.fail)
 
     async def ask(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
-        gate.use(rules_of({"deny": ["bash"]}, None, "yolo", pytest.fail))
+        gate.use_rules(build_layers({"deny": ["bash"]}, None, "yolo", pytest.fail))
         return "once"
 
     gate = PermissionGate(opened, house.places, ask, lambda: house.paths, lambda: "one")
-    call = await prepared("write", {"path": ".git/config"}, house.paths)
+    call = await prepare_call("write", {"path": ".git/config"}, house.paths)
     with pytest.raises(ToolFailed, match="protected"):
-        await gate.before(call)
+        await gate.before_call(call)
     call.close()
 
 
@@ -233,17 +235,17 @@ async def test_no_rule_of_a_project_or_a_host_opens_what_the_users_rules_protect
     tmp_path: Path, user: Rules, project: Rules, host: Rules, tool: str, path: str
 ) -> None:
     house = House(tmp_path)
-    alone = rules_of(user, None, "yolo", pytest.fail)
-    both = replace(rules_of(user, project, "yolo", pytest.fail), host=host_rules(host, "yolo"))
-    order = [await house.strictness(layers, tool, path) for layers in (alone, both) if layers.in_force]
+    alone = build_layers(user, None, "yolo", pytest.fail)
+    both = replace(build_layers(user, project, "yolo", pytest.fail), host=parse_host_rules(host, "yolo"))
+    order = [await house.strictness(layers, tool, path) for layers in (alone, both) if layers.is_in_force]
     assert order == sorted(order)
 
 
 @pytest.mark.parametrize("mode", ["always-ask", "write"])
 async def test_an_approval_mode_is_a_rule_in_force(tmp_path: Path, mode: Any) -> None:
     house = House(tmp_path)
-    assert not await house.writes(PermissionLayers(host=host_rules({}, mode)), ".git/hooks/x")
-    assert not await house.writes(rules_of(None, None, mode, pytest.fail), "~/.bashrc")
+    assert not await house.writes(PermissionLayers(host=parse_host_rules({}, mode)), ".git/hooks/x")
+    assert not await house.writes(build_layers(None, None, mode, pytest.fail), "~/.bashrc")
     assert house.asked == []
 
 
@@ -316,19 +318,19 @@ async def test_what_variables_and_options_name_is_protected(tmp_path: Path) -> N
     assert await house.writes(ANY, "z/other")
 
 
-async def unasked(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
+async def fail_on_question(question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
     pytest.fail(question.title)
 
 
 async def test_a_refusal_names_a_rule_that_opens_the_place(tmp_path: Path) -> None:
     house = House(tmp_path)
     for path in PROTECTED:
-        call = await prepared("write", {"path": path}, house.paths)
+        call = await prepare_call("write", {"path": path}, house.paths)
         gate = PermissionGate(
-            rules_of(ANY, None, "yolo", pytest.fail), house.places, pytest.fail, lambda: house.paths, str
+            build_layers(ANY, None, "yolo", pytest.fail), house.places, pytest.fail, lambda: house.paths, str
         )
         with pytest.raises(ToolFailed) as refusal:
-            await gate.before(call)
+            await gate.before_call(call)
         call.close()
         rule = str(refusal.value).split('permissions.ask: "')[1].split('")')[0]
         assert await house.writes({"allow": [rule]}, path), rule
@@ -339,14 +341,16 @@ async def test_a_refusal_says_what_is_protected(tmp_path: Path) -> None:
     house = House(tmp_path, own=(elsewhere,))
     named = {"~/.pigeon/agent/settings.json": "~/.pigeon/agent", "gate.py": elsewhere, "~/.bashrc": "~/.bashrc"}
     for path, name in named.items():
-        call = await prepared("write", {"path": path}, house.paths)
-        gate = PermissionGate(rules_of(ANY, None, "yolo", pytest.fail), house.places, unasked, lambda: house.paths, str)
+        call = await prepare_call("write", {"path": path}, house.paths)
+        gate = PermissionGate(
+            build_layers(ANY, None, "yolo", pytest.fail), house.places, fail_on_question, lambda: house.paths, str
+        )
         with pytest.raises(ToolFailed, match=rf"\({re.escape(name)} is protected"):
-            await gate.before(call)
+            await gate.before_call(call)
         call.close()
 
 
-def respelled(path: str, choices: list[int]) -> str:
+def respell_path(path: str, choices: list[int]) -> str:
     """The same path for a file system that does not look closely."""
     made = []
     for index, char in enumerate(path):
@@ -363,4 +367,4 @@ def respelled(path: str, choices: list[int]) -> str:
 async def test_spellings_that_some_file_systems_take_for_the_same_name_are_protected(
     tmp_path: Path, path: str, choices: list[int]
 ) -> None:
-    assert not await House(tmp_path).writes(ANY, respelled(path, choices))
+    assert not await House(tmp_path).writes(ANY, respell_path(path, choices))

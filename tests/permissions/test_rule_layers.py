@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fakes.tool_runs import subject_of
-from pigeon.permissions.rules import PermissionLayers, concealment, host_rules, rules_of, ruling
+from fakes.tool_run import subject_of
+from pigeon.permissions.rules import PermissionLayers, build_layers, make_concealment_test, parse_host_rules, ruling_of
 from pigeon.system.paths import PathResolver
 from pigeon.wire.answers import ApprovalMode, Verdict
 from pigeon.wire.errors import Refusal
@@ -47,14 +47,14 @@ calls = st.one_of(
 
 
 def layers_of(user: Any, project: Any = None, mode: Any = "yolo") -> PermissionLayers:
-    return rules_of(user, project, mode, lambda problem: None)
+    return build_layers(user, project, mode, lambda problem: None)
 
 
 def verdict(layers: PermissionLayers, call: tuple[str, dict[str, Any]]) -> Verdict:
     tool, arguments = call
     subject = subject_of(tool, arguments, PATHS)
     try:
-        return ruling(layers, tool, subject, PATHS).verdict
+        return ruling_of(layers, tool, subject, PATHS).verdict
     finally:
         subject.close()
 
@@ -65,7 +65,7 @@ def test_no_rule_of_a_project_or_a_host_loosens_what_the_user_wants(
 ) -> None:
     alone = layers_of(user, None, mode)
     with_project = layers_of(user, project, mode)
-    with_host = replace(with_project, host=host_rules(host, host_mode))
+    with_host = replace(with_project, host=parse_host_rules(host, host_mode))
     order = [STRICTNESS.index(verdict(layers, call)) for layers in (alone, with_project, with_host)]
     assert order == sorted(order)
 
@@ -74,16 +74,16 @@ def test_no_rule_of_a_project_or_a_host_loosens_what_the_user_wants(
 def test_a_host_that_is_the_only_source_rules_as_the_user_would(
     rules: Any, mode: Any, call: tuple[str, dict[str, Any]]
 ) -> None:
-    host = PermissionLayers(host=host_rules(rules, mode))
+    host = PermissionLayers(host=parse_host_rules(rules, mode))
     assert verdict(host, call) == verdict(layers_of(rules, None, mode), call)
 
 
 @given(written, written, st.sampled_from(["/work/project/.env", "/work/project/src/a", "/home/me/x"]))
 def test_what_the_users_rules_conceal_stays_concealed(user: Any, host: Any, place: str) -> None:
     alone = layers_of(user)
-    both = replace(alone, host=host_rules(host, "yolo"))
-    hidden = concealment(alone, "grep", (), PATHS)(place)
-    assert concealment(both, "grep", (), PATHS)(place) or not hidden
+    both = replace(alone, host=parse_host_rules(host, "yolo"))
+    hidden = make_concealment_test(alone, "grep", (), PATHS)(place)
+    assert make_concealment_test(both, "grep", (), PATHS)(place) or not hidden
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_an_approval_mode_asks_before_what_no_rule_speaks_of(mode: ApprovalMode,
         ("read", {"path": "a"}), ("ls", {"path": "."}), ("write", {"path": "a"}), ("bash", {"command": "ls"}),
         ("deploy", {"stage": "a"}), ("tool_search", {"query": "a"}), ("mcp__server__search", {"query": "a"}),
     ]  # fmt: skip
-    assert [verdict(PermissionLayers(host=host_rules({}, mode)), call) for call in made] == verdicts
+    assert [verdict(PermissionLayers(host=parse_host_rules({}, mode)), call) for call in made] == verdicts
 
 
 def test_a_rule_of_the_same_source_is_stronger_than_its_approval_mode_and_a_default_only_adds() -> None:
@@ -114,7 +114,7 @@ def test_a_rule_of_the_same_source_is_stronger_than_its_approval_mode_and_a_defa
 @pytest.mark.parametrize("mode", ["sometimes", "Always-Ask", None, 5, ["write"], {}])
 def test_an_approval_mode_that_nobody_knows_asks_about_everything(mode: Any) -> None:
     problems: list[str] = []
-    layers = rules_of({"allow": ["bash"]}, None, mode, problems.append)
+    layers = build_layers({"allow": ["bash"]}, None, mode, problems.append)
     assert problems[0].startswith("the approval mode must be one of always-ask, write, yolo; ")
     assert verdict(layers, ("bash", {"command": "ls"})) == "ask"
     assert verdict(layers, ("read", {"path": "a"})) == "ask"
@@ -132,22 +132,22 @@ def test_an_approval_mode_that_nobody_knows_asks_about_everything(mode: Any) -> 
 )  # fmt: skip
 def test_rules_of_a_host_that_cannot_be_understood_are_refused_by_their_field(rules: Any, named: str) -> None:
     with pytest.raises(Refusal, match=named):
-        host_rules(rules, "yolo")
+        parse_host_rules(rules, "yolo")
 
 
 def test_a_refusal_is_short_however_long_the_rules_are() -> None:
     with pytest.raises(Refusal) as refusal:
-        host_rules({"deny": ["(" * 10**6] * 1000, **{f"{n}" + "x" * 1000: 1 for n in range(1000)}}, "yolo")
+        parse_host_rules({"deny": ["(" * 10**6] * 1000, **{f"{n}" + "x" * 1000: 1 for n in range(1000)}}, "yolo")
     assert len(str(refusal.value)) < 10_000
 
 
 def test_a_list_with_more_rules_than_can_be_followed_is_refused() -> None:
     with pytest.raises(Refusal, match=r"permissions\.deny has 1001 rules"):
-        host_rules({"deny": [f"read(x{n})" for n in range(1001)]}, "yolo")
-    assert len(host_rules({"deny": [f"read(x{n})" for n in range(1000)]}, "yolo").deny) == 1000
+        parse_host_rules({"deny": [f"read(x{n})" for n in range(1001)]}, "yolo")
+    assert len(parse_host_rules({"deny": [f"read(x{n})" for n in range(1000)]}, "yolo").deny) == 1000
 
 
 def test_the_shortest_time_to_answer_counts() -> None:
     assert layers_of({"ask": ["bash"]}).timeout_ms == 120_000
-    both = replace(layers_of({"timeoutMs": 500}), host=host_rules({"timeoutMs": 90}, "yolo"))
+    both = replace(layers_of({"timeoutMs": 500}), host=parse_host_rules({"timeoutMs": 90}, "yolo"))
     assert both.timeout_ms == 90

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fakes.in_process_agents import InProcessAgent
 from pigeon.wire import codec
 from pigeon.wire.commands import ExtensionUiResponse
+from support.in_process_agent import InProcessAgent
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
 
@@ -31,12 +31,12 @@ def leaving(target: Path, **more: Any) -> dict[str, Any]:
     return {"toolCalls": [{"name": "bash", "arguments": arguments}]}
 
 
-async def answered(agent: InProcessAgent, value: str) -> dict[str, Any]:
+async def answer_dialog(agent: InProcessAgent, value: str) -> dict[str, Any]:
     await agent.ask("go")
     asked = await agent.until("extension_ui_request")
     answer = codec.convert({"type": "extension_ui_response", "id": asked["id"], "value": value}, ExtensionUiResponse)
     agent.agent.session.dependencies.dialogs.answer(answer)
-    await agent.settled()
+    await agent.wait_until_settled()
     return asked
 
 
@@ -44,7 +44,7 @@ async def test_the_host_sees_the_command_and_the_reason_and_its_yes_runs_it_outs
     target = agent.home / "new"
     agent.configure(replies=[leaving(target), "Done."])
     await agent.start(sandbox="workspace")
-    asked = await answered(agent, "Allow once")
+    asked = await answer_dialog(agent, "Allow once")
     assert asked["title"] == f"Run outside the sandbox: touch {target}\nReason: it is outside"
     assert asked["options"] == ["Allow once", "Deny"]
     assert (asked["toolName"], asked["args"]["unsandboxed"]) == ("bash", True)
@@ -56,7 +56,7 @@ async def test_everything_but_that_yes_is_a_no(agent: InProcessAgent, value: str
     target = agent.home / "new"
     agent.configure(replies=[leaving(target), "Done."])
     await agent.start(sandbox="workspace")
-    await answered(agent, value)
+    await answer_dialog(agent, value)
     assert not target.exists()
     assert "Running outside the sandbox was not allowed" in agent.results()[0]
 
@@ -65,7 +65,7 @@ async def test_a_rule_that_allows_the_command_does_not_let_it_out(agent: InProce
     target = agent.home / "new"
     agent.configure({"permissions": {"allow": ["bash"]}}, [leaving(target), leaving(target), "Done."])
     await agent.start(sandbox="workspace", unattended=True)
-    await agent.say("go")
+    await agent.prompt("go")
     assert not target.exists()
     assert all("nobody can be asked" in result for result in agent.results())
 
@@ -73,8 +73,8 @@ async def test_a_rule_that_allows_the_command_does_not_let_it_out(agent: InProce
 async def test_a_rule_that_denies_the_command_is_not_asked_about(agent: InProcessAgent) -> None:
     agent.configure({"permissions": {"deny": ["bash(touch *)"]}}, [leaving(agent.home / "new"), "Done."])
     await agent.start(sandbox="workspace")
-    await agent.say("go")
-    assert agent.heard("extension_ui_request") == []
+    await agent.prompt("go")
+    assert agent.events_of("extension_ui_request") == []
     assert "denied by the rule" in agent.results()[0]
 
 
@@ -82,8 +82,8 @@ async def test_a_rule_that_asks_does_not_ask_twice(agent: InProcessAgent) -> Non
     target = agent.home / "new"
     agent.configure({"permissions": {"ask": ["bash"]}}, [leaving(target), "Done."])
     await agent.start(sandbox="workspace")
-    await answered(agent, "Allow once")
-    assert len(agent.heard("extension_ui_request")) == 1
+    await answer_dialog(agent, "Allow once")
+    assert len(agent.events_of("extension_ui_request")) == 1
     assert target.exists()
 
 
@@ -93,7 +93,7 @@ async def test_no_answer_in_time_and_no_reason_are_a_no(agent: InProcessAgent) -
     agent.configure(settings, [leaving(target, reason=" "), leaving(target), "Done."])
     await agent.start(sandbox="workspace")
     async with asyncio.timeout(30):
-        await agent.say("go")
+        await agent.prompt("go")
     assert not target.exists()
     assert "needs a reason" in agent.results()[0]
     assert "there was no answer" in agent.results()[1]
@@ -102,9 +102,9 @@ async def test_no_answer_in_time_and_no_reason_are_a_no(agent: InProcessAgent) -
 async def test_without_a_sandbox_the_argument_does_not_exist(agent: InProcessAgent) -> None:
     agent.configure(replies=[leaving(agent.work / "new"), "Done."])
     built = await agent.start()
-    await agent.say("go")
+    await agent.prompt("go")
     spec = next(spec for spec in built.session.toolset.specs() if spec.name == "bash")
     assert set(spec.parameters["properties"]) == {"command", "timeout"}
     assert "sandbox" not in spec.description
     assert (agent.work / "new").exists()
-    assert agent.heard("extension_ui_request") == []
+    assert agent.events_of("extension_ui_request") == []

@@ -1,6 +1,6 @@
 """Rules for shell commands: what denies is found however a command is spelled, what allows covers nothing else.
 
-Bash itself is the judge: `fakes.shell_fuzzer` makes commands, runs them where only harmless programs can be found, and
+Bash itself is the judge: `stress.shell_fuzzer` makes commands, runs them where only harmless programs can be found, and
 compares what ran with what the rules say.
 """
 
@@ -12,22 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from fakes.shell_fuzzer import fuzz
-from fakes.stub_shell import StubShell
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject
-from pigeon.permissions.rules import rules_of, ruling
+from pigeon.permissions.rules import build_layers, ruling_of
 from pigeon.system.paths import PathResolver
 from pigeon.wire.base import Json
+from stress.shell_fuzzer import StubShell, fuzz
 
 PATHS = PathResolver("/work/project", "/home/me")
 GIT = {"allow": ["bash(git *)"], "default": "ask"}
 
 
-def said(setting: Json, command: str, paths: PathResolver = PATHS) -> str:
+def verdict_of(setting: Json, command: str, paths: PathResolver = PATHS) -> str:
     problems: list[str] = []
-    rules = rules_of(setting, None, "yolo", problems.append)
+    rules = build_layers(setting, None, "yolo", problems.append)
     assert problems == []
-    return ruling(rules, "bash", CommandSubject(command), paths).verdict
+    return ruling_of(rules, "bash", CommandSubject(command), paths).verdict
 
 
 # --- what denies --------------------------------------------------------------------------------------------------
@@ -62,14 +61,14 @@ def said(setting: Json, command: str, paths: PathResolver = PATHS) -> str:
     ],
 )  # fmt: skip
 def test_a_denied_command_is_found_however_it_is_written(command: str) -> None:
-    assert said({"deny": ["bash(rm *)"]}, command) == "deny"
+    assert verdict_of({"deny": ["bash(rm *)"]}, command) == "deny"
 
 
 @pytest.mark.parametrize(
     "command", ["echo rm", "echo rm x", "git rm x", "ls # rm x", "farm x", "echo 'rm x'", "find . -name rm", "rmdir x"]
 )
 def test_a_word_is_not_taken_for_a_command(command: str) -> None:
-    assert said({"deny": ["bash(rm *)"]}, command) == "allow"
+    assert verdict_of({"deny": ["bash(rm *)"]}, command) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -77,8 +76,8 @@ def test_a_word_is_not_taken_for_a_command(command: str) -> None:
     ["$(" * 100 + "x" + ")" * 100, "x " * 30_000, "bash -c 'eval x' " * 9000, "a=" + "x" * 4000 + "; " + "$a " * 20],
 )
 def test_what_is_too_large_to_be_followed_is_taken_to_match(command: str) -> None:
-    assert said({"deny": ["bash(rm *)"]}, command) == "deny"
-    assert said({"allow": ["bash(x *)"], "default": "ask"}, command) == "ask"
+    assert verdict_of({"deny": ["bash(rm *)"]}, command) == "deny"
+    assert verdict_of({"allow": ["bash(x *)"], "default": "ask"}, command) == "ask"
 
 
 # --- what allows --------------------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ def test_what_is_too_large_to_be_followed_is_taken_to_match(command: str) -> Non
     ],
 )  # fmt: skip
 def test_an_allowance_covers_what_can_be_followed_exactly(command: str) -> None:
-    assert said(GIT, command) == "allow"
+    assert verdict_of(GIT, command) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -120,19 +119,19 @@ def test_an_allowance_covers_what_can_be_followed_exactly(command: str) -> None:
     ],
 )  # fmt: skip
 def test_an_allowance_covers_nothing_that_is_in_doubt_or_does_more(command: str) -> None:
-    assert said(GIT, command) == "ask"
+    assert verdict_of(GIT, command) == "ask"
 
 
 def test_rules_allow_the_pieces_of_a_command_together() -> None:
     allowing = {"allow": ["bash(git *)", "bash(head *)", "bash(> out/*)", "bash(A=* git *)"], "default": "ask"}
-    assert said(allowing, "git log | head -3 > out/x") == "allow"
-    assert said(allowing, "A=1 git log") == "allow"
+    assert verdict_of(allowing, "git log | head -3 > out/x") == "allow"
+    assert verdict_of(allowing, "A=1 git log") == "allow"
     for command in ("A=1 rm git x", "A=1 B=2 git log", "A=1", "B=1 git log", "A=1 PATH=. git x", "A=1 ./git log"):
-        assert said(allowing, command) == "ask", command
+        assert verdict_of(allowing, command) == "ask", command
     for command in ("git log | tail", "git log > y", "git log > out/../y", "git log > out/$X", "git log >> out/x"):
-        assert said(allowing, command) == "ask", command
-    assert said({"allow": ["bash(echo *)", "bash(> *)"], "default": "ask"}, "echo x > $X") == "allow"
-    assert said({"allow": ["bash(echo *)"], "default": "ask"}, 'echo "a; rm x"') == "allow"
+        assert verdict_of(allowing, command) == "ask", command
+    assert verdict_of({"allow": ["bash(echo *)", "bash(> *)"], "default": "ask"}, "echo x > $X") == "allow"
+    assert verdict_of({"allow": ["bash(echo *)"], "default": "ask"}, 'echo "a; rm x"') == "allow"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_rules_allow_the_pieces_of_a_command_together() -> None:
 )  # fmt: skip
 def test_an_allowance_to_set_a_variable_does_not_allow_what_its_value_could_run(command: str) -> None:
     some = ("git *", "for *", "[ *", "test *", "read *", "export *", "x=*", "LANG=* git *")
-    assert said({"allow": [f"bash({one})" for one in some], "default": "ask"}, command) == "ask"
+    assert verdict_of({"allow": [f"bash({one})" for one in some], "default": "ask"}, command) == "ask"
 
 
 DECIDING = (
@@ -167,14 +166,14 @@ def test_a_wildcard_sets_no_variable_that_may_decide_what_runs(name: str) -> Non
     wide: Json = {"allow": ["bash(git *)", *(f"bash({setter} *)" for setter in setters)], "default": "ask"}
     commands = [f"export {name}=x", f"export x {name}=x", f"declare -x {name}=x", f"readonly {name}=x", f"unset {name}"]
     commands += [f"read -r {name} <<< x", f"for {name} in x; do git log; done", f"local {name}+=x", f"{name}=x git log"]
-    assert [command for command in commands if said(wide, f"{command}; git log") != "ask"] == []
-    assert said({"allow": ["bash(git *)", f"bash(export {name}=*)"]}, f"export {name}=x; git log") == "allow"
+    assert [command for command in commands if verdict_of(wide, f"{command}; git log") != "ask"] == []
+    assert verdict_of({"allow": ["bash(git *)", f"bash(export {name}=*)"]}, f"export {name}=x; git log") == "allow"
 
 
 @pytest.mark.parametrize("option", ["-i", "-n", "-f", "-A", "-xi", "+x", "--", "'-i'"])
 def test_a_wildcard_declares_no_variable_with_options_that_change_what_a_value_means(option: str) -> None:
-    assert said({"allow": ["bash(declare *)"], "default": "ask"}, f"declare {option} x=y") == "ask"
-    assert said({"allow": ["bash(declare *)"], "default": "ask"}, "declare -rx x=y") == "allow"
+    assert verdict_of({"allow": ["bash(declare *)"], "default": "ask"}, f"declare {option} x=y") == "ask"
+    assert verdict_of({"allow": ["bash(declare *)"], "default": "ask"}, "declare -rx x=y") == "allow"
 
 
 def test_plain_uses_of_variables_can_be_allowed() -> None:
@@ -187,24 +186,27 @@ def test_plain_uses_of_variables_can_be_allowed() -> None:
         "git gc & wait $!",
         "read -r line < /dev/null", "export A=$B && git log", "export PATH=x; git log", "git log ${x:0:3} $((1 + 2))",
     ):  # fmt: skip
-        assert said(allowing, command) == "allow", command
+        assert verdict_of(allowing, command) == "allow", command
 
 
 def test_a_program_that_runs_others_is_allowed_by_its_name_only() -> None:
     broad = {"allow": ["bash(* --help)", "bash(*x*)"], "default": "ask"}
-    assert said(broad, "git --help") == "allow"
+    assert verdict_of(broad, "git --help") == "allow"
     for command in ("eval rm --help", "bash -c 'rm x' --help", "A=x git --help", "ls > x", "source x"):
-        assert said(broad, command) == "ask", command
-    assert said({"allow": ["bash(source venv/bin/activate)"], "default": "ask"}, "source venv/bin/activate") == "allow"
+        assert verdict_of(broad, command) == "ask", command
+    assert (
+        verdict_of({"allow": ["bash(source venv/bin/activate)"], "default": "ask"}, "source venv/bin/activate")
+        == "allow"
+    )
 
 
 def test_what_find_and_xargs_run_must_be_allowed_too() -> None:
     allowing = {"allow": ["bash(find *)", "bash(xargs *)", "bash(grep *)", "bash(wc)"], "default": "ask"}
-    assert said(allowing, "find . -name '*.py' -exec grep x {} +") == "allow"
-    assert said(allowing, "find . -name '*.py' | xargs -0 grep x") == "allow"
+    assert verdict_of(allowing, "find . -name '*.py' -exec grep x {} +") == "allow"
+    assert verdict_of(allowing, "find . -name '*.py' | xargs -0 grep x") == "allow"
     for command in ("find . -exec rm {} +", "find . -name x -ok rm {} \\;", "xargs rm", "xargs -I{} grep", "xargs wc"):
-        assert said(allowing, command) == "ask", command
-    assert [said(allowing, command) for command in ("find . $X", "find *", "find . -ex*c rm")] == ["ask"] * 3
+        assert verdict_of(allowing, command) == "ask", command
+    assert [verdict_of(allowing, command) for command in ("find . $X", "find *", "find . -ex*c rm")] == ["ask"] * 3
 
 
 # --- files that redirections open ---------------------------------------------------------------------------------
@@ -229,7 +231,7 @@ def test_what_find_and_xargs_run_must_be_allowed_too() -> None:
 )  # fmt: skip
 def test_rules_for_files_bind_redirections(command: str, verdict: str) -> None:
     rules = {"deny": ["write(.env)", "write(~/.ssh/**)"], "ask": ["read(secret/**)"]}
-    assert said(rules, command) == verdict
+    assert verdict_of(rules, command) == verdict
 
 
 GOING = (
@@ -258,14 +260,14 @@ def test_a_rule_binds_redirections_wherever_the_command_has_gone_to(tmp_path: Pa
     subprocess.run(["bash", "-c", command], check=False, cwd=tmp_path, env=environment, capture_output=True)
     assert (tmp_path / "secret" / "key").exists()
     paths = PathResolver(str(tmp_path), str(tmp_path))
-    assert said({"deny": ["write(secret/**)"]}, command, paths) == "deny"
-    assert said({"deny": ["write(secrets/**)"]}, command, paths) == "allow"
+    assert verdict_of({"deny": ["write(secret/**)"]}, command, paths) == "deny"
+    assert verdict_of({"deny": ["write(secrets/**)"]}, command, paths) == "allow"
 
 
 def test_a_redirection_is_matched_by_where_it_really_leads(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("secret")
     paths = PathResolver(str(tmp_path), "/home/me")
-    assert said({"deny": ["write(secret)"]}, "echo x > link", paths) == "deny"
+    assert verdict_of({"deny": ["write(secret)"]}, "echo x > link", paths) == "deny"
 
 
 # --- bash as the judge --------------------------------------------------------------------------------------------
@@ -293,7 +295,7 @@ BYPASSES = (
 @pytest.mark.parametrize("command", BYPASSES)
 def test_spellings_that_once_escaped_a_rule_are_denied(tmp_path: Path, command: str) -> None:
     assert "zap" in StubShell(tmp_path).run(command).names
-    assert said({"deny": ["bash(zap *)"]}, command) == "deny"
+    assert verdict_of({"deny": ["bash(zap *)"]}, command) == "deny"
 
 
 # --- time ---------------------------------------------------------------------------------------------------------
@@ -312,8 +314,8 @@ MANY = {"deny": [f"bash(*rm*-rf*/{number}*zz)" for number in range(20)] + [f"bas
 def test_no_command_takes_long_to_judge(text: str) -> None:
     command = text * (SIZE // len(text))
     began = time.process_time()
-    said(MANY, command)
-    said({"allow": ["bash(a*)"], "default": "ask"}, command)
+    verdict_of(MANY, command)
+    verdict_of({"allow": ["bash(a*)"], "default": "ask"}, command)
     assert time.process_time() - began < 1.5  # a tenth of a second where the machine is quiet
 
 
@@ -321,7 +323,7 @@ def test_no_arguments_of_a_foreign_tool_take_long_to_judge() -> None:
     deep: Json = "x"
     for _ in range(500):
         deep = [deep]
-    rules = rules_of({"deny": [f"deploy(*rm*{number}*zz)" for number in range(10)]}, None, "yolo", pytest.fail)
+    rules = build_layers({"deny": [f"deploy(*rm*{number}*zz)" for number in range(10)]}, None, "yolo", pytest.fail)
     shapes: list[tuple[Json, str]] = [
         ([["a b", "c"]] * 400, "allow"), (["a b"] * 50_000, "deny"), (list(range(40_000)), "allow"),
         (list(range(90_000)), "deny"), (deep, "allow"),
@@ -329,5 +331,5 @@ def test_no_arguments_of_a_foreign_tool_take_long_to_judge() -> None:
     ]  # fmt: skip
     began = time.process_time()
     for shape, verdict in shapes:
-        assert ruling(rules, "deploy", ArgumentSubject({"x": shape}), PATHS).verdict == verdict
+        assert ruling_of(rules, "deploy", ArgumentSubject({"x": shape}), PATHS).verdict == verdict
     assert time.process_time() - began < 5

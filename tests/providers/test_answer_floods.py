@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, Reply, sse
-from fakes.model_requests import Told, a_model, a_request, connection, told
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.errors import StreamBroken
@@ -19,6 +18,7 @@ from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.request import RequestPolicy
 from pigeon.providers.stream_translator import StreamTranslator
+from support.model_requests import CollectedAnswer, a_model, a_request, collect_answer, request_setup
 
 START = {"type": "message_start", "message": {"id": "msg_1"}}
 THOUGHT = {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}}
@@ -96,7 +96,7 @@ def test_what_is_kept_without_being_said_has_a_limit(
 
     def flood() -> None:
         for number in range(50_000):
-            stream.take(b"", json.dumps(event(number)).encode(), [])
+            stream.translate_event(b"", json.dumps(event(number)).encode(), [])
 
     with pytest.raises(StreamBroken, match="data beside its text") as broken:
         flood()
@@ -107,19 +107,21 @@ def test_what_is_kept_without_being_said_has_a_limit(
 @pytest.mark.parametrize("unit", ["[", '{"a":'])
 def test_an_event_nested_too_deeply_breaks_the_stream(translator: Callable[[str], StreamTranslator], unit: str) -> None:
     with pytest.raises(StreamBroken, match="nested more than 200 levels") as broken:
-        translator("m").take(b"ping", b'{"error":' + unit.encode() * 300, [])
+        translator("m").translate_event(b"ping", b'{"error":' + unit.encode() * 300, [])
     assert broken.value.failure.code == "malformed_stream"
 
 
 def test_an_event_of_very_many_values_breaks_the_stream() -> None:
     with pytest.raises(StreamBroken, match="more than 100000 values"):
-        ChatStream("m").take(b"", b'{"error":[' + b"{}," * 100_001 + b"{}]}", [])
+        ChatStream("m").translate_event(b"", b'{"error":[' + b"{}," * 100_001 + b"{}]}", [])
 
 
-async def answer(http: HttpClient, *parts: bytes, **reply: Any) -> Told:
+async def answer(http: HttpClient, *parts: bytes, **reply: Any) -> CollectedAnswer:
     policy = RequestPolicy(max_retries=0, most_empty_bytes=10_000)
     async with HttpServer([Reply(list(parts), **reply)]) as server:
-        return await told(anthropic.stream(a_request(a_model(base_url=server.url)), connection(http, policy=policy)))
+        return await collect_answer(
+            anthropic.stream(a_request(a_model(base_url=server.url)), request_setup(http, policy=policy))
+        )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from importlib import import_module
 
 import pytest
 
+from pigeon.providers.api import Api
 from pigeon.providers.apis import APIS, find_api
+from pigeon.providers.http.recorders import MASK, mask_headers
 
 SERVED = [api for api in APIS.values() if api.adapter]
 
@@ -49,3 +51,8 @@ def test_declarations_load_no_adapter() -> None:
     code = "import sys, pigeon.providers.apis; print([name for name in sys.modules if name.endswith('adapter')])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
+
+
+@pytest.mark.parametrize("api", SERVED, ids=lambda api: api.name)
+def test_the_header_of_a_key_is_masked_where_exchanges_are_shown(api: Api) -> None:
+    assert set(mask_headers(api.key_headers("sk-secret", bearer=False), str).values()) == {MASK}

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.model_requests import a_model
-from pigeon.providers.default_model import default_of, first_usable, named_model, short_count
+from pigeon.providers.default_model import default_of, first_usable, format_count, resolve_named_model
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
+from support.model_requests import a_model
 
 
 class Shelf:
@@ -19,20 +19,20 @@ class Shelf:
     def providers(self) -> list[str]:
         return list(dict.fromkeys(model.provider for model in self._models))
 
-    def all(self) -> list[Model]:
+    def all_models(self) -> list[Model]:
         return self._models
 
-    def available(self) -> list[Model]:
+    def list_available(self) -> list[Model]:
         return [model for model in self._models if model.provider in self._keys]
 
-    def of(self, provider: str) -> list[Model]:
+    def models_of(self, provider: str) -> list[Model]:
         return [model for model in self._models if model.provider == provider]
 
-    def lookup(self, provider: str, model_id: str) -> Model | None:
-        return next((model for model in self.of(provider) if model.id == model_id), None)
+    def find_listed(self, provider: str, model_id: str) -> Model | None:
+        return next((model for model in self.models_of(provider) if model.id == model_id), None)
 
     def find(self, provider: str, model_id: str) -> Model | None:
-        return self.lookup(provider, model_id) if self.has_key(provider) else None
+        return self.find_listed(provider, model_id) if self.has_key(provider) else None
 
     def has_key(self, provider: str) -> bool:
         return provider in self._keys
@@ -72,7 +72,7 @@ SHELF = Shelf(
     ],
 )
 def test_what_people_type(provider: str | None, pattern: str | None, found: str, level: str | None) -> None:
-    match = named_model(provider, pattern, SHELF)
+    match = resolve_named_model(provider, pattern, SHELF)
     assert match.model is not None
     assert (match.model.reference, match.level, match.warning) == (found, level, None)
 
@@ -80,14 +80,14 @@ def test_what_people_type(provider: str | None, pattern: str | None, found: str,
 def test_without_any_key_the_first_provider_that_has_such_a_model_is_meant() -> None:
     locked = Shelf("anthropic/claude-sonnet-5", "router/~anthropic/claude-sonnet-latest", "router/qwen-4")
     for pattern, found in (("claude", "anthropic/claude-sonnet-5"), ("qwen", "router/qwen-4")):
-        match = named_model(None, pattern, locked)
+        match = resolve_named_model(None, pattern, locked)
         assert match.model is not None
         assert match.model.reference == found
 
 
 def test_an_unknown_id_of_a_known_provider_is_used_with_a_warning() -> None:
     for provider, pattern in (("anthropic", "claude-next:high"), (None, "anthropic/claude-next:high")):
-        match = named_model(provider, pattern, SHELF)
+        match = resolve_named_model(provider, pattern, SHELF)
         assert match.model is not None
         assert match.model.reference == "anthropic/claude-next"
         assert match.model.reasoning
@@ -97,35 +97,35 @@ def test_an_unknown_id_of_a_known_provider_is_used_with_a_warning() -> None:
 
 def test_names_that_mean_nothing_are_refused() -> None:
     with pytest.raises(StartupError, match=r'Model "zzz" not found\. Use --list-models'):
-        named_model(None, "zzz", SHELF)
+        resolve_named_model(None, "zzz", SHELF)
     with pytest.raises(StartupError, match='Unknown provider "zzz"'):
-        named_model("zzz", "x", SHELF)
+        resolve_named_model("zzz", "x", SHELF)
     with pytest.raises(StartupError, match=r'Model "gpt-5\.5:huge" not found'):
-        named_model(None, "gpt-5.5:huge", SHELF)
+        resolve_named_model(None, "gpt-5.5:huge", SHELF)
     with pytest.raises(StartupError, match=r'Model "openai/z\*" not found'):
-        named_model("openai", "z*", SHELF)
+        resolve_named_model("openai", "z*", SHELF)
 
 
 def test_an_ambiguous_id_lists_its_candidates() -> None:
     with pytest.raises(StartupError, match=r"azure/gpt-5\.5, openai/gpt-5\.5\. None of them is"):
-        named_model(None, "gpt-5.5", Shelf("openai/gpt-5.5", "azure/gpt-5.5"))
+        resolve_named_model(None, "gpt-5.5", Shelf("openai/gpt-5.5", "azure/gpt-5.5"))
 
 
 def test_of_providers_that_share_a_key_the_first_is_meant() -> None:
     shelf = Shelf("moon/k2", "moon-cn/k2", keys=("moon", "moon-cn"))
-    assert named_model(None, "k2", shelf).model == shelf.lookup("moon", "k2")
+    assert resolve_named_model(None, "k2", shelf).model == shelf.find_listed("moon", "k2")
     with pytest.raises(StartupError, match="More than one matching provider is authenticated"):
-        named_model(None, "k2", Shelf("moon/k2", "sun/k2", keys=("moon", "sun")))
+        resolve_named_model(None, "k2", Shelf("moon/k2", "sun/k2", keys=("moon", "sun")))
 
 
 def test_the_default_of_a_provider() -> None:
-    assert default_of("anthropic", SHELF) == SHELF.lookup("anthropic", "claude-opus-4-8")
-    assert default_of("azure", SHELF) == SHELF.lookup("azure", "gpt-5.5")
+    assert default_of("anthropic", SHELF) == SHELF.find_listed("anthropic", "claude-opus-4-8")
+    assert default_of("azure", SHELF) == SHELF.find_listed("azure", "gpt-5.5")
     assert default_of("nobody", SHELF) is None
     behind = Shelf("anthropic/other", "anthropic/claude-opus-4-8")
-    assert default_of("anthropic", behind) == behind.lookup("anthropic", "claude-opus-4-8")
+    assert default_of("anthropic", behind) == behind.find_listed("anthropic", "claude-opus-4-8")
     without = Shelf("anthropic/other")
-    assert default_of("anthropic", without) == without.lookup("anthropic", "other")
+    assert default_of("anthropic", without) == without.find_listed("anthropic", "other")
 
 
 def test_the_first_usable_model() -> None:
@@ -151,4 +151,4 @@ def test_the_first_usable_model() -> None:
     ],
 )
 def test_counts_of_tokens_are_shown_as_round_numbers(tokens: int, shown: str) -> None:
-    assert short_count(tokens) == shown
+    assert format_count(tokens) == shown

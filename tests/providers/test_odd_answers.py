@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values
-from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.errors import StreamBroken
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_responses.stream import ResponsesStream
-from pigeon.wire.base import ABSENT, or_else
+from pigeon.wire.base import ABSENT, value_or_default
+from support.model_requests import CollectedAnswer
+from support.strategies import json_values
 
 Event = dict[str, Any]
 STREAMS: dict[str, Any] = {
@@ -29,31 +29,31 @@ STREAMS: dict[str, Any] = {
 }
 
 
-def play(api: str, *events: Event) -> Told:
+def play(api: str, *events: Event) -> CollectedAnswer:
     translator = STREAMS[api]("m")
     out: list[Delta] = []
     try:
         for event in events:
-            translator.take(b"", json.dumps(event).encode(), out)
+            translator.translate_event(b"", json.dumps(event).encode(), out)
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.ended("error", broken.failure))
-    return Told(out)
+        out.append(translator.finished_delta("error", broken.failure))
+    return CollectedAnswer(out)
 
 
-def whole(api: str, answer: Any) -> Told:
+def whole(api: str, answer: Any) -> CollectedAnswer:
     translator = STREAMS[api]("m")
     out: list[Delta] = []
-    translator.take_whole(json.dumps(answer).encode(), out)
+    translator.translate_whole_answer(json.dumps(answer).encode(), out)
     out.append(translator.finish(out))
-    return Told(out)
+    return CollectedAnswer(out)
 
 
 def chunk(delta: Any, finish: Any = None, **more: Any) -> Event:
     return {"id": "c", "model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
 
 
-def responded(**more: Any) -> Event:
+def response_body(**more: Any) -> Event:
     return {"id": "r", "model": "m", "status": "completed", **more}
 
 
@@ -83,7 +83,7 @@ GOOD: dict[str, list[Event]] = {
         chunk({}, "tool_calls", usage={"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 1}}),
     ],
     "responses": [
-        {"type": "response.created", "response": responded(status="in_progress")},
+        {"type": "response.created", "response": response_body(status="in_progress")},
         {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "x"}},
         {"type": "response.output_text.delta", "output_index": 0, "summary_index": 0, "delta": "one"},
         {"type": "response.output_item.done", "output_index": 0, "item": {"type": "message", "id": "x"}},
@@ -94,7 +94,7 @@ GOOD: dict[str, list[Event]] = {
         },
         {
             "type": "response.completed",
-            "response": responded(usage={"input_tokens": 3, "input_tokens_details": {}}, output=[]),
+            "response": response_body(usage={"input_tokens": 3, "input_tokens_details": {}}, output=[]),
         },
     ],
     "google": [
@@ -125,7 +125,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-def gist(told: Told) -> Any:
+def gist(told: CollectedAnswer) -> Any:
     return told.kinds, told.texts, [name for _, name in told.calls.values()], told.end.stop
 
 
@@ -150,7 +150,7 @@ anything = json_values(size=6)
 @given(usage=st.fixed_dictionaries({"prompt_tokens": anything, "prompt_tokens_details": anything}) | anything)
 def test_no_usage_ever_spoils_an_answer(usage: Any) -> None:
     assert gist(play("chat", *GOOD["chat"][:2], chunk({}, "tool_calls", usage=usage))) == EXPECTED
-    end = {"type": "response.completed", "response": responded(usage=usage)}
+    end = {"type": "response.completed", "response": response_body(usage=usage)}
     assert gist(play("responses", *GOOD["responses"][:-1], end)) == EXPECTED
 
 
@@ -160,13 +160,13 @@ def test_no_usage_ever_spoils_an_answer(usage: Any) -> None:
         ("anthropic", [{"type": "message_start", "message": {"usage": {}}}]),
         ("chat", [chunk({}, "stop", usage={})]),
         ("chat", [chunk({}, "stop", usage={"prompt_tokens_details": {}, "completion_tokens_details": {}})]),
-        ("responses", [{"type": "response.completed", "response": responded(usage={})}]),
+        ("responses", [{"type": "response.completed", "response": response_body(usage={})}]),
         (
             "responses",
             [
                 {
                     "type": "response.completed",
-                    "response": responded(usage={"input_tokens_details": {}, "output_tokens_details": {}}),
+                    "response": response_body(usage={"input_tokens_details": {}, "output_tokens_details": {}}),
                 }
             ],
         ),
@@ -177,7 +177,7 @@ def test_counts_that_are_left_out_are_zero(api: str, events: list[Event]) -> Non
     usage = play(api, *events).usage
     assert usage is not None
     counts = (usage.input, usage.output, usage.cache_read, usage.cache_write, usage.total_tokens)
-    assert (counts, or_else(usage.reasoning, 0)) == ((0, 0, 0, 0, 0), 0)
+    assert (counts, value_or_default(usage.reasoning, 0)) == ((0, 0, 0, 0, 0), 0)
 
 
 def test_the_good_fields_of_a_record_survive_a_bad_one() -> None:
@@ -233,7 +233,7 @@ def test_an_event_without_type_goes_by_its_name() -> None:
     translator = AnthropicStream("m")
     for event in GOOD["anthropic"]:
         rest = {key: value for key, value in event.items() if key != "type"}
-        translator.take(event["type"].encode(), json.dumps(rest).encode(), [])
+        translator.translate_event(event["type"].encode(), json.dumps(rest).encode(), [])
     assert translator.finish([]).stop == "toolUse"
 
 
@@ -249,7 +249,7 @@ def test_calls_without_ids_get_some() -> None:
     block = {"type": "tool_use", "id": None, "name": "ls", "input": {"a": 1}}
     for told in (
         whole("anthropic", {"content": [block, block], "stop_reason": "tool_use"}),
-        whole("responses", responded(output=[{"type": "function_call", "name": "ls", "arguments": "{}"}] * 2)),
+        whole("responses", response_body(output=[{"type": "function_call", "name": "ls", "arguments": "{}"}] * 2)),
     ):
         ids = [call_id for call_id, _ in told.calls.values()]
         assert len(set(ids)) == 2
@@ -308,7 +308,7 @@ CALL = {"type": "function_call", "id": "fc", "call_id": "t", "name": "ls", "argu
 @pytest.mark.parametrize("status", ["completed", "incomplete"])
 def test_output_that_comes_with_the_end_is_told(status: str) -> None:
     output = [REASONING, MESSAGE, CALL, {"type": "web_search_call"}]
-    response = responded(status=status, output=output, incomplete_details={"reason": "max_output_tokens"})
+    response = response_body(status=status, output=output, incomplete_details={"reason": "max_output_tokens"})
     told = play("responses", GOOD["responses"][0], {"type": f"response.{status}", "response": response})
     assert (told.kinds, told.texts) == (["thinking", "text", "toolCall"], ["hm", "late", "{}"])
     assert told.calls == {2: ("t|fc", "ls")}
@@ -316,41 +316,54 @@ def test_output_that_comes_with_the_end_is_told(status: str) -> None:
     assert told.end.stop == ("toolUse" if status == "completed" else "length")
 
 
-def added(place: int, item: Event) -> Event:
+def item_added(place: int, item: Event) -> Event:
     return {"type": "response.output_item.added", "output_index": place, "item": item}
 
 
-def said(place: int, text: str) -> Event:
+def text_delta(place: int, text: str) -> Event:
     return {"type": "response.output_text.delta", "output_index": place, "delta": text}
 
 
-def completed(*output: Any) -> Event:
-    return {"type": "response.completed", "response": responded(output=list(output))}
+def response_completed(*output: Any) -> Event:
+    return {"type": "response.completed", "response": response_body(output=list(output))}
 
 
 def test_only_what_was_not_streamed_is_taken_from_the_end() -> None:
     shown = {**MESSAGE, "id": "another"}
     done = {"type": "response.output_item.done", "output_index": 0, "item": MESSAGE}
-    told = play("responses", added(0, MESSAGE), said(0, "late"), done, completed(REASONING, shown, CALL))
+    told = play(
+        "responses", item_added(0, MESSAGE), text_delta(0, "late"), done, response_completed(REASONING, shown, CALL)
+    )
     assert (told.kinds, told.texts) == (["text", "thinking", "toolCall"], ["late", "hm", "{}"])
     assert told.signatures[1] is ABSENT, "a reasoning item behind its message must not be sent back"
 
 
 def test_an_item_that_is_announced_gets_its_words_from_the_end() -> None:
-    told = play("responses", added(0, REASONING), added(1, {**MESSAGE, "content": []}), completed(REASONING, MESSAGE))
+    told = play(
+        "responses",
+        item_added(0, REASONING),
+        item_added(1, {**MESSAGE, "content": []}),
+        response_completed(REASONING, MESSAGE),
+    )
     assert (told.kinds, told.texts) == (["thinking", "text"], ["hm", "late"])
     assert json.loads(told.signatures[1]) == {"v": 1, "id": "msg"}
 
 
 @pytest.mark.parametrize("rest", [[], [MESSAGE]])
 def test_deltas_without_an_item_are_told_at_once_and_once(rest: list[Event]) -> None:
-    told = play("responses", said(0, "la"), said(0, "te"), completed(*rest))
+    told = play("responses", text_delta(0, "la"), text_delta(0, "te"), response_completed(*rest))
     assert (told.kinds, told.texts) == (["text"], ["late"])
-    late = play("responses", said(0, "la"), added(0, {**MESSAGE, "content": []}), said(0, "te"), completed(*rest))
+    late = play(
+        "responses",
+        text_delta(0, "la"),
+        item_added(0, {**MESSAGE, "content": []}),
+        text_delta(0, "te"),
+        response_completed(*rest),
+    )
     assert (late.kinds, late.texts) == (["text"], ["late"])
 
 
-def unplaced(kind: str, text: str) -> Event:
+def delta_without_place(kind: str, text: str) -> Event:
     return {"type": f"response.{kind}.delta", "delta": text}
 
 
@@ -358,17 +371,22 @@ def test_deltas_without_a_place_go_to_the_open_item_of_their_kind() -> None:
     items = ({"type": "reasoning"}, {"type": "message"}, {**CALL, "arguments": ""})
     told = play(
         "responses",
-        *(added(place, item) for place, item in enumerate(items)),
-        unplaced("reasoning_summary_text", "hm"),
-        unplaced("output_text", "one"),
-        unplaced("function_call_arguments", '{"a":1}'),
-        completed(),
+        *(item_added(place, item) for place, item in enumerate(items)),
+        delta_without_place("reasoning_summary_text", "hm"),
+        delta_without_place("output_text", "one"),
+        delta_without_place("function_call_arguments", '{"a":1}'),
+        response_completed(),
     )
     assert gist(told) == (["thinking", "text", "toolCall"], ["hm", "one", '{"a":1}'], ["ls"], "toolUse")
 
 
 def test_a_thought_without_an_item_is_told_and_arguments_without_a_call_are_not() -> None:
-    told = play("responses", unplaced("reasoning_text", "hm"), unplaced("function_call_arguments", "{}"), completed())
+    told = play(
+        "responses",
+        delta_without_place("reasoning_text", "hm"),
+        delta_without_place("function_call_arguments", "{}"),
+        response_completed(),
+    )
     assert gist(told) == (["thinking"], ["hm"], [], "stop")
 
 
@@ -381,14 +399,14 @@ def test_an_item_that_is_announced_twice_is_two_items() -> None:
         {**delta, "delta": "one"},
         added,
         {**delta, "delta": "two"},
-        {"type": "response.completed", "response": responded()},
+        {"type": "response.completed", "response": response_body()},
     )
     assert (told.kinds, told.texts) == (["text", "text"], ["one", "two"])
 
 
 def test_odd_items_at_the_end_are_left_out() -> None:
     odd: list[Any] = [None, 5, {"type": ["message"]}, {"type": "message", "content": "x"}, MESSAGE]
-    assert play("responses", completed(*odd)).texts == ["", "late"]
+    assert play("responses", response_completed(*odd)).texts == ["", "late"]
 
 
 def test_half_a_pair_of_surrogates_in_arguments_that_come_whole_does_not_lose_the_answer() -> None:

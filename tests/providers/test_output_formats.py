@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, plain
-from fakes.model_requests import a_model, a_request, connection, told
 from pigeon.agent.inference import OutputFormat
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.gateway import Gateway
@@ -17,6 +16,7 @@ from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_responses import adapter as openai_responses
 from pigeon.providers.output_formats import native_format
 from pigeon.wire.model import Model
+from support.model_requests import a_model, a_request, collect_answer, request_setup
 
 APIS = ("anthropic-messages", "openai-completions", "openai-responses", "google-generative-ai")
 TEXT = {"type": "string"}
@@ -128,24 +128,26 @@ def test_a_schema_is_put_in_the_words_of_the_server() -> None:
     assert loose == OutputFormat({**schema, "properties": {"a": one, "b": text}})
 
 
-async def sent(adapter: Any, http: HttpClient, **facts: Any) -> Any:
+async def body_sent(adapter: Any, http: HttpClient, **facts: Any) -> Any:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(a_model(base_url=server.url, **facts), output=OutputFormat(PLAIN), thinking="high")
-        await told(adapter.stream(request, connection(http)))
+        await collect_answer(adapter.stream(request, request_setup(http)))
         return server.body
 
 
 async def test_each_api_has_a_field_for_it_and_tools_beside_it(http: HttpClient) -> None:
     facts: dict[str, Any] = {"reasoning": True, "compat": {"forceAdaptiveThinking": True}}
-    body = await sent(anthropic, http, **facts)
+    body = await body_sent(anthropic, http, **facts)
     assert body["output_config"] == {"effort": "high", "format": {"type": "json_schema", "schema": PLAIN}}
     assert body["tools"]
     named = {"name": "final_answer", "schema": PLAIN, "strict": True}
-    body = await sent(openai_chat, http, api="openai-completions")
+    body = await body_sent(openai_chat, http, api="openai-completions")
     assert (body["response_format"], len(body["tools"])) == ({"type": "json_schema", "json_schema": named}, 1)
-    body = await sent(openai_responses, http, api="openai-responses", sampling_params={"text": {"verbosity": "low"}})
+    body = await body_sent(
+        openai_responses, http, api="openai-responses", sampling_params={"text": {"verbosity": "low"}}
+    )
     assert (body["text"], len(body["tools"])) == ({"verbosity": "low", "format": {"type": "json_schema", **named}}, 1)
-    body = await sent(google, http, api="google-generative-ai")
+    body = await body_sent(google, http, api="google-generative-ai")
     config = body["generationConfig"]
     assert (config["responseMimeType"], config["responseJsonSchema"]) == ("application/json", PLAIN)
     assert body["tools"]
@@ -154,8 +156,8 @@ async def test_each_api_has_a_field_for_it_and_tools_beside_it(http: HttpClient)
 def test_a_gateway_remembers_who_refused(http: HttpClient) -> None:
     gateway = Gateway(None, http, None)  # type: ignore[arg-type]
     model, other = taking("openai-responses"), taking("anthropic-messages")
-    assert gateway.output_format(model, PLAIN, True) is not None
-    gateway.refused_format(a_model(api="openai-responses", id="m-2"))
-    assert gateway.output_format(other, PLAIN, True) is not None
-    gateway.refused_format(model)
-    assert gateway.output_format(model, PLAIN, True) is None
+    assert gateway.find_output_format(model, PLAIN, True) is not None
+    gateway.on_format_refused(a_model(api="openai-responses", id="m-2"))
+    assert gateway.find_output_format(other, PLAIN, True) is not None
+    gateway.on_format_refused(model)
+    assert gateway.find_output_format(model, PLAIN, True) is None

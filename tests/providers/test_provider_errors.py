@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values, words
-from pigeon.providers.errors import classified, from_event, from_exception, from_response, retry_after
+from pigeon.providers.errors import classify_failure, from_event, from_exception, from_response, read_retry_after
 from pigeon.wire.errors import UNEXPECTED
+from support.strategies import json_values, words
 
 OVERFLOWS = [
     "prompt is too long: 213462 tokens > 200000 maximum",
@@ -91,7 +91,11 @@ def test_an_overflow_is_known_by_its_words_and_never_retried(words: str) -> None
 
 @pytest.mark.parametrize("words", fragments(TRANSIENT))
 def test_every_transient_text_is_retried_in_a_stream_and_behind_a_status(words: str) -> None:
-    for failure in (classified(words), from_event({"message": words}, words), from_response(400, {}, body(words))):
+    for failure in (
+        classify_failure(words),
+        from_event({"message": words}, words),
+        from_response(400, {}, body(words)),
+    ):
         assert failure.retryable
         assert not failure.overflow
 
@@ -99,7 +103,7 @@ def test_every_transient_text_is_retried_in_a_stream_and_behind_a_status(words: 
 @pytest.mark.parametrize("words", fragments(NEVER))
 def test_an_empty_account_is_never_retried_whatever_else_is_said(words: str) -> None:
     for text in (words, f"429 Too many requests: {words}", f"503 overloaded: {words}"):
-        assert not classified(text).retryable
+        assert not classify_failure(text).retryable
     for status in (400, 429, 500, 503):
         assert not from_response(status, {}, body(words), "message").retryable
 
@@ -107,23 +111,23 @@ def test_an_empty_account_is_never_retried_whatever_else_is_said(words: str) -> 
 @pytest.mark.parametrize("words", fragments(TOO_LONG))
 @pytest.mark.parametrize("status", [None, 400, 413, 422, 500, 503])
 def test_every_overflow_is_known_behind_any_status(words: str, status: int | None) -> None:
-    failure = classified(words) if status is None else from_response(status, {}, body(words))
+    failure = classify_failure(words) if status is None else from_response(status, {}, body(words))
     assert (failure.overflow, failure.retryable) == (True, False)
-    assert classified(words.upper()).overflow
+    assert classify_failure(words.upper()).overflow
 
 
 @pytest.mark.parametrize("words", fragments(NEITHER))
 def test_what_only_looks_like_it_is_neither(words: str) -> None:
-    for failure in (classified(words), from_response(400, {}, body(words))):
+    for failure in (classify_failure(words), from_response(400, {}, body(words))):
         assert (failure.overflow, failure.retryable) == (False, False)
 
 
 @pytest.mark.parametrize("number", [429, 500, 502, 503, 504, 520, 524])
 def test_a_status_in_a_text_counts_where_it_stands_alone(number: int) -> None:
     for text in (f"{number}", f"{number}: bad gateway", f"upstream said {number}", f"({number})"):
-        assert classified(text).retryable
+        assert classify_failure(text).retryable
     for text in (f"1{number}", f"{number}0", f"req_{number}", f"x{number}", f"{number}ms", f"{number}.5"):
-        assert not classified(text).retryable
+        assert not classify_failure(text).retryable
     assert from_response(400, {}, body(f"upstream returned {number}")).retryable
     assert not from_response(400, {}, body(f"at most {number} items")).retryable
 
@@ -141,9 +145,9 @@ def test_any_413_is_an_overflow() -> None:
     assert from_response(413, {}, body("Limit 6000, requested 7000", code="rate_limit_exceeded")).overflow
     assert not from_response(413, {}, body("rate limit reached")).overflow
     for text in ("413", "413 too big", "413: too big", "OpenAI API error (413): x"):
-        assert classified(text).overflow
+        assert classify_failure(text).overflow
     for text in ("4130", "x 413", "the 413 items", "error 4131"):
-        assert not classified(text).overflow
+        assert not classify_failure(text).overflow
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_any_413_is_an_overflow() -> None:
     ["Throttling error: too many tokens", "Service unavailable: prompt is too long", "rate limit: too many tokens"],
 )
 def test_a_limit_on_speed_is_no_overflow(words: str) -> None:
-    assert not classified(words).overflow
+    assert not classify_failure(words).overflow
     assert not from_response(503, {}, body(words), "message").overflow
 
 
@@ -220,8 +224,8 @@ def test_a_quota_per_minute_is_retried_when_the_server_says_when() -> None:
 
 
 def test_the_bare_number_500_inside_other_numbers_means_nothing() -> None:
-    assert not classified("used 1500 tokens of 25003").retryable
-    assert classified("upstream said 500").retryable
+    assert not classify_failure("used 1500 tokens of 25003").retryable
+    assert classify_failure("upstream said 500").retryable
 
 
 def test_errors_inside_a_stream_are_classified_by_code_or_words() -> None:
@@ -249,15 +253,15 @@ def test_long_bodies_are_cut() -> None:
 
 
 def test_retry_after_is_read_in_all_its_forms() -> None:
-    assert retry_after({"retry-after-ms": "1500"}) == 1500
-    assert retry_after({"retry-after": "2"}) == 2000
-    assert retry_after({"retry-after": "0.5"}) == 500
-    later = retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
+    assert read_retry_after({"retry-after-ms": "1500"}) == 1500
+    assert read_retry_after({"retry-after": "2"}) == 2000
+    assert read_retry_after({"retry-after": "0.5"}) == 500
+    later = read_retry_after({"retry-after": formatdate(4_000_000_000, usegmt=True)})
     assert later is not None
     assert later > 1_000_000
-    assert retry_after({"retry-after": formatdate(0, usegmt=True)}) == 0
-    assert retry_after({"retry-after": "soon"}) is None
-    assert retry_after({}) is None
+    assert read_retry_after({"retry-after": formatdate(0, usegmt=True)}) == 0
+    assert read_retry_after({"retry-after": "soon"}) is None
+    assert read_retry_after({}) is None
 
 
 def test_a_wait_of_more_than_a_minute_is_named_in_the_text() -> None:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from fakes.model_requests import a_model
 from pigeon.config.credentials import Values
 from pigeon.config.models_file import parse_models_file
 from pigeon.providers.registry import ModelRegistry, NoKey
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
 from pigeon.wire.model import Model
+from support.model_requests import a_model
 
 CUSTOM = {"baseUrl": "http://here/v1", "api": "openai-completions", "apiKey": "literal", "models": [{"id": "x"}]}
 
@@ -75,8 +75,8 @@ def test_a_custom_model_has_its_defaults() -> None:
 
 def test_only_providers_with_credentials_are_available() -> None:
     models = registry({"mine": CUSTOM, "unset": {**CUSTOM, "apiKey": "$NOPE"}}, {"OPENAI_API_KEY": "k"})
-    assert names(models.available()) == ["openai/gpt-5.5", "mine/x"]
-    assert names(models.all()) == [
+    assert names(models.list_available()) == ["openai/gpt-5.5", "mine/x"]
+    assert names(models.all_models()) == [
         "anthropic/claude-opus-4-8",
         "anthropic/claude-x",
         "openai/gpt-5.5",
@@ -84,7 +84,7 @@ def test_only_providers_with_credentials_are_available() -> None:
         "unset/x",
     ]
     assert models.find("unset", "x") is None
-    assert models.lookup("unset", "x") is not None
+    assert models.find_listed("unset", "x") is not None
     assert models.find("nobody", "x") is None
 
 
@@ -93,7 +93,7 @@ def test_the_catalogue_is_only_read_for_whom_it_is_needed() -> None:
     models = registry({"mine": CUSTOM}, {"OPENAI_API_KEY": "k"}, catalog=catalog)
     models.find("mine", "x")
     assert catalog.read == ["mine"]
-    models.available()
+    models.list_available()
     assert catalog.read == ["mine", "openai"]
 
 
@@ -113,7 +113,7 @@ def test_entries_retarget_extend_and_override_built_in_models() -> None:
         {"ANTHROPIC_API_KEY": "k"},
     )
     assert models.problems() == []
-    big, changed, new = models.available()
+    big, changed, new = models.list_available()
     assert (big.name, big.base_url, big.cost.input, big.cost.output) == ("Big", "http://proxy", 99, 15)
     assert big.compat == {"a": {"b": 1, "c": 2, "d": 3}}
     assert (changed.id, changed.context_window, changed.api) == ("claude-x", 5, "anthropic-messages")
@@ -127,7 +127,7 @@ def test_a_model_without_a_place_is_a_problem_and_the_rest_goes_on() -> None:
     [problem] = models.problems()
     assert '"mine"' in problem
     assert '"api"' in problem
-    assert models.all()
+    assert models.all_models()
 
 
 async def test_keys_come_from_runtime_then_stored_then_file_then_environment() -> None:
@@ -135,37 +135,37 @@ async def test_keys_come_from_runtime_then_stored_then_file_then_environment() -
     entries = {"anthropic": {"apiKey": "from-file"}}
     stored = {"anthropic": {"type": "api_key", "key": "from-store"}}
     model = a_model(provider="anthropic")
-    assert (await registry({}, env).access(model)).key == "from-env"
-    assert (await registry(entries, env).access(model)).key == "from-file"
+    assert (await registry({}, env).resolve_access(model)).key == "from-env"
+    assert (await registry(entries, env).resolve_access(model)).key == "from-file"
     models = registry(entries, env, stored)
-    assert (await models.access(model)).key == "from-store"
+    assert (await models.resolve_access(model)).key == "from-store"
     models.use_key("anthropic", "from-runtime")
-    assert (await models.access(model)).key == "from-runtime"
+    assert (await models.resolve_access(model)).key == "from-runtime"
 
 
 async def test_a_stored_credential_owns_its_provider() -> None:
     stored = {"anthropic": {"type": "api_key", "key": "$GONE"}}
     models = registry({}, {"ANTHROPIC_API_KEY": "from-env"}, stored)
-    assert models.available() == []
+    assert models.list_available() == []
     with pytest.raises(NoKey):
-        await models.access(a_model(provider="anthropic"))
+        await models.resolve_access(a_model(provider="anthropic"))
 
 
 async def test_a_stored_credential_brings_its_own_variables() -> None:
     stored = {"openai": {"type": "api_key", "env": {"OPENAI_API_KEY": "own", "REGION": "eu"}}}
     models = registry({}, {"REGION": "us"}, stored)
-    access = await models.access(a_model(provider="openai"))
+    access = await models.resolve_access(a_model(provider="openai"))
     assert access.key == "own"
     assert access.env["REGION"] == "eu"
     named = {"openai": {"type": "api_key", "key": "$MY", "env": {"MY": "mine"}}}
-    assert (await registry({}, {}, named).access(a_model(provider="openai"))).key == "mine"
+    assert (await registry({}, {}, named).resolve_access(a_model(provider="openai"))).key == "mine"
 
 
 async def test_bearer_tokens_go_out_as_such() -> None:
-    access = await registry({}, {"ANTHROPIC_AUTH_TOKEN": "t"}).access(a_model(provider="anthropic"))
+    access = await registry({}, {"ANTHROPIC_AUTH_TOKEN": "t"}).resolve_access(a_model(provider="anthropic"))
     assert (access.key, access.bearer) == ("t", True)
     login = {"anthropic": {"type": "oauth", "access": "a", "refresh": "r", "expires": 99_999_999_999_999}}
-    access = await registry({}, {}, login).access(a_model(provider="anthropic"))
+    access = await registry({}, {}, login).resolve_access(a_model(provider="anthropic"))
     assert (access.key, access.bearer) == ("a", True)
 
 
@@ -174,7 +174,7 @@ async def test_an_expired_login_says_so() -> None:
     models = registry({}, {"ANTHROPIC_API_KEY": "k"}, login)
     assert not models.has_key("anthropic")
     with pytest.raises(NoKey, match="expired"):
-        await models.access(a_model(provider="anthropic"))
+        await models.resolve_access(a_model(provider="anthropic"))
 
 
 async def test_headers_are_resolved_for_each_request_and_stay_out_of_the_model() -> None:
@@ -191,7 +191,7 @@ async def test_headers_are_resolved_for_each_request_and_stay_out_of_the_model()
     models = registry(entries, env)
     model = models.find("mine", "x")
     assert model is not None
-    access = await models.access(model)
+    access = await models.resolve_access(model)
     assert access.headers == {
         "x-team": "blue",
         "x-both": "model",
@@ -200,7 +200,7 @@ async def test_headers_are_resolved_for_each_request_and_stay_out_of_the_model()
         "authorization": "Bearer literal",
     }
     env["TEAM"] = "red"
-    assert (await models.access(model)).headers["x-team"] == "red"
+    assert (await models.resolve_access(model)).headers["x-team"] == "red"
     assert "literal" not in codec.encode(model).decode()
     assert "Team" not in codec.encode(model).decode()
 
@@ -208,8 +208,8 @@ async def test_headers_are_resolved_for_each_request_and_stay_out_of_the_model()
 async def test_a_header_may_be_the_credential() -> None:
     entry = {key: value for key, value in CUSTOM.items() if key != "apiKey"}
     models = registry({"mine": {**entry, "headers": {"Authorization": "Bearer $T"}}}, {"T": "tok"})
-    [model] = models.available()
-    assert (await models.access(model)).headers["authorization"] == "Bearer tok"
+    [model] = models.list_available()
+    assert (await models.resolve_access(model)).headers["authorization"] == "Bearer tok"
 
 
 async def test_a_missing_key_says_what_to_do() -> None:
@@ -219,7 +219,7 @@ async def test_a_missing_key_says_what_to_do() -> None:
         ("other", {"other": {**CUSTOM, "apiKey": None}}, "apiKey"),
     ):
         with pytest.raises(NoKey, match=words) as caught:
-            await registry(entries).access(a_model(provider=provider))
+            await registry(entries).resolve_access(a_model(provider=provider))
         assert str(caught.value).startswith(f"No API key for {provider}/m-1")
 
 

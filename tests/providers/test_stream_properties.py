@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values
-from fakes.json_values import words as one_of
-from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.errors import StreamBroken
 from pigeon.providers.google.stream import GoogleStream
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_responses.stream import ResponsesStream
+from support.model_requests import CollectedAnswer
+from support.strategies import json_values
+from support.strategies import words as one_of
 
 WORDS = ("", "a", "b", "hello", "stop", "bash", "{}", '{"x":', "1}", "\ud83d")
 words = st.sampled_from(WORDS)
@@ -154,15 +154,15 @@ TRANSLATORS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 }
 
 
-def play(translator: Any, events: list[bytes]) -> Told:
+def play(translator: Any, events: list[bytes]) -> CollectedAnswer:
     out: list[Delta] = []
     try:
         for data in events:
-            translator.take(b"", data, out)
+            translator.translate_event(b"", data, out)
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.ended("error", broken.failure))
-    return Told(out)
+        out.append(translator.finished_delta("error", broken.failure))
+    return CollectedAnswer(out)
 
 
 @pytest.mark.parametrize("name", list(TRANSLATORS))
@@ -190,9 +190,9 @@ def test_any_body_in_one_piece_is_an_answer_or_a_failure(name: str, data: bytes)
     translator = TRANSLATORS[name][0]()
     out: list[Delta] = []
     try:
-        translator.take_whole(data, out)
+        translator.translate_whole_answer(data, out)
         translator.done = True
         out.append(translator.finish(out))
     except StreamBroken as broken:
-        out.append(translator.ended("error", broken.failure))
-    Told(out)
+        out.append(translator.finished_delta("error", broken.failure))
+    CollectedAnswer(out)

@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.http_server import HttpServer, Reply, plain, sse
-from fakes.model_requests import a_model, a_request, connection, told
-from pigeon.agent.arguments import checked_arguments
+from pigeon.agent.arguments import validate_arguments
 from pigeon.agent.inference import ToolSpec
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_chat import adapter as openai_chat
-from pigeon.providers.openai_chat.compat import chat_compat
+from pigeon.providers.openai_chat.compat import chat_compat_of
 from pigeon.providers.openai_responses import adapter as openai_responses
-from pigeon.providers.strict_schemas import TOO_MUCH, strict_parameters
+from pigeon.providers.strict_schemas import TOO_MUCH, make_strict_parameters
 from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.read import ReadTool
 from pigeon.tools.write import WriteTool
+from support.model_requests import a_model, a_request, collect_answer, request_setup
 
 
 def a_tool(schema: Any, strict: bool = True) -> ToolSpec:
@@ -45,7 +45,7 @@ def test_every_key_is_required_and_known_and_an_optional_one_may_be_null() -> No
         },
         "required": ["path", "edits"],
     }
-    found = strict_parameters(a_tool(schema))
+    found = make_strict_parameters(a_tool(schema))
     assert found is not None
     assert (found["required"], found["additionalProperties"]) == (["path", "limit", "empty", "edits"], False)
     assert found["properties"] == {
@@ -86,19 +86,19 @@ def test_every_key_is_required_and_known_and_an_optional_one_may_be_null() -> No
     ],
 )
 def test_what_cannot_be_said_strictly_is_sent_as_it_is(schema: Any) -> None:
-    assert strict_parameters(a_tool(with_key(schema))) is None
+    assert make_strict_parameters(a_tool(with_key(schema))) is None
 
 
 def test_only_objects_and_only_tools_that_ask_for_it() -> None:
-    assert strict_parameters(a_tool({"type": "string"})) is None
-    assert strict_parameters(a_tool({})) is None
-    assert strict_parameters(a_tool(with_key({"type": "string"}), strict=False)) is None
+    assert make_strict_parameters(a_tool({"type": "string"})) is None
+    assert make_strict_parameters(a_tool({})) is None
+    assert make_strict_parameters(a_tool(with_key({"type": "string"}), strict=False)) is None
 
 
 @pytest.mark.parametrize("tool", [ReadTool, BashTool, EditTool, WriteTool])
 def test_the_tools_that_change_files_and_run_commands_are_strict_everywhere(tool: Any) -> None:
     spec = ToolSpec(tool.name, tool.description, tool.parameters, tool.strict)
-    assert strict_parameters(spec) is not None
+    assert make_strict_parameters(spec) is not None
     assert "strict" in anthropic_tool(spec)
     assert GrepTool.strict is False
 
@@ -132,7 +132,7 @@ def test_keywords_that_one_server_does_not_know_make_a_tool_not_strict_there(key
     tool = anthropic_tool(spec)
     assert "strict" not in tool
     assert tool["input_schema"] == with_key(keywords)
-    assert strict_parameters(spec) is not None
+    assert make_strict_parameters(spec) is not None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_keywords_that_it_knows_stay(keywords: Any) -> None:
 def test_nothing_is_strict_unless_compat_says_so() -> None:
     model = a_model()
     assert "strict" not in anthropic.body_of(a_request(model, tools=[READ]), {})["tools"][0]
-    chat = openai_chat.body_of(a_request(model, tools=[READ]), chat_compat(model), {})["tools"][0]["function"]
+    chat = openai_chat.body_of(a_request(model, tools=[READ]), chat_compat_of(model), {})["tools"][0]["function"]
     assert ("strict" in chat, chat["parameters"]) == (False, READ.parameters)
     sent = openai_responses.body_of(a_request(model, tools=[READ]))["tools"][0]
     assert (sent["strict"], sent["parameters"]) == (False, READ.parameters)
@@ -162,10 +162,10 @@ def test_nothing_is_strict_unless_compat_says_so() -> None:
 def test_servers_that_take_it_get_strict_tools_and_others_beside_them() -> None:
     model = a_model(compat={"supportsStrictMode": True})
     odd = a_tool(with_key({"oneOf": []}))
-    functions = openai_chat.body_of(a_request(model, tools=[READ, odd]), chat_compat(model), {})["tools"]
+    functions = openai_chat.body_of(a_request(model, tools=[READ, odd]), chat_compat_of(model), {})["tools"]
     items = openai_responses.body_of(a_request(model, tools=[READ, odd]))["tools"]
     for first, second in ([one["function"] for one in functions], items):
-        assert (first["strict"], first["parameters"]) == (True, strict_parameters(READ))
+        assert (first["strict"], first["parameters"]) == (True, make_strict_parameters(READ))
         assert (second["strict"], second["parameters"]) == (False, odd.parameters)
 
 
@@ -187,9 +187,9 @@ def refusal(message: str, status: int = 400) -> Reply:
 async def test_a_server_for_which_it_is_too_much_is_asked_again_without(http: HttpClient, message: str) -> None:
     async with HttpServer([refusal(f"{message} 20)"), Reply(ANSWER), Reply(ANSWER)]) as server:
         model = a_model(base_url=server.url, compat={"supportsStrictTools": True})
-        given = connection(http)
+        given = request_setup(http)
         for _ in range(2):
-            answer = await told(anthropic.stream(a_request(model, tools=[READ]), given))
+            answer = await collect_answer(anthropic.stream(a_request(model, tools=[READ]), given))
             assert answer.end.stop == "stop"
         assert ["strict" in received.body["tools"][0] for received in server.requests] == [True, False, False]
 
@@ -200,7 +200,7 @@ async def test_a_server_for_which_it_is_too_much_is_asked_again_without(http: Ht
 async def test_any_other_refusal_stands(http: HttpClient, reply: Reply) -> None:
     async with HttpServer([reply, Reply(ANSWER)]) as server:
         model = a_model(base_url=server.url, compat={"supportsStrictTools": True})
-        answer = await told(anthropic.stream(a_request(model, tools=[READ]), connection(http)))
+        answer = await collect_answer(anthropic.stream(a_request(model, tools=[READ]), request_setup(http)))
         assert answer.failure is not None
         assert len(server.requests) == 1
 
@@ -208,7 +208,7 @@ async def test_any_other_refusal_stands(http: HttpClient, reply: Reply) -> None:
 async def test_a_second_refusal_is_the_end(http: HttpClient) -> None:
     async with HttpServer([refusal(TOO_MUCH[0]), refusal(TOO_MUCH[0]), Reply(ANSWER)]) as server:
         model = a_model(base_url=server.url, compat={"supportsStrictTools": True})
-        answer = await told(anthropic.stream(a_request(model, tools=[READ]), connection(http)))
+        answer = await collect_answer(anthropic.stream(a_request(model, tools=[READ]), request_setup(http)))
         assert answer.failure is not None
         assert len(server.requests) == 2
 
@@ -247,6 +247,6 @@ def example_of(schema: Any) -> Any:
 @given(schemas)
 def test_what_a_strict_model_sends_is_valid_for_the_tool(schema: Any) -> None:
     whole = {"type": "object", "properties": {"key": schema}}
-    strict = strict_parameters(a_tool(whole))
+    strict = make_strict_parameters(a_tool(whole))
     assert strict is not None
-    checked_arguments("tool", whole, example_of(strict))
+    validate_arguments("tool", whole, example_of(strict))

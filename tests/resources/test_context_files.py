@@ -6,15 +6,15 @@ import os
 
 import pytest
 
-from fakes.odd_files import ODD
-from pigeon.resources.context_files import LARGEST_FILE, NAMES, context_files
+from pigeon.resources.context_files import LARGEST_FILE, NAMES, read_context_files
 from pigeon.system.paths import HeldPath, hold
+from support.agent_folders import ODD
 
 
 @pytest.fixture
 def found(folders):
     def find(cwd=None) -> list[str]:
-        files = context_files(str(folders.agent), str(cwd or folders.project), folders.reported.append)
+        files = read_context_files(str(folders.agent), str(cwd or folders.project), folders.reported.append)
         root = str(folders.home.parent)
         return [f"{os.path.relpath(file.path, root)}={file.text}" for file in files if file.path.startswith(root)]
 
@@ -61,12 +61,12 @@ def test_a_file_that_cannot_be_read_is_reported(folders, found, monkeypatch: pyt
     path = folders.put(folders.project / "AGENTS.md", "x")
     folders.put(folders.project.parent / "AGENTS.md", "above")
 
-    def locked(asked: HeldPath) -> int:
+    def refuse_path(asked: HeldPath) -> int:
         if asked.place == os.path.realpath(path):
             raise PermissionError(13, "Permission denied", asked.place)
         return asked.open(os.O_RDONLY)
 
-    monkeypatch.setattr("pigeon.system.files.open_regular", locked)
+    monkeypatch.setattr("pigeon.system.files.open_regular", refuse_path)
     assert found() == ["work/AGENTS.md=above"]
     assert folders.reported == [f"context file not loaded: EACCES: permission denied, read '{path}'"]
 
@@ -125,7 +125,7 @@ def test_a_repository_behind_a_link_is_still_one(folders, found, tmp_path) -> No
     (folders.project / ".git").mkdir()
     folders.put(folders.project / "AGENTS.md", "text")
     (tmp_path / "link").symlink_to(folders.project)
-    assert [file.text for file in context_files(str(folders.agent), str(tmp_path / "link"), print)] == ["text"]
+    assert [file.text for file in read_context_files(str(folders.agent), str(tmp_path / "link"), print)] == ["text"]
 
 
 def test_the_users_own_file_may_be_a_link(folders, found) -> None:
@@ -138,12 +138,12 @@ def test_a_file_that_is_swapped_for_a_link_is_not_read(folders, found, monkeypat
     path = folders.put(folders.project / "AGENTS.md", "text")
     secret = folders.put(folders.project.parent / "id_rsa", "secret")
 
-    def swapped(asked: str) -> HeldPath:
+    def swap_for_link(asked: str) -> HeldPath:
         os.unlink(path)
         os.symlink(secret, path)
         return hold(asked)
 
-    monkeypatch.setattr("pigeon.resources.context_files.hold", swapped)
+    monkeypatch.setattr("pigeon.resources.context_files.hold", swap_for_link)
     assert found() == []
     assert "leads out of" in folders.reported[0]
 

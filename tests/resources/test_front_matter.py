@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.resources.front_matter import read_front_matter, text_in
+from pigeon.resources.front_matter import read_front_matter, text_of_key
 
 
 def parts_of(text: str) -> tuple[dict[str, Any], str]:
@@ -45,7 +45,7 @@ def test_only_true_and_false_are_truth_values_and_numbers_and_dates_are_texts() 
 
 def test_only_a_text_is_read_where_text_is_wanted() -> None:
     head = {"a": " x ", "b": "7", "c": True, "d": ["x"], "e": None}
-    assert [text_in(head, key) for key in "abcdef"] == ["x", "7", "", "", "", ""]
+    assert [text_of_key(head, key) for key in "abcdef"] == ["x", "7", "", "", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.resources.prompt_templates import split_arguments, substituted
+from pigeon.resources.prompt_templates import split_arguments, substitute_arguments
 
 
 def test_a_call_stands_for_the_text_with_its_arguments(folders) -> None:
@@ -101,11 +101,11 @@ def test_pipes_and_folders_are_no_templates(folders) -> None:
     ],
 )
 def test_arguments_go_where_the_body_says(body: str, filled: str) -> None:
-    assert substituted(body, ["one", "two words"]) == filled
+    assert substitute_arguments(body, ["one", "two words"]) == filled
 
 
 def test_defaults_stand_in_where_there_is_no_argument() -> None:
-    assert substituted("${@:-none} ${ARGUMENTS:-no} ${1:-$2}", []) == "none no $2"
+    assert substitute_arguments("${@:-none} ${ARGUMENTS:-no} ${1:-$2}", []) == "none no $2"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_words_without_quotes_come_back_as_they_are(words: list[str]) -> None:
 
 @given(st.text(), st.lists(st.text()))
 def test_no_body_and_no_argument_can_break_it(body: str, arguments: list[str]) -> None:
-    filled = substituted(body, arguments)
+    filled = substitute_arguments(body, arguments)
     if "$" not in body:
         assert filled == body
 
@@ -144,16 +144,16 @@ def test_no_body_and_no_argument_can_break_it(body: str, arguments: list[str]) -
 @given(st.lists(st.text()))
 def test_arguments_are_never_expanded_again(arguments: list[str]) -> None:
     tricky = [f"$1 ${{@}} $ARGUMENTS {argument}" for argument in arguments]
-    assert substituted("$@", tricky) == " ".join(tricky)
+    assert substitute_arguments("$@", tricky) == " ".join(tricky)
     for place, argument in enumerate(tricky, 1):
-        assert substituted(f"<${place}>", tricky) == f"<{argument}>"
+        assert substitute_arguments(f"<${place}>", tricky) == f"<{argument}>"
 
 
 @given(st.lists(st.text()), st.integers(0, 12), st.integers(0, 12))
 def test_slices_are_those_of_the_list(arguments: list[str], start: int, length: int) -> None:
     first = max(start, 1) - 1
-    assert substituted(f"${{@:{start}}}", arguments) == " ".join(arguments[first:])
-    assert substituted(f"${{@:{start}:{length}}}", arguments) == " ".join(arguments[first : first + length])
+    assert substitute_arguments(f"${{@:{start}}}", arguments) == " ".join(arguments[first:])
+    assert substitute_arguments(f"${{@:{start}:{length}}}", arguments) == " ".join(arguments[first : first + length])
 
 
 @given(st.text())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import ModelServer
-from fakes.rpc_process import RpcProcess
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import RpcProcess
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def names(resources: Resources) -> list[str]:
 
 
 def prompt(resources: Resources, folders) -> str:
-    return resources.system_prompt(str(folders.project), TOOLS)
+    return resources.build_system_prompt(str(folders.project), TOOLS)
 
 
 def test_a_skill_is_expanded_with_its_place_and_the_arguments(folders) -> None:
@@ -130,16 +130,30 @@ def test_both_forms_of_provenance_are_given(folders) -> None:
     named = folders.skill(folders.home / "elsewhere" / "d")
     commands = {c.name: c for c in folders.resources(skills=[os.path.dirname(named)]).commands()}
 
-    def told(name: str) -> tuple[object, ...]:
+    def provenance_of(name: str) -> tuple[object, ...]:
         c = commands[name]
         info = c.source_info
         assert (c.source, c.description, c.path) == ("skill", "does things", info.path)
         return c.location, c.path, info.source, info.scope, info.origin, info.base_dir
 
-    assert told("skill:a") == ("user", user, "auto", "user", "top-level", str(folders.agent))
-    assert told("skill:b") == ("project", project, "auto", "project", "top-level", str(folders.project / ".pi"))
-    assert told("skill:c") == ("project", shared, "auto", "project", "top-level", str(folders.project / ".agents"))
-    assert told("skill:d") == ("path", named, "local", "temporary", "top-level", os.path.dirname(named))
+    assert provenance_of("skill:a") == ("user", user, "auto", "user", "top-level", str(folders.agent))
+    assert provenance_of("skill:b") == (
+        "project",
+        project,
+        "auto",
+        "project",
+        "top-level",
+        str(folders.project / ".pi"),
+    )
+    assert provenance_of("skill:c") == (
+        "project",
+        shared,
+        "auto",
+        "project",
+        "top-level",
+        str(folders.project / ".agents"),
+    )
+    assert provenance_of("skill:d") == ("path", named, "local", "temporary", "top-level", os.path.dirname(named))
 
 
 def test_a_folder_with_a_skill_is_one_skill_and_is_not_searched_further(folders) -> None:
@@ -267,8 +281,8 @@ def test_a_skill_that_the_model_must_not_choose_is_for_the_user_only(folders) ->
 def test_skills_are_not_listed_for_a_model_that_cannot_read_them(folders) -> None:
     folders.skill(folders.agent / "skills" / "a")
     resources = folders.resources()
-    assert "<skills>" not in resources.system_prompt(str(folders.project), [("edit", "Edit", facts_of("edit"))])
-    assert "<skills>" in resources.system_prompt(str(folders.project), [("bash", "Run", facts_of("bash"))])
+    assert "<skills>" not in resources.build_system_prompt(str(folders.project), [("edit", "Edit", facts_of("edit"))])
+    assert "<skills>" in resources.build_system_prompt(str(folders.project), [("bash", "Run", facts_of("bash"))])
 
 
 def test_settings_add_places_and_leave_out_skills(folders) -> None:
@@ -303,7 +317,7 @@ def test_what_extensions_bring_has_the_lowest_rank(folders) -> None:
     resources = folders.resources()
     expander = resources
     assert [c.description for c in expander.commands()] == ["mine"]
-    resources.add_paths(skills=[str(brought)])
+    resources.add_new_paths(skills=[str(brought)])
     assert {c.name: c.description for c in expander.commands()} == {"skill:same": "mine", "skill:more": "does things"}
 
 

@@ -21,8 +21,8 @@ def tool(name: str, line: str) -> tuple[str, str, ToolFacts]:
 TOOLS = [tool("read", "Read files"), tool("bash", "Run commands"), tool("quiet", "")]
 
 
-def made(folders, tools=TOOLS, trusted: bool = True, guidelines=(), **options) -> str:
-    return folders.resources(trusted, **options).system_prompt(str(folders.project), tools, guidelines)
+def make_prompt(folders, tools=TOOLS, trusted: bool = True, guidelines=(), **options) -> str:
+    return folders.resources(trusted, **options).build_system_prompt(str(folders.project), tools, guidelines)
 
 
 def sections(prompt: str) -> list[str]:
@@ -32,7 +32,7 @@ def sections(prompt: str) -> list[str]:
 def test_sections_come_in_a_fixed_order_and_the_folder_is_last(folders) -> None:
     folders.put(folders.project / "AGENTS.md", "use tabs")
     folders.skill(folders.agent / "skills" / "s")
-    prompt = made(folders, append_system_prompt=["and smile"], docs="/docs")
+    prompt = make_prompt(folders, append_system_prompt=["and smile"], docs="/docs")
     assert prompt.startswith("You are Pigeon")
     known = ["tools", "rules", "docs", "addendum", "project_context", "skills", "available_skills", "cwd"]
     assert sections(prompt) == known
@@ -40,25 +40,25 @@ def test_sections_come_in_a_fixed_order_and_the_folder_is_last(folders) -> None:
 
 
 def test_tools_are_listed_by_what_they_say_of_themselves(folders) -> None:
-    prompt = made(folders)
+    prompt = make_prompt(folders)
     assert "- read: Read files\n- bash: Run commands\n" in prompt
     assert "quiet" not in prompt
-    assert "<tools>\n(none)" in made(folders, tools=[])
+    assert "<tools>\n(none)" in make_prompt(folders, tools=[])
 
 
 def test_rules_fit_the_tools_and_come_once(folders) -> None:
-    prompt = made(folders, guidelines=["Be careful.", "Be careful."])
+    prompt = make_prompt(folders, guidelines=["Be careful.", "Be careful."])
     assert prompt.count("- Be careful.") == 1
     assert SHELL_EXPLORES in prompt
-    assert SHELL_EXPLORES not in made(folders, tools=[*TOOLS, tool("grep", "Search")])
+    assert SHELL_EXPLORES not in make_prompt(folders, tools=[*TOOLS, tool("grep", "Search")])
     assert "Commit only when asked" in prompt
-    assert "Commit only when asked" not in made(folders, tools=[tool("read", "Read files")])
-    assert len(made(folders, tools=[])) < len(made(folders, tools=[tool("read", "")])) < len(prompt)
+    assert "Commit only when asked" not in make_prompt(folders, tools=[tool("read", "Read files")])
+    assert len(make_prompt(folders, tools=[])) < len(make_prompt(folders, tools=[tool("read", "")])) < len(prompt)
 
 
 def test_what_authors_of_tools_say_is_trimmed_and_nothing_blank_is_listed(folders) -> None:
     tools = [*TOOLS, tool("odd", "  Does\n  odd things "), tool("blank", " \n")]
-    prompt = made(folders, tools=tools, guidelines=["  Mind the gap.\n", "Mind the gap.", " ", ""])
+    prompt = make_prompt(folders, tools=tools, guidelines=["  Mind the gap.\n", "Mind the gap.", " ", ""])
     assert "- odd: Does odd things\n" in prompt
     assert "blank" not in prompt
     assert prompt.count("- Mind the gap.\n") == 1
@@ -67,13 +67,13 @@ def test_what_authors_of_tools_say_is_trimmed_and_nothing_blank_is_listed(folder
 
 
 def test_the_pages_are_named_to_a_model_that_can_read_them(folders) -> None:
-    assert "documentation is in /docs." in made(folders, docs="/docs")
-    assert "/docs" not in made(folders, tools=[tool("grep", "Search")], docs="/docs")
-    assert len(made(folders, docs="/docs")) - len(made(folders)) < 500
+    assert "documentation is in /docs." in make_prompt(folders, docs="/docs")
+    assert "/docs" not in make_prompt(folders, tools=[tool("grep", "Search")], docs="/docs")
+    assert len(make_prompt(folders, docs="/docs")) - len(make_prompt(folders)) < 500
 
 
 def test_the_prompt_has_no_date_and_stays_short(folders) -> None:
-    prompt = made(folders)
+    prompt = make_prompt(folders)
     assert not re.search(r"20\d\d", prompt.replace(str(folders.project), ""))
     assert len(prompt) < 4_000
 
@@ -81,60 +81,62 @@ def test_the_prompt_has_no_date_and_stays_short(folders) -> None:
 def test_a_prompt_of_ones_own_replaces_ours_and_keeps_what_was_added(folders) -> None:
     folders.put(folders.project / "AGENTS.md", "use tabs")
     folders.skill(folders.agent / "skills" / "s")
-    prompt = made(folders, system_prompt="You are a poet.", append_system_prompt=["one", "two"], docs="/docs")
+    prompt = make_prompt(folders, system_prompt="You are a poet.", append_system_prompt=["one", "two"], docs="/docs")
     assert prompt.startswith("You are a poet.\n\n<addendum>\none\n\ntwo\n</addendum>")
     assert sections(prompt) == ["addendum", "project_context", "skills", "available_skills", "cwd"]
 
 
 def test_text_or_file(folders) -> None:
     path = folders.put(folders.home / "prompt.txt", "\ufefffrom a file\n")
-    assert made(folders, system_prompt=path).startswith("from a file\n\n<cwd>")
-    assert "<addendum>\nfrom a file\n\nliteral\n</addendum>" in made(folders, append_system_prompt=[path, "literal"])
-    assert made(folders, system_prompt="two\nlines").startswith("two\nlines")
-    assert made(folders, system_prompt="x" * 10_000).startswith("xxx")
-    assert made(folders, system_prompt="a\0b").startswith("a\0b")
+    assert make_prompt(folders, system_prompt=path).startswith("from a file\n\n<cwd>")
+    assert "<addendum>\nfrom a file\n\nliteral\n</addendum>" in make_prompt(
+        folders, append_system_prompt=[path, "literal"]
+    )
+    assert make_prompt(folders, system_prompt="two\nlines").startswith("two\nlines")
+    assert make_prompt(folders, system_prompt="x" * 10_000).startswith("xxx")
+    assert make_prompt(folders, system_prompt="a\0b").startswith("a\0b")
 
 
 def test_an_empty_prompt_of_ones_own_means_ours(folders) -> None:
-    assert made(folders, system_prompt="").startswith("You are Pigeon")
+    assert make_prompt(folders, system_prompt="").startswith("You are Pigeon")
 
 
 @pytest.mark.parametrize(("name", "begins"), [("SYSTEM.md", ""), ("APPEND_SYSTEM.md", "<addendum>\n")])
 def test_the_projects_file_wins_over_the_users_if_it_is_trusted(folders, name: str, begins: str) -> None:
     folders.put(folders.agent / name, "from the user")
     folders.put(folders.project / ".pi" / name, "from pi")
-    assert begins + "from pi" in made(folders)
+    assert begins + "from pi" in make_prompt(folders)
     ours = folders.put(folders.project / ".pigeon" / name, "from the project")
-    assert begins + "from the project" in made(folders)
-    untrusted = made(folders, trusted=False)
+    assert begins + "from the project" in make_prompt(folders)
+    untrusted = make_prompt(folders, trusted=False)
     assert begins + "from the user" in untrusted
     assert "project\n" not in untrusted.replace(str(folders.project), "")
     os.unlink(ours)
-    assert "from the" not in made(folders, system_prompt="given", append_system_prompt=["given"])
+    assert "from the" not in make_prompt(folders, system_prompt="given", append_system_prompt=["given"])
 
 
 def test_context_files_are_given_whatever_the_trust_and_marked_without_it(folders) -> None:
     path = folders.put(folders.project / "AGENTS.md", "use tabs")
     mine = folders.put(folders.agent / "AGENTS.md", "be kind")
-    trusted, untrusted = made(folders), made(folders, trusted=False)
+    trusted, untrusted = make_prompt(folders), make_prompt(folders, trusted=False)
     assert f'<file path="{path}">\nuse tabs\n</file>' in trusted
     assert "approved" not in trusted
     assert f'<file path="{path}" approved="no">\nuse tabs\n</file>' in untrusted
     assert f'<file path="{mine}">\nbe kind\n</file>' in untrusted
-    assert "use tabs" not in made(folders, no_context_files=True)
+    assert "use tabs" not in make_prompt(folders, no_context_files=True)
 
 
 def test_the_prompt_is_made_once_for_the_same_folder_and_tools(folders) -> None:
     path = folders.put(folders.project / "AGENTS.md", "first")
     resources = folders.resources()
-    before = resources.system_prompt(str(folders.project), TOOLS)
+    before = resources.build_system_prompt(str(folders.project), TOOLS)
     folders.put(folders.project / "AGENTS.md", "second")
-    assert resources.system_prompt(str(folders.project), list(TOOLS)) is before
-    other = resources.system_prompt(str(folders.project), [*TOOLS, tool("grep", "Search")])
+    assert resources.build_system_prompt(str(folders.project), list(TOOLS)) is before
+    other = resources.build_system_prompt(str(folders.project), [*TOOLS, tool("grep", "Search")])
     assert "- grep: Search" in other
     assert "first" in other
     resources.reload()
-    assert "second" in resources.system_prompt(str(folders.project), TOOLS)
+    assert "second" in resources.build_system_prompt(str(folders.project), TOOLS)
     os.unlink(path)
 
 
@@ -145,20 +147,20 @@ def test_another_folder_has_its_own_files_and_no_trust_unless_it_was_announced(f
     folders.skill(folders.project / ".pi" / "skills" / "ours")
     resources = folders.resources()
     assert [c.name for c in resources.commands()] == ["skill:ours"]
-    assert 'approved="no">\nover there' in resources.system_prompt(str(other), TOOLS)
+    assert 'approved="no">\nover there' in resources.build_system_prompt(str(other), TOOLS)
     assert resources.commands() == []
     resources.use_folder(str(other), trusted=True)
     assert [c.name for c in resources.commands()] == ["skill:theirs"]
-    assert "theirs" in resources.system_prompt(str(other), TOOLS)
+    assert "theirs" in resources.build_system_prompt(str(other), TOOLS)
 
 
 def test_a_problem_is_reported_once(folders) -> None:
     folders.put(folders.agent / "skills" / "bad" / "SKILL.md", "nothing")
     resources = folders.resources()
     assert folders.reported == []
-    resources.system_prompt(str(folders.project), TOOLS)
+    resources.build_system_prompt(str(folders.project), TOOLS)
     resources.reload()
-    resources.system_prompt(str(folders.project), TOOLS)
+    resources.build_system_prompt(str(folders.project), TOOLS)
     assert len(folders.reported) == 1
 
 

@@ -18,25 +18,25 @@ async def never() -> None:
 
 async def test_the_first_reason_decides_the_exit_code() -> None:
     shutdown = Shutdown()
-    waiting = asyncio.ensure_future(shutdown.reason())
+    waiting = asyncio.ensure_future(shutdown.wait_for_request())
     await asyncio.sleep(0)
     assert not waiting.done()
     for code in (exit_codes.OK, exit_codes.FAILED, exit_codes.FAILED):
-        shutdown.request(code)
+        shutdown.request_exit(code)
     assert await waiting == exit_codes.OK
-    assert await shutdown.reason() == exit_codes.OK
+    assert await shutdown.wait_for_request() == exit_codes.OK
 
 
 async def test_work_is_finished_unless_a_second_reason_comes() -> None:
     shutdown = Shutdown()
-    shutdown.request(exit_codes.OK)
-    assert await shutdown.finish(asyncio.ensure_future(asyncio.sleep(0))) == exit_codes.OK
+    shutdown.request_exit(exit_codes.OK)
+    assert await shutdown.wait_for_work(asyncio.ensure_future(asyncio.sleep(0))) == exit_codes.OK
     work = asyncio.ensure_future(never())
-    asyncio.get_running_loop().call_soon(shutdown.request, 143)
-    assert await shutdown.finish(work) == 143
+    asyncio.get_running_loop().call_soon(shutdown.request_exit, 143)
+    assert await shutdown.wait_for_work(work) == 143
     assert not work.done(), "it is stopped by what follows, not here"
     closing = asyncio.ensure_future(asyncio.sleep(0))
-    await shutdown.within(closing, 60)
+    await shutdown.wait_for_cleanup(closing, 60)
     assert closing.done(), "the second reason leaves time for a clean end"
     work.cancel()
 
@@ -44,11 +44,11 @@ async def test_work_is_finished_unless_a_second_reason_comes() -> None:
 async def test_closing_ends_with_its_time_or_with_one_more_reason() -> None:
     shutdown = Shutdown()
     work = asyncio.ensure_future(never())
-    await shutdown.within(work, 0)
-    shutdown.request(exit_codes.OK)
-    asyncio.get_running_loop().call_soon(shutdown.request, 130)
+    await shutdown.wait_for_cleanup(work, 0)
+    shutdown.request_exit(exit_codes.OK)
+    asyncio.get_running_loop().call_soon(shutdown.request_exit, 130)
     async with asyncio.timeout(10):
-        await shutdown.within(work, 60)
+        await shutdown.wait_for_cleanup(work, 60)
     assert not work.done()
     work.cancel()
 
@@ -60,7 +60,7 @@ async def test_a_signal_is_a_reason_with_its_own_code(number: int, code: int) ->
     try:
         os.kill(os.getpid(), number)
         async with asyncio.timeout(10):
-            assert await shutdown.reason() == code
+            assert await shutdown.wait_for_request() == code
     finally:
         for watched in exit_codes.BY_SIGNAL:
             asyncio.get_running_loop().remove_signal_handler(watched)

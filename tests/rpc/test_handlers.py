@@ -11,9 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from fakes.loop_fakes import Script, fails, says
-from fakes.model_requests import a_model, answered, text
-from fakes.session_setup import MODEL, KnownModels, SessionSetup
+from fakes.agent_loop import Script, fails, says
 from pigeon.dialects.pi_latest import PiLatest
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.lanes import CommandRunner
@@ -26,12 +24,14 @@ from pigeon.wire import codec, commands
 from pigeon.wire.answers import Response
 from pigeon.wire.errors import ABORTED_BEFORE
 from pigeon.wire.events import AgentSettled
+from support.model_requests import a_model, assistant_message, text_block
+from support.session_setup import MODEL, KnownModels, SessionSetup
 
 
 class Host:
     """Sends commands to a session and keeps the answers by id; `refused` are those of prompts."""
 
-    overfull = False
+    is_overfull = False
 
     def __init__(self, *scripts: Script, **more: Any) -> None:
         self.setup = SessionSetup(*scripts, **more)
@@ -44,10 +44,10 @@ class Host:
             CommandRunner({"session": self.setup.session, "connection": connection}, HANDLERS), outbox
         )
 
-    def encoded(self, answer: LongAnswer) -> EncodedData:
+    def encode_answer(self, answer: LongAnswer) -> EncodedData:
         return EncodedData(list(answer.pieces))
 
-    def answer(self, response: Response) -> None:
+    def send_answer(self, response: Response) -> None:
         if isinstance(response.data, EncodedData):
             response = replace(response, data=msgspec.Raw(b"".join(response.data.pieces)))
         plain = codec.decode(codec.encode(response))
@@ -57,12 +57,12 @@ class Host:
 
     def refuse_prompt(self, response: Response) -> None:
         self.refused.append(response.id)
-        self.answer(response)
+        self.send_answer(response)
 
-    unknown = answer
+    unknown = send_answer
 
     def send(self, id: Any, kind: str, **fields: Any) -> None:
-        assert self._server.take([codec.encode({"id": id, "type": kind, **fields})]) is None
+        assert self._server.handle_frames([codec.encode({"id": id, "type": kind, **fields})]) is None
 
     async def ask(self, kind: str, **fields: Any) -> Any:
         """The data of a command that must succeed."""
@@ -101,7 +101,7 @@ async def test_abort_and_prompt_ends_one_run_and_begins_the_next() -> None:
     await step.reached.wait()
     await host.ask("abort_and_prompt", message="other")
     await host.setup.until(lambda: len(host.setup.heard.of(AgentSettled)) == 2)
-    assert host.setup.spoken() == ["user: one", "assistant: ", "user: other", "assistant: two"]
+    assert host.setup.message_texts() == ["user: one", "assistant: ", "user: other", "assistant: two"]
 
 
 async def test_an_abort_behind_an_abort_and_prompt_takes_the_prompt_back() -> None:
@@ -114,8 +114,8 @@ async def test_an_abort_behind_an_abort_and_prompt_takes_the_prompt_back() -> No
     await host.setup.until(lambda: {"a", "b"} <= set(host.answers))
     assert (host.answers["a"]["error"], host.answers["b"]["success"]) == (ABORTED_BEFORE, True)
     assert host.refused == ["a"]
-    assert host.setup.spoken() == ["user: one", "assistant: "]
-    assert not host.setup.session.activity.busy
+    assert host.setup.message_texts() == ["user: one", "assistant: "]
+    assert not host.setup.session.activity.is_busy
 
 
 class Slow(NoHooks):
@@ -124,7 +124,7 @@ class Slow(NoHooks):
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
 
-    async def input(self, said: PromptInput) -> PromptInput:  # type: ignore[override]
+    async def transform_input(self, said: PromptInput) -> PromptInput:  # type: ignore[override]
         await self.goes_on.wait()
         return said
 
@@ -191,20 +191,20 @@ async def test_a_retry_can_be_switched_off(enabled: bool) -> None:
     await host.setup.until(lambda: host.setup.session.activity.state in ("retrying", "idle"))
     assert host.setup.session.activity.state == ("retrying" if enabled else "idle")
     await host.ask("abort_retry")
-    await host.setup.until(lambda: not host.setup.session.activity.busy)
+    await host.setup.until(lambda: not host.setup.session.activity.is_busy)
 
 
 async def test_the_last_answer_is_the_last_that_says_something() -> None:
     host = Host()
     journal = host.setup.session.journal
     assert await host.ask("get_last_assistant_text") == {"text": None}
-    journal.append_message(answered(text(" hello "), text(" you ")))
+    journal.append_message(assistant_message(text_block(" hello "), text_block(" you ")))
     assert (await host.ask("get_last_assistant_text"))["text"] == "hello  you"
-    journal.append_message(answered(stop_reason="aborted"))
+    journal.append_message(assistant_message(stop_reason="aborted"))
     assert (await host.ask("get_last_assistant_text"))["text"] == "hello  you", "an abort before a word does not count"
-    journal.append_message(answered(text("half"), stop_reason="aborted"))
+    journal.append_message(assistant_message(text_block("half"), stop_reason="aborted"))
     assert (await host.ask("get_last_assistant_text"))["text"] == "half"
-    journal.append_message(answered())
+    journal.append_message(assistant_message())
     assert (await host.ask("get_last_assistant_text"))["text"] is None
 
 
@@ -288,7 +288,7 @@ async def test_models_and_levels_are_chosen_and_listed() -> None:
 
 async def test_bash_commands_are_aborted_together() -> None:
     class Waiting(NoHooks):
-        async def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
+        async def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> None:
             await asyncio.get_running_loop().create_future()
 
     host = Host(hooks=Waiting())

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from fakes.session_setup import SessionSetup
 from pigeon.dialects.base import Dialect
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.session.hooks import NoHooks
+from support.session_setup import SessionSetup
 
 
 class Pipes:
@@ -31,7 +31,7 @@ class Pipes:
     def end(self) -> None:
         self._close(self._ours_in)
 
-    def received(self) -> list[dict[str, Any]]:
+    def read_everything(self) -> list[dict[str, Any]]:
         """Everything that was written; the host must be gone."""
         self._close(self.theirs_out)
         with open(self._ours_out, "rb", closefd=False) as stream:
@@ -60,7 +60,7 @@ class Stubborn(NoHooks):
     def __init__(self) -> None:
         self.asked = 0
 
-    async def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
+    async def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> None:
         self.asked += 1
         try:
             await asyncio.get_running_loop().create_future()
@@ -82,7 +82,7 @@ async def test_commands_that_take_their_time_to_stop_are_answered_once_before_th
     await setup.until(lambda: hooks.asked == 2)
     pipes.end()
     assert await asyncio.wait_for(serving, 10) == 0
-    responses = [record for record in pipes.received() if record["type"] == "response"]
+    responses = [record for record in pipes.read_everything() if record["type"] == "response"]
     assert sorted(record["id"] for record in responses) == [1, 2]
     assert all(record["data"]["cancelled"] for record in responses)
 
@@ -96,7 +96,7 @@ async def test_commands_are_read_from_a_file_to_its_end(pipes: Pipes, tmp_path: 
             setup.session, Dialect("1"), PipeChannel((commands.fileno(), pipes.theirs_out)), lambda: False, nothing
         )
         assert await asyncio.wait_for(host.serve(nothing, nothing, nothing), 10) == 0
-    assert [record["id"] for record in pipes.received()] == [0, 1, 2]
+    assert [record["id"] for record in pipes.read_everything()] == [0, 1, 2]
 
 
 async def test_what_is_warmed_up_waits_until_the_first_commands_were_answered(pipes: Pipes) -> None:

@@ -73,7 +73,7 @@ async def test_session_commands_run_one_after_the_other_in_their_order() -> None
     await office.finish("a")
     assert office.notes == ["a begins", "a done", "b begins", "b done", "c begins"]
     office.doors["c"].set()
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
     assert office.notes[-3:] == ["c done", "d begins", "d done"]
     assert office.lanes.in_flight == 0
 
@@ -91,7 +91,7 @@ async def test_control_and_beside_overtake_the_session_lane() -> None:
     await office.finish("session")
     assert office.notes[-2:] == ["waits begins", "waits done"]
     await office.finish("beside")
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -106,7 +106,7 @@ async def test_a_failure_ends_its_command_and_no_other(late: bool) -> None:
     office = Office()
     office.submit(NAME, "a", fails_late if late else fails_at_once)
     office.quick(NAME, "b")
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
     assert office.notes == ["a begins", "a fails: no", "b begins", "b done"]
 
 
@@ -119,7 +119,7 @@ async def test_withdrawn_commands_fail_and_never_begin() -> None:
     office.lanes.withdraw((Prompt,), Refusal("aborted"))
     assert office.notes == ["running begins", "p1 fails: aborted", "p2 fails: aborted"]
     await office.finish("running")
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
     assert office.notes[-3:] == ["running done", "kept begins", "kept done"]
     assert office.lanes.in_flight == 0
 
@@ -130,7 +130,7 @@ async def test_a_long_line_of_quick_commands_is_worked_off() -> None:
     for number in range(900):
         office.quick(NAME, str(number))
     office.doors["first"].set()
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
     assert office.notes[2:] == [note for number in range(900) for note in (f"{number} begins", f"{number} done")]
     assert office.lanes.in_flight == 0
 
@@ -148,7 +148,7 @@ async def test_an_answer_that_cannot_be_given_is_a_failure_of_that_command_and_n
     assert given == ["done", "cannot be said"]
     office.lanes.submit(CommandJob(NAME, lambda: asyncio.sleep(0, "late"), finish))
     office.quick(NAME, "next")
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
     assert given[2:] == ["late", "cannot be said"]
     assert office.notes == ["next begins", "next done"]
 
@@ -159,7 +159,7 @@ async def test_what_runs_beside_counts_as_in_flight_until_it_has_ended() -> None
     office.slow(NewSession(), "b")
     office.quick(NAME, "c")
     assert office.lanes.in_flight == 3
-    drained = asyncio.ensure_future(office.lanes.drained())
+    drained = asyncio.ensure_future(office.lanes.wait_until_drained())
     await office.finish("a")
     assert not drained.done()
     office.doors["b"].set()
@@ -174,7 +174,7 @@ async def test_a_prompt_that_cannot_be_queued_does_not_wait_for_a_prompt() -> No
     office.quick(PROMPT, "c")
     assert office.notes == ["a begins", "c begins", "c done"]
     await office.finish("a")
-    await office.lanes.drained()
+    await office.lanes.wait_until_drained()
     assert office.notes[3:] == ["a done", "b begins", "b done"]
 
 
@@ -187,5 +187,5 @@ async def test_a_prompt_waits_for_everything_else(other: Command) -> None:
         office.quick(PROMPT, "c")
         assert "c begins" not in office.notes
         await office.finish("a")
-        await office.lanes.drained()
+        await office.lanes.wait_until_drained()
         assert office.notes[-2:] == ["c begins", "c done"]

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from websockets.sync.client import connect
 
-from fakes.agent_folders import AgentFolders
-from fakes.in_process_agents import InProcessAgent
-from fakes.rpc_process import RpcProcess
-from fakes.served import ServedConversations, shared_server
 from pigeon.rpc.in_process import InProcessHost
 from pigeon.wire import codec
 from pigeon.wire.commands import ALL, BY_NAME, NAMES, Command
 from pigeon.wire.errors import PigeonError, Refusal
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess
+from support.in_process_agent import InProcessAgent
+from support.pigeon_serve import ServedConversations, shared_server
 
 WAIT = 60.0
 SAMPLES = ["x", 5, 1.5, True, [], {}, [[1]], [None], {"x": None}, "\ud800", 10**40, -1]
@@ -228,6 +228,6 @@ async def refusal_of(host: InProcessHost, command: Command) -> str | None:
         host.submit(command, lambda data, error: errors.append(error))
     except PigeonError as error:
         return str(error)
-    await host.drained()
+    await host.wait_until_drained()
     (error,) = errors
     return None if error is None else str(error)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.dialect_lines import begun, update
 from pigeon.dialects.base import Dialect
-from pigeon.dialects.choice import NAMES, dialect_named
+from pigeon.dialects.choice import NAMES, make_dialect
 from pigeon.rpc.connection import Connection
 from pigeon.rpc.outbox import MOST_HELD, SLICE_PIECES, EncodedData, LongAnswer, Outbox
-from pigeon.wire.answers import succeeded
+from pigeon.wire.answers import success_response
 from pigeon.wire.commands import Hello
 from pigeon.wire.events import AgentSettled, TextDelta, TextStart, ThinkingDelta, ToolcallDelta, TurnStart
+from support.records import answer_start, update
 
 DELTAS = {"text": TextDelta, "thinking": ThinkingDelta, "call": ToolcallDelta}
 STEPS = st.lists(
@@ -30,8 +30,8 @@ class Tap:
     """A writer that is full when it is records_for to be."""
 
     def __init__(self) -> None:
-        self.full = False
-        self.overfull = False
+        self.is_full = False
+        self.is_overfull = False
         self.lines: list[bytes] = []
         self.apart: list[bool] = []
         self.at_once: list[bool] = []
@@ -43,15 +43,15 @@ class Tap:
         self.apart.append(apart)
         self.at_once.append(not can_wait)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         await self._room.wait()
 
     def fill(self) -> None:
-        self.full = True
+        self.is_full = True
         self._room.clear()
 
     async def drain(self) -> None:
-        self.full = False
+        self.is_full = False
         self._room.set()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -80,42 +80,42 @@ def text(delta: str, index: int = 0) -> Any:
 async def test_with_room_every_delta_is_a_line_of_its_own() -> None:
     tap, outbox = an_outbox()
     for piece in ("a", "b", "c"):
-        outbox.event(text(piece))
-        assert outbox.room() is None
+        outbox.send_event(text(piece))
+        assert outbox.wait_if_full() is None
     assert tap.texts() == ["a", "b", "c"]
 
 
 async def test_growing_text_goes_out_at_once_and_the_rest_when_the_loop_comes_round() -> None:
     tap, outbox = an_outbox()
-    outbox.answer(succeeded("1", "prompt"))
-    outbox.event(TurnStart())
-    outbox.event(update(TextStart(content_index=0)))
-    outbox.event(text("a"))
-    outbox.event(TurnStart())
+    outbox.send_answer(success_response("1", "prompt"))
+    outbox.send_event(TurnStart())
+    outbox.send_event(update(TextStart(content_index=0)))
+    outbox.send_event(text("a"))
+    outbox.send_event(TurnStart())
     assert tap.at_once == [False, False, False, True, False]
 
 
 async def test_deltas_for_a_slow_host_come_together_when_there_is_room() -> None:
     tap, outbox = an_outbox()
-    outbox.event(text("a"))
+    outbox.send_event(text("a"))
     tap.fill()
     for piece in ("b", "c", "d"):
-        outbox.event(text(piece))
-        assert outbox.room() is None
+        outbox.send_event(text(piece))
+        assert outbox.wait_if_full() is None
     assert tap.texts() == ["a"]
     await tap.drain()
     assert tap.texts() == ["a", "bcd"]
-    outbox.event(text("e"))
+    outbox.send_event(text("e"))
     assert tap.texts() == ["a", "bcd", "e"]
 
 
 async def test_what_is_held_goes_out_before_anything_that_follows_it() -> None:
     tap, outbox = an_outbox()
     tap.fill()
-    outbox.event(text("a"))
-    outbox.event(text("b"))
-    outbox.event(text("c", index=1))
-    outbox.event(TurnStart())
+    outbox.send_event(text("a"))
+    outbox.send_event(text("b"))
+    outbox.send_event(text("c", index=1))
+    outbox.send_event(TurnStart())
     assert tap.texts() == ["ab", "c"]
     assert tap.records()[-1] == {"type": "turn_start"}
     await tap.drain()
@@ -125,8 +125,8 @@ async def test_what_is_held_goes_out_before_anything_that_follows_it() -> None:
 async def test_the_merged_update_has_the_newest_counts() -> None:
     tap, outbox = an_outbox()
     tap.fill()
-    outbox.event(update(TextDelta(content_index=0, delta="a"), output=1))
-    outbox.event(update(TextDelta(content_index=0, delta="b"), output=2))
+    outbox.send_event(update(TextDelta(content_index=0, delta="a"), output=1))
+    outbox.send_event(update(TextDelta(content_index=0, delta="b"), output=2))
     await tap.drain()
     (record,) = tap.records()
     assert (record["usage"]["output"], record["assistantMessageEvent"]["delta"]) == (2, "ab")
@@ -134,9 +134,10 @@ async def test_the_merged_update_has_the_newest_counts() -> None:
 
 async def test_the_agent_waits_for_a_slow_host_when_it_cannot_merge() -> None:
     tap, outbox = an_outbox()
+    assert not outbox.send_event(TurnStart())
     tap.fill()
-    outbox.event(TurnStart())
-    waiting = outbox.room()
+    assert outbox.send_event(TurnStart())
+    waiting = outbox.wait_if_full()
     assert waiting is not None
     await tap.drain()
     await waiting
@@ -145,10 +146,10 @@ async def test_the_agent_waits_for_a_slow_host_when_it_cannot_merge() -> None:
 async def test_what_is_held_is_bounded() -> None:
     tap, outbox = an_outbox()
     tap.fill()
-    outbox.event(text("x" * (MOST_HELD - 1)))
-    assert outbox.room() is None
-    outbox.event(text("y"))
-    waiting = outbox.room()
+    outbox.send_event(text("x" * (MOST_HELD - 1)))
+    assert outbox.wait_if_full() is None
+    outbox.send_event(text("y"))
+    waiting = outbox.wait_if_full()
     assert waiting is not None
     await tap.drain()
     await waiting
@@ -158,7 +159,7 @@ async def test_what_is_held_is_bounded() -> None:
 async def test_only_growing_text_is_held() -> None:
     tap, outbox = an_outbox()
     tap.fill()
-    outbox.event(update(TextStart(content_index=0)))
+    outbox.send_event(update(TextStart(content_index=0)))
     assert [record["assistantMessageEvent"]["type"] for record in tap.records()] == ["text_start"]
 
 
@@ -166,9 +167,9 @@ async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_i
     connection = Connection(Dialect("1", deltas=True))
     tap, outbox = an_outbox(connection)
     tap.fill()
-    outbox.event(text("a"))
-    connection.hello(Hello(dialect="companion", features=["seq"]))
-    outbox.answer(succeeded("hello", {"x": 1}, 7))
+    outbox.send_event(text("a"))
+    connection.handle_hello(Hello(dialect="companion", features=["seq"]))
+    outbox.send_answer(success_response("hello", {"x": 1}, 7))
     assert tap.texts() == ["a"]
     assert tap.records()[-1] == {"id": 7, "type": "response", "command": "hello", "success": True, "data": {"x": 1}}
     await tap.drain()
@@ -177,8 +178,8 @@ async def test_a_change_of_dialect_lets_go_of_what_is_held_and_the_next_answer_i
 async def test_events_are_numbered_without_gaps_and_answers_are_not() -> None:
     tap, outbox = an_outbox(Connection(Dialect("1", deltas=True), ["seq"]))
     for event in (TurnStart(), text("a"), AgentSettled()):
-        outbox.event(event)
-        outbox.answer(succeeded("abort"))
+        outbox.send_event(event)
+        outbox.send_answer(success_response("abort"))
     records = tap.records()
     assert [record["seq"] for record in records if record["type"] != "response"] == [1, 2, 3]
     assert not any("seq" in record for record in records if record["type"] == "response")
@@ -186,21 +187,21 @@ async def test_events_are_numbered_without_gaps_and_answers_are_not() -> None:
 
 async def test_settled_stands_apart() -> None:
     tap, outbox = an_outbox()
-    outbox.event(TurnStart())
-    outbox.event(AgentSettled())
+    outbox.send_event(TurnStart())
+    outbox.send_event(AgentSettled())
     assert tap.apart == [False, True]
 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_no_dialect_loses_text_to_a_slow_host(name: str) -> None:
-    tap, outbox = an_outbox(Connection(dialect_named(name, "1", {})))
-    outbox.event(begun())
-    outbox.event(update(TextStart(content_index=0)))
+    tap, outbox = an_outbox(Connection(make_dialect(name, "1", {})))
+    outbox.send_event(answer_start())
+    outbox.send_event(update(TextStart(content_index=0)))
     tap.fill()
     for piece in ("a", "b"):
-        outbox.event(text(piece))
+        outbox.send_event(text(piece))
     await tap.drain()
-    outbox.event(text("c"))
+    outbox.send_event(text("c"))
     assert "".join(tap.texts()) == "abc"
 
 
@@ -215,24 +216,26 @@ def test_no_character_is_lost_or_moved(steps: list[Any]) -> None:
             elif step == "room":
                 await tap.drain()
             elif step == "event":
-                outbox.event(TurnStart())
+                outbox.send_event(TurnStart())
                 expected.append(("turn_start", 0, ""))
             elif step == "answer":
-                outbox.answer(succeeded("abort"))
+                outbox.send_answer(success_response("abort"))
             else:
                 kind, index, piece = step
-                outbox.event(update(DELTAS[kind](content_index=index, delta=piece)))
+                outbox.send_event(update(DELTAS[kind](content_index=index, delta=piece)))
                 expected.append((f"{kind}", index, piece))
         await tap.drain()
         return tap, expected
 
     tap, expected = asyncio.run(story())
-    assert merged([_seen(record) for record in tap.records() if record["type"] != "response"]) == merged(expected)
+    assert merge_neighbours(
+        [_comparable_record(record) for record in tap.records() if record["type"] != "response"]
+    ) == merge_neighbours(expected)
     if "full" not in steps:
         assert len(tap.lines) == len(steps) - steps.count("room")
 
 
-def _seen(record: dict[str, Any]) -> tuple[str, int, str]:
+def _comparable_record(record: dict[str, Any]) -> tuple[str, int, str]:
     event = record.get("assistantMessageEvent")
     if event is None:
         return record["type"], 0, ""
@@ -240,7 +243,7 @@ def _seen(record: dict[str, Any]) -> tuple[str, int, str]:
     return kind, event["contentIndex"], event["delta"]
 
 
-def merged(seen: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+def merge_neighbours(seen: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
     """Neighbours of one block put together."""
     result: list[tuple[str, int, str]] = []
     for kind, index, piece in seen:
@@ -268,9 +271,9 @@ async def test_a_short_answer_is_made_at_once_and_a_long_one_in_slices_between_o
     tap, made = Tap(), list[int]()
     writer: Any = tap
     outbox = Outbox(writer, Connection(Dialect()))
-    assert isinstance(outbox.encoded(numbers(10, made)), EncodedData)
+    assert isinstance(outbox.encode_answer(numbers(10, made)), EncodedData)
     made.clear()
-    waiting = outbox.encoded(numbers(4 * SLICE_PIECES, made))
+    waiting = outbox.encode_answer(numbers(4 * SLICE_PIECES, made))
     assert not isinstance(waiting, EncodedData)
     assert len(made) < SLICE_PIECES
     work = asyncio.ensure_future(waiting)
@@ -279,7 +282,7 @@ async def test_a_short_answer_is_made_at_once_and_a_long_one_in_slices_between_o
         await asyncio.sleep(0)
         turns += 1
     assert turns >= 4
-    outbox.answer(succeeded("get_entries", work.result(), id="x"))
+    outbox.send_answer(success_response("get_entries", work.result(), id="x"))
     assert tap.records()[-1]["data"] == list(range(4 * SLICE_PIECES))
 
 
@@ -288,7 +291,7 @@ async def test_long_answers_are_made_one_after_the_other_and_not_ahead_of_a_host
     writer: Any = tap
     outbox = Outbox(writer, Connection(Dialect()))
     tap.fill()
-    both = [outbox.encoded(numbers(2 * SLICE_PIECES, made)) for _ in range(2)]
+    both = [outbox.encode_answer(numbers(2 * SLICE_PIECES, made)) for _ in range(2)]
     work = [asyncio.ensure_future(one) for one in both if not isinstance(one, EncodedData)]
     for _ in range(20):
         await asyncio.sleep(0)
@@ -306,6 +309,6 @@ async def test_every_piece_of_a_long_answer_is_masked() -> None:
     writer: Any = tap
     outbox = Outbox(writer, Connection(Dialect(), mask=lambda line: line.replace(b"secret", b"***")))
     pieces = [b'["secret"', *[b',"secret"'] * 3 * SLICE_PIECES, b"]"]
-    data = outbox.encoded(LongAnswer(iter(pieces)))
-    outbox.answer(succeeded("get_entries", data if isinstance(data, EncodedData) else await data))
+    data = outbox.encode_answer(LongAnswer(iter(pieces)))
+    outbox.send_answer(success_response("get_entries", data if isinstance(data, EncodedData) else await data))
     assert set(tap.records()[0]["data"]) == {"***"}

@@ -20,16 +20,16 @@ from pigeon.wire.errors import UNEXPECTED, Refusal
 class Answers:
     """Keeps every answer, as an outbox that always has room."""
 
-    overfull = False
+    is_overfull = False
 
     def __init__(self) -> None:
         self.given: list[Response] = []
 
-    def answer(self, response: Response) -> None:
+    def send_answer(self, response: Response) -> None:
         self.given.append(response)
 
-    refuse_prompt = answer
-    refuse_unknown = answer
+    refuse_prompt = send_answer
+    refuse_unknown = send_answer
 
 
 class Shell:
@@ -49,24 +49,27 @@ async def test_too_many_running_commands_are_refused_and_control_commands_still_
     answers, shell = Answers(), Shell()
     outbox: Any = answers
     server = Server(CommandRunner({"session": SimpleNamespace(shell=shell)}, HANDLERS), outbox)
-    assert server.take([b'{"id":%d,"type":"bash","command":"x"}' % at for at in range(MOST_IN_FLIGHT + 1)]) is None
+    assert (
+        server.handle_frames([b'{"id":%d,"type":"bash","command":"x"}' % at for at in range(MOST_IN_FLIGHT + 1)])
+        is None
+    )
     assert [(answer.id, answer.error) for answer in answers.given] == [(MOST_IN_FLIGHT, TOO_MANY)]
-    assert server.take([b'{"id":"stop","type":"abort_bash"}']) is None
+    assert server.handle_frames([b'{"id":"stop","type":"abort_bash"}']) is None
     assert (answers.given[-1].id, answers.given[-1].success) == ("stop", True)
-    await server.drained()
+    await server.wait_until_drained()
     assert len(answers.given) == MOST_IN_FLIGHT + 2
 
 
-def served(*lines: bytes, **handled: Any) -> list[Response]:
+def answers_to(*lines: bytes, **handled: Any) -> list[Response]:
     """The answers to these lines; `get_state` and so on are handled by what is given under their name."""
     answers = Answers()
     outbox: Any = answers
     handlers = {**HANDLERS, **{kind: handled[name] for kind, name in NAMES.items() if name in handled}}
-    Server(CommandRunner({"session": None, "connection": None}, handlers), outbox).take(list(lines))
+    Server(CommandRunner({"session": None, "connection": None}, handlers), outbox).handle_frames(list(lines))
     return answers.given
 
 
-def broken(*_: object) -> None:
+def fail(*_: object) -> None:
     raise KeyError("a defect")
 
 
@@ -75,31 +78,31 @@ def refuses(*_: object) -> None:
 
 
 async def test_a_defect_of_a_handler_is_the_answer_to_its_command() -> None:
-    first, second = served(b'{"id":1,"type":"get_state"}', b'{"id":2,"type":"get_messages"}',
-                           get_state=broken, get_messages=refuses)  # fmt: skip
+    first, second = answers_to(b'{"id":1,"type":"get_state"}', b'{"id":2,"type":"get_messages"}',
+                           get_state=fail, get_messages=refuses)  # fmt: skip
     assert (first.id, first.command, first.error) == (1, "get_state", UNEXPECTED)
     assert (second.id, second.command, second.error) == (2, "get_messages", "not now")
 
 
 async def test_a_defect_behind_the_lanes_is_still_an_answer() -> None:
-    (answer,) = served(b'{"id":1,"type":"get_state"}', get_state=None)
+    (answer,) = answers_to(b'{"id":1,"type":"get_state"}', get_state=None)
     assert (answer.success, answer.error) == (False, UNEXPECTED)
 
 
 async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -> None:
     class Choosy(Answers):
-        def answer(self, response: Response) -> None:
+        def send_answer(self, response: Response) -> None:
             if response.success:
                 raise ValueError("cannot be encoded")
-            super().answer(response)
+            super().send_answer(response)
 
-        refuse_prompt = refuse_unknown = answer
+        refuse_prompt = refuse_unknown = send_answer
 
     answers = Choosy()
     outbox: Any = answers
     handlers: Any = {**HANDLERS, GetState: lambda *_: "data"}
     runner = CommandRunner({"session": None, "connection": None}, handlers)
-    Server(runner, outbox).take([b'{"id":1,"type":"get_state"}'])
+    Server(runner, outbox).handle_frames([b'{"id":1,"type":"get_state"}'])
     assert [(one.id, one.error) for one in answers.given] == [(1, UNEXPECTED)]
 
 
@@ -118,14 +121,14 @@ async def test_an_answer_that_cannot_be_written_is_a_failure_of_that_command() -
 async def test_a_line_that_is_no_command_is_answered_under_the_best_name_there_is(
     line: bytes, command: str, id: Any
 ) -> None:
-    (answer,) = served(line)
+    (answer,) = answers_to(line)
     assert (answer.success, answer.command, answer.id) == (False, command, id)
 
 
 async def test_a_line_that_is_too_long_is_told_with_the_limit() -> None:
     answers = Answers()
     outbox: Any = answers
-    Server(CommandRunner({}, HANDLERS), outbox).take([TooLong(99)])
+    Server(CommandRunner({}, HANDLERS), outbox).handle_frames([TooLong(99)])
     assert [one.error for one in answers.given] == [
         "Failed to parse command: the line is longer than 99 bytes and was skipped"
     ]
@@ -162,7 +165,7 @@ async def test_a_call_whose_result_is_too_long_fails_at_once(
     server = Server(CommandRunner({"session": None, "connection": None}, handlers), outbox)
     framing, stream = Framing(64, tells_ends=True), json.dumps(line).encode() + b"\n"
     for at in range(0, len(stream), shown):
-        server.take(framing.feed(stream[at : at + shown]))
+        server.handle_frames(framing.feed(stream[at : at + shown]))
     assert [one.command for one in answers.given] == ["parse"]
     why = "The host's result cannot be used: it is longer than 64 bytes"
     assert ended == ([] if failed is None else [(failed, "a", why)])
@@ -175,20 +178,20 @@ async def test_no_more_is_taken_than_the_host_reads() -> None:
             self.room = asyncio.Event()
 
         @property
-        def overfull(self) -> bool:  # type: ignore[override]
+        def is_overfull(self) -> bool:  # type: ignore[override]
             return len(self.given) % 2 == 1 and not self.room.is_set()
 
-        async def until_room(self) -> None:
+        async def wait_for_room(self) -> None:
             await self.room.wait()
 
     answers = Full()
     outbox: Any = answers
     runner = CommandRunner({"session": None, "connection": None}, {**HANDLERS, GetState: lambda *_: None})
     server = Server(runner, outbox)
-    began = asyncio.ensure_future(server.until_begun())
+    began = asyncio.ensure_future(server.wait_until_begun())
     await asyncio.sleep(0)
     assert not began.done()
-    waiting = server.take([b'{"id":%d,"type":"get_state"}' % at for at in range(3)])
+    waiting = server.handle_frames([b'{"id":%d,"type":"get_state"}' % at for at in range(3)])
     assert (len(answers.given), waiting is None) == (1, False)
     assert waiting is not None
     await began

@@ -50,7 +50,7 @@ class Worker:
         self.arrived = asyncio.Event()
         self.link = WorkerLink(listener, self.log, lambda: self.busy, self._note, 10_000)
         self.link.open(self._leave)
-        self.link.start(self._take, lambda: None)
+        self.link.start(self._on_frames, lambda: None)
 
     def _note(self) -> None:
         self.notes += 1
@@ -59,7 +59,7 @@ class Worker:
         self.left.append(code)
         self.arrived.set()
 
-    def _take(self, frames: list[Frame]) -> None:
+    def _on_frames(self, frames: list[Frame]) -> None:
         self.taken += frames
         self.arrived.set()
 
@@ -79,7 +79,7 @@ async def line_of(reader: asyncio.StreamReader) -> Any:
 
 
 def run(test: Callable[[Worker], Awaitable[None]], folder: Path) -> None:
-    async def limited() -> None:
+    async def run_with_limit() -> None:
         worker = Worker(folder)
         async with asyncio.timeout(40):
             await test(worker)
@@ -87,7 +87,7 @@ def run(test: Callable[[Worker], Awaitable[None]], folder: Path) -> None:
             for _ in range(5):  # both ends of a connection notice that it is closed
                 await asyncio.sleep(0)
 
-    asyncio.run(limited())
+    asyncio.run(run_with_limit())
 
 
 def test_an_answer_comes_behind_the_notice_of_the_events_before_it(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_commands_are_answered_while_the_disk_is_full_and_events_come_when_there
             worker.link.events.put([b'{"seq":%d}\n' % number])
             worker.link.answers.put([b'{"answer":%d}\n' % number])
             assert await line_of(reader) == {"answer": number}
-        assert worker.link.events.full
-        waiting = asyncio.ensure_future(worker.link.events.room())
+        assert worker.link.events.is_full
+        waiting = asyncio.ensure_future(worker.link.events.wait_for_room())
         writer.write(SLEEP + b"\n")
         assert await said_to(reader) == NEEDED
         worker.log.full = False

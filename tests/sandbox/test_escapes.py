@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes import escape_attempts
+from support import sandbox_escapes
 
 NOBODY = 65534
-TESTS = Path(escape_attempts.__file__).parents[1]
+TESTS = Path(sandbox_escapes.__file__).parents[1]
 SOURCE = Path(pigeon.__file__).parents[1]
 PACKAGES = sysconfig.get_paths()["platlib"]
 
@@ -59,7 +59,7 @@ def attempts(folder: Path, user: int, builders: list[str]) -> dict[str, dict[str
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": python_path, "AS_ROOT": str(as_root), "HOME": str(place)}
     who = {} if own else {"user": user, "group": user, "extra_groups": []}
     ran = subprocess.run(
-        [program, "-P", "-m", "fakes.walled_runs", str(place), *builders],
+        [program, "-P", "-m", "support.sandboxed_runs", str(place), *builders],
         check=False, env=environment, cwd="/", capture_output=True, text=True, timeout=120, **who,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
@@ -78,7 +78,7 @@ def test_what_gets_out_without_a_wall_does_not_behind_one(user: int) -> None:
         found = attempts(folder, user, ["none", *builders])
     finally:
         shutil.rmtree(folder)
-    tried = {name for name in escape_attempts.ATTEMPTS if user == 0 or name not in escape_attempts.ROOT_ONLY}
+    tried = {name for name in sandbox_escapes.ATTEMPTS if user == 0 or name not in sandbox_escapes.ROOT_ONLY}
     works = {name for name, escaped in found["none"].items() if escaped}
     assert tried - works <= not_to_be_shown(user), "attempts that do not even work without a wall show nothing"
     for builder in builders:

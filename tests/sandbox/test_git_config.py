@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.sandbox.git_config import GitConfigReader, parsed
-from pigeon.sandbox.survey import given_settings, shared_git_files
+from pigeon.sandbox.git_config import GitConfigReader, parse_settings
+from pigeon.sandbox.survey import git_settings_in, shared_git_files
 
 PIECES = [
     *("[core]", '[a "b"]', '[a "b\\"]"]', "[x.Y]", "[ core ]", "key", "Key-2", "=", " = ", '"', "\\\\", '\\"', "\\n"),
@@ -45,13 +45,13 @@ def as_git_reads(text: str, folder: Path) -> list[tuple[str, str]] | None:
 def test_values_are_those_that_git_finds(text: str, tmp_path: Path) -> None:
     expected = as_git_reads(text, tmp_path)
     assert expected is not None
-    found = [(one.key, "" if one.value == "true" else one.value) for one in parsed(text)]
+    found = [(one.key, "" if one.value == "true" else one.value) for one in parse_settings(text)]
     assert found == [(key, "" if value == "true" else value) for key, value in expected]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_no_text_breaks_the_reader(text: str) -> None:
-    assert all("." in one.key for one in parsed(text))
+    assert all("." in one.key for one in parse_settings(text))
 
 
 def test_files_are_followed_that_are_included_under_any_condition_and_each_is_read_once(tmp_path: Path) -> None:
@@ -75,4 +75,4 @@ def test_variables_name_files_and_settings_too() -> None:
     variables = {"GIT_CONFIG_GLOBAL": "/g", "XDG_CONFIG_HOME": "/x", "GIT_CONFIG_COUNT": "1"}
     variables |= {"GIT_CONFIG_KEY_0": "Filter.A.b.Clean", "GIT_CONFIG_VALUE_0": "c"}
     assert {"/g", "/x/git/config", "/home/.gitconfig", "/etc/gitconfig"} <= set(shared_git_files(["/home"], variables))
-    assert [(one.key, one.value) for one in given_settings(variables)] == [("filter.clean", "c")]
+    assert [(one.key, one.value) for one in git_settings_in(variables)] == [("filter.clean", "c")]

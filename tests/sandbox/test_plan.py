@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from fakes.walled_runs import policy_for
 from pigeon.sandbox.git_places import git_places
 from pigeon.sandbox.plan import Mount, kept_places, plan_of
 from pigeon.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
 from pigeon.sandbox.survey import FolderSurvey, shared_git_files
 from pigeon.sandbox.wall import bubblewrap_arguments, find_bubblewrap
+from support.sandboxed_runs import policy_for
 
 
 @pytest.fixture
@@ -28,25 +28,25 @@ def policy(tmp_path: Path) -> SandboxPolicy:
     return policy_for(tmp_path / "work", tmp_path / "home", tmp_path / "scratch")
 
 
-def shown(policy: SandboxPolicy, kind: str) -> list[str]:
+def mounts_of(policy: SandboxPolicy, kind: str) -> list[str]:
     base = os.path.dirname(policy.root) + "/"
     return [mount.path.removeprefix(base) for mount in plan_of(policy).mounts if mount.kind == kind]
 
 
 def test_the_folder_is_written_and_what_others_take_orders_from_is_kept(policy: SandboxPolicy) -> None:
-    assert shown(policy, "write") == ["work", "scratch/tmp"]
-    assert shown(policy, "pin") == ["work/.git"]
+    assert mounts_of(policy, "write") == ["work", "scratch/tmp"]
+    assert mounts_of(policy, "pin") == ["work/.git"]
     kept = [".agents", ".husky", ".mcp.json", ".omp", ".pi", ".pigeon", "commondir", "refs"]
     of_git = [".git/commondir", ".git/config", ".git/config.worktree", ".git/hooks"]
-    assert shown(policy, "keep") == [f"work/{name}" for name in (*kept, *of_git)]
+    assert mounts_of(policy, "keep") == [f"work/{name}" for name in (*kept, *of_git)]
 
 
 def test_nothing_writable_is_mounted_over_or_in_what_is_kept(policy: SandboxPolicy) -> None:
     packages = os.path.join(policy.root, ".venv", "lib", "site-packages")
     os.makedirs(packages)
     policy = replace(policy, own=(os.path.join(policy.root, ".venv"), packages))
-    assert shown(policy, "pin") == ["work/.git"]
-    assert {"work/.venv", "work/.venv/lib/site-packages"} <= set(shown(policy, "keep"))
+    assert mounts_of(policy, "pin") == ["work/.git"]
+    assert {"work/.venv", "work/.venv/lib/site-packages"} <= set(mounts_of(policy, "keep"))
 
 
 def test_the_way_from_a_root_to_another_one_and_to_a_secret_cannot_be_renamed(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_folders_that_are_no_repository_do_not_count_and_too_many_that_are_one_s
     for number in range(300):
         (root / f"folder-{number}").mkdir()
     (root / "x" / "y" / "z" / ".git").mkdir(parents=True)
-    assert "work/x/y/z/.git/hooks" in shown(policy, "keep")
-    assert {"work/x", "work/x/y", "work/x/y/z", "work/x/y/z/.git"} <= set(shown(policy, "pin"))
+    assert "work/x/y/z/.git/hooks" in mounts_of(policy, "keep")
+    assert {"work/x", "work/x/y", "work/x/y/z", "work/x/y/z/.git"} <= set(mounts_of(policy, "pin"))
     for number in range(200):
         (root / f"folder-{number}" / ".git").mkdir()
     with pytest.raises(Unprotectable, match="more than 200 repositories"):
@@ -89,19 +89,19 @@ def test_what_commands_make_is_theirs_and_what_was_there_before_is_kept_though_i
 ) -> None:
     root = Path(policy.root)
     (root / "old" / ".git").mkdir(parents=True)
-    assert "work/old/.git/hooks" in shown(policy, "keep")
+    assert "work/old/.git/hooks" in mounts_of(policy, "keep")
     shutil.rmtree(root / "old")
     (root / "new" / ".git").mkdir(parents=True)
-    assert not {name for name in shown(policy, "keep") if name.startswith(("work/old", "work/new"))}
+    assert not {name for name in mounts_of(policy, "keep") if name.startswith(("work/old", "work/new"))}
     (root / "old" / ".git").mkdir(parents=True)
-    assert "work/old/.git/hooks" in shown(policy, "keep")
+    assert "work/old/.git/hooks" in mounts_of(policy, "keep")
 
 
 def test_files_of_agents_are_kept_at_any_depth(policy: SandboxPolicy) -> None:
     (Path(policy.root) / "packages" / "one" / ".pigeon" / "extensions").mkdir(parents=True)
     (Path(policy.root) / "packages" / "two").mkdir()
     (Path(policy.root) / "packages" / "two" / ".mcp.json").write_text("{}")
-    assert {"work/packages/one/.pigeon", "work/packages/two/.mcp.json"} <= set(shown(policy, "keep"))
+    assert {"work/packages/one/.pigeon", "work/packages/two/.mcp.json"} <= set(mounts_of(policy, "keep"))
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_what_the_configuration_of_git_names_is_kept_however_it_is_written(
     (root / "tools" / "filter.py").touch()
     plan = plan_of(policy)
     missing = [path for path in plan.stand_ins if (root / kept).is_relative_to(path)]
-    assert f"work/{kept}" in shown(policy, "keep") or missing
-    assert policy.refusal(str(root / kept), True, kept_places(policy)) is not None
+    assert f"work/{kept}" in mounts_of(policy, "keep") or missing
+    assert policy.refusal_reason(str(root / kept), True, kept_places(policy)) is not None
 
 
 def test_hooks_that_the_users_own_configuration_names_are_kept_in_every_repository(
@@ -155,7 +155,7 @@ def test_hooks_that_the_users_own_configuration_names_are_kept_in_every_reposito
     for name in ("script", "script2", "tool"):
         (Path(policy.root) / name).touch()
     (Path(policy.root) / "a" / "b" / ".git").mkdir(parents=True)
-    kept = set(shown(policy, "keep"))
+    kept = set(mounts_of(policy, "keep"))
     assert {"work/githooks", "work/a/b/githooks", "work/script", "work/script2"} <= kept
     assert "work/tool" not in kept
 
@@ -165,7 +165,7 @@ def test_the_users_own_configuration_is_kept_where_it_is_a_link_into_the_folder(
 ) -> None:
     (Path(policy.root) / "gitconfig").touch()
     os.symlink(os.path.join(policy.root, "gitconfig"), tmp_path / "home" / ".gitconfig")
-    assert "work/gitconfig" in shown(policy, "keep")
+    assert "work/gitconfig" in mounts_of(policy, "keep")
 
 
 def test_a_configuration_of_the_user_that_variables_lead_into_the_folder_is_not_made_there(
@@ -173,9 +173,9 @@ def test_a_configuration_of_the_user_that_variables_lead_into_the_folder_is_not_
 ) -> None:
     files = shared_git_files([str(tmp_path / "home")], {"XDG_CONFIG_HOME": f"{policy.root}/.config"})
     led = replace(policy, survey=FolderSurvey([str(tmp_path / "home")], files))
-    assert "work/.config" in shown(led, "keep")
+    assert "work/.config" in mounts_of(led, "keep")
     (Path(policy.root) / ".config" / "git").mkdir(parents=True)
-    assert "work/.config/git/config" in shown(led, "keep")
+    assert "work/.config/git/config" in mounts_of(led, "keep")
     assert plan_of(led).stand_ins[f"{policy.root}/.config/git/config"] == b""
 
 
@@ -186,7 +186,12 @@ def test_the_folder_of_a_repository_cannot_become_a_repository_itself(
     root = Path(policy.root)
     for name in there:
         (root / name).mkdir(parents=True)
-    found = {path.removeprefix("work/") for path in shown(policy, "keep")} & {"refs", "objects", "commondir", "HEAD"}
+    found = {path.removeprefix("work/") for path in mounts_of(policy, "keep")} & {
+        "refs",
+        "objects",
+        "commondir",
+        "HEAD",
+    }
     assert found == {"commondir", kept} - {None}
     assert git_places(str(root), policy.survey).never_made.get(str(root / "commondir"), b"") is None
 
@@ -203,14 +208,16 @@ def test_data_that_a_file_of_git_leads_to_inside_the_folder_is_kept(tmp_path: Pa
     subprocess.run(["git", "init", "-q", "--bare", str(work / ".bare")], check=True)
     (work / ".git").write_text("gitdir: ./.bare\n")
     policy = policy_for(work, tmp_path / "home", tmp_path / "scratch")
-    assert {"work/.git", "work/.bare/hooks", "work/.bare/config", "work/.bare/commondir"} <= set(shown(policy, "keep"))
+    assert {"work/.git", "work/.bare/hooks", "work/.bare/config", "work/.bare/commondir"} <= set(
+        mounts_of(policy, "keep")
+    )
 
 
 def test_a_working_folder_that_is_a_bare_repository_keeps_its_hooks_and_configuration(tmp_path: Path) -> None:
     work = tmp_path / "work"
     subprocess.run(["git", "init", "-q", "--bare", str(work)], check=True)
     policy = policy_for(work, tmp_path / "home", tmp_path / "scratch")
-    assert {"work/hooks", "work/config", "work/commondir", "work/config.worktree"} <= set(shown(policy, "keep"))
+    assert {"work/hooks", "work/config", "work/commondir", "work/config.worktree"} <= set(mounts_of(policy, "keep"))
 
 
 def test_more_submodules_than_can_be_looked_after_stop_everything(policy: SandboxPolicy) -> None:
@@ -229,15 +236,15 @@ def test_pigeon_is_not_rewritten_where_it_is_the_working_folder_itself(policy: S
 def test_secrets_are_hidden_last_so_that_nothing_uncovers_them(policy: SandboxPolicy) -> None:
     kinds = [mount.kind.startswith("hide") for mount in plan_of(policy).mounts]
     assert kinds == sorted(kinds)
-    assert "home/.ssh" in shown(policy, "hide folder")
-    assert "home/.netrc" in shown(policy, "hide file")
+    assert "home/.ssh" in mounts_of(policy, "hide folder")
+    assert "home/.netrc" in mounts_of(policy, "hide file")
 
 
 def test_a_secret_behind_a_link_is_hidden_where_it_is(policy: SandboxPolicy, tmp_path: Path) -> None:
     (tmp_path / "vault").mkdir()
     os.symlink(tmp_path / "vault", tmp_path / "home" / ".aws")
     assert Mount("hide folder", str(tmp_path / "vault")) in plan_of(policy).mounts
-    assert policy.refusal(str(tmp_path / "vault" / "credentials"), writes=False) is not None
+    assert policy.refusal_reason(str(tmp_path / "vault" / "credentials"), writes=False) is not None
 
 
 def test_what_is_above_is_mounted_before_what_is_in_it(policy: SandboxPolicy) -> None:
@@ -271,7 +278,7 @@ def test_a_link_in_the_folder_of_an_agent_does_not_show_what_is_hidden(
     os.symlink(tmp_path / "home" / leads_to, agent / "link")
     os.symlink(tmp_path / "harmless", agent / "prompts")
     private = replace(policy, private=(str(agent),))
-    assert shown(private, "show") == ["home/.pi/agent/prompts", "home/.pi/agent/skills"]
+    assert mounts_of(private, "show") == ["home/.pi/agent/prompts", "home/.pi/agent/skills"]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +310,7 @@ def test_a_link_in_the_folder_of_an_agent_does_not_show_what_is_hidden(
 )
 def test_a_tool_opens_what_a_command_could(policy: SandboxPolicy, path: str, writes: bool, allowed: bool) -> None:
     place = os.path.join(os.path.dirname(policy.root), path)
-    assert (policy.refusal(place, writes, kept_places(policy)) is None) is allowed
+    assert (policy.refusal_reason(place, writes, kept_places(policy)) is None) is allowed
 
 
 def test_a_submodule_with_its_data_elsewhere_is_written_there_and_its_hooks_are_kept(tmp_path: Path) -> None:
@@ -329,7 +336,7 @@ def test_a_folder_that_does_not_point_back_is_not_written(tmp_path: Path) -> Non
 def test_a_path_can_be_steered_where_any_part_of_it_may_be_written(policy: SandboxPolicy, tmp_path: Path) -> None:
     (tmp_path / "home" / "code").symlink_to(policy.root)
     (tmp_path / "work" / "out").symlink_to(tmp_path / "agent")
-    steered = ("work", "work/a/b", "home/code/a", "work/out/x", policy.temporary + "/x")
-    assert all(policy.lets_steer(str(tmp_path / path)) for path in steered)
-    assert not any(policy.lets_steer(str(tmp_path / path)) for path in ("agent/x", "home/a", "workshop"))
-    assert not replace(policy, mode="read-only").lets_steer(str(tmp_path / "work" / "a"))
+    steered = ("work", "work/a/b", "home/code/a", "work/out/x", policy.temporary_folder + "/x")
+    assert all(policy.can_redirect(str(tmp_path / path)) for path in steered)
+    assert not any(policy.can_redirect(str(tmp_path / path)) for path in ("agent/x", "home/a", "workshop"))
+    assert not replace(policy, mode="read-only").can_redirect(str(tmp_path / "work" / "a"))

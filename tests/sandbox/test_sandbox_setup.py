@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.in_process_agents import InProcessAgent, bash
 from pigeon.app.options import AgentOptions
-from pigeon.app.sandbox import sandbox_of
+from pigeon.app.sandbox import make_sandbox
 from pigeon.config.layers import Layers
-from pigeon.sandbox.control import _own_places
+from pigeon.sandbox.control import _own_code_folders
 from pigeon.system.environment import Environment
 from pigeon.system.process.run_program import run_program
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Refusal, StartupError
+from support.in_process_agent import InProcessAgent, bash
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
 
@@ -199,7 +199,7 @@ async def test_commands_key_commands_and_the_host_are_behind_the_wall(agent: InP
     target = agent.home / "written"
     agent.configure(replies=[bash(f"touch {target}; touch inside"), "Done."])
     built = await agent.start(sandbox="workspace")
-    await agent.say("go")
+    await agent.prompt("go")
     answer = await built.session.shell.run(f"touch {target}; echo $PIGEON_SANDBOX", False, 1)
     assert answer.output.endswith("workspace\n")
     assert not target.exists()
@@ -217,16 +217,16 @@ async def test_the_host_runs_its_own_commands_outside_if_the_user_says_so(agent:
 async def test_the_conversation_does_not_move_to_a_folder_that_cannot_be_protected(agent: InProcessAgent) -> None:
     built = await agent.start(sandbox="workspace")
     with pytest.raises(Refusal, match="contains the home folder"):
-        await built.session.dependencies.trust.enter(str(agent.home))
+        await built.session.dependencies.trust.resolve_trust(str(agent.home))
 
 
 async def test_a_project_that_is_trusted_while_the_agent_runs_tightens_at_once(agent: InProcessAgent) -> None:
     project_says(agent, "read-only")
     agent.configure(replies=[bash("touch new"), "Done."])
     built = await agent.start()
-    built.session.dependencies.trust.decide(True, False)
+    built.session.dependencies.trust.set_decision(True, False)
     assert mode_of(agent) == "read-only"
-    await agent.say("go")
+    await agent.prompt("go")
     assert not (agent.work / "new").exists()
     assert "may be why" in agent.results()[0]
 
@@ -238,14 +238,14 @@ async def test_the_agents_folder_is_kept_in_a_working_folder_too(agent: InProces
     agent.agent_dir.mkdir()
     agent.configure(replies=[bash("echo x >> agent/settings.json; echo x >> extension.py"), "Done."])
     await agent.start(sandbox="workspace", extensions=(str(named),))
-    await agent.say("go")
+    await agent.prompt("go")
     assert agent.results()[0].count("Read-only file system") == 2
 
 
 async def test_the_temporary_folder_goes_with_the_agent(agent: InProcessAgent) -> None:
     agent.configure(replies=[bash("echo $TMPDIR; touch $TMPDIR/x"), "Done."])
     await agent.start(sandbox="workspace")
-    await agent.say("go")
+    await agent.prompt("go")
     folder = Path(agent.results()[0].strip())
     assert (folder / "x").exists()
     await agent.stop()
@@ -273,7 +273,7 @@ async def test_an_extension_that_the_settings_name_is_kept_in_the_working_folder
     tries = bash("echo x >> own/extension.py; mv own other; true"), "Done."
     agent.configure({"extensions": [str(extension)]}, replies=list(tries))
     await agent.start(sandbox="workspace")
-    await agent.say("go")
+    await agent.prompt("go")
     assert "pass" in extension.read_text()
     assert not extension.read_text().endswith("x\n")
 
@@ -288,7 +288,7 @@ async def test_an_extension_that_the_agents_folder_has_a_link_to_is_kept_in_the_
     (agent.agent_dir / "extensions" / "linked.py").symlink_to(extension)
     agent.configure(replies=[bash("echo x >> own/extension.py; mv own other; true"), "Done."])
     await agent.start(sandbox="workspace")
-    await agent.say("go")
+    await agent.prompt("go")
     assert extension.read_text().endswith("pass\n")
 
 
@@ -361,7 +361,7 @@ async def test_commands_see_no_variables_that_look_like_secrets_unless_they_are_
     replies = [bash("env"), "Done."]
     agent.configure({"sandbox": {"mode": "workspace", "hostShell": "outside"}}, replies, **secrets, **harmless)
     built = await agent.start()
-    await agent.say("go")
+    await agent.prompt("go")
     seen = {line.partition("=")[0] for line in agent.results()[0].splitlines()}
     assert seen.isdisjoint(secrets)
     assert seen >= harmless.keys()
@@ -371,7 +371,7 @@ async def test_commands_see_no_variables_that_look_like_secrets_unless_they_are_
     named = {"sandbox": {"mode": "workspace", "passVariables": ["GITHUB_TOKEN"]}}
     agent.configure(named, [bash("env"), "Done."], **secrets)
     await agent.start()
-    await agent.say("go")
+    await agent.prompt("go")
     assert "GITHUB_TOKEN=t-1" in agent.results()[-1]
     assert "AWS_SECRET_ACCESS_KEY" not in agent.results()[-1]
 
@@ -384,7 +384,7 @@ async def test_pigeon_imports_nothing_from_folders_that_commands_can_write(agent
     environment = Environment(variables=agent.variables, home=str(agent.home), cwd=str(agent.work), module_path=found)
     options = AgentOptions(sandbox="workspace", extensions=(str(kept),))
     layers = Layers(str(agent.agent_dir), lambda problem: None)
-    setup = sandbox_of(options, environment, str(agent.agent_dir), layers, ProcessOwner())
+    setup = make_sandbox(options, environment, str(agent.agent_dir), layers, ProcessOwner())
     setup.enclose(str(agent.work))
     setup.close()
     assert found == [str(kept), str(agent.home), "/usr/lib/python3"]
@@ -394,23 +394,23 @@ async def test_a_command_that_prints_keys_leaves_nothing_for_other_commands(agen
     environment = Environment(variables=agent.variables, home=str(agent.home), cwd=str(agent.work))
     layers = Layers(str(agent.agent_dir), lambda problem: None)
     owner = ProcessOwner()
-    setup = sandbox_of(AgentOptions(sandbox="workspace"), environment, str(agent.agent_dir), layers, owner)
+    setup = make_sandbox(AgentOptions(sandbox="workspace"), environment, str(agent.agent_dir), layers, owner)
     setup.enclose(str(agent.work))
     folder = str(agent.work)
 
-    async def printed(command: str, sealed: bool) -> str:
+    async def output_of(command: str, sealed: bool) -> str:
         line = ["/bin/sh", "-c", command]
         ran = await run_program(owner, line, cwd=folder, environment=agent.variables, sealed=sealed)
         return ran.stdout.decode()
 
     try:
-        await setup.prove()
+        await setup.prove_wall()
         everywhere = 'for place in . "$TMPDIR" /dev/shm; do touch "$place/left" && echo made; done'
         # It has a place for its own files, under two names.
-        assert await printed(everywhere, sealed=True) == "made\n" * 2
+        assert await output_of(everywhere, sealed=True) == "made\n" * 2
         seen = f'ls -d left "$TMPDIR"/* /dev/shm/* {setup.policy.scratch if setup.policy else ""}/*/left'
-        assert await printed(seen, sealed=False) == ""
-        assert await printed(everywhere, sealed=False) == "made\n" * 3
+        assert await output_of(seen, sealed=False) == ""
+        assert await output_of(everywhere, sealed=False) == "made\n" * 3
     finally:
         await owner.kill_everything()
         setup.close()
@@ -433,9 +433,9 @@ async def test_a_secret_with_a_second_name_ends_the_start(agent: InProcessAgent)
 
 def test_what_lies_beside_the_package_is_kept_where_it_is_not_the_working_folder() -> None:
     source = os.path.dirname(os.path.dirname(pigeon.__file__))
-    assert source in _own_places("/somewhere")
-    assert source not in _own_places(source)
-    assert os.path.join(source, "pigeon") in _own_places(source)
+    assert source in _own_code_folders("/somewhere")
+    assert source not in _own_code_folders(source)
+    assert os.path.join(source, "pigeon") in _own_code_folders(source)
 
 
 async def test_a_folder_to_be_written_must_not_hold_what_pigeon_puts_in_the_place_of_secrets(
@@ -453,6 +453,6 @@ async def test_files_that_the_sandbox_hides_are_not_offered(agent: InProcessAgen
         (agent.home / name).parent.mkdir(exist_ok=True)
         (agent.home / name).write_text("")
     await agent.start(cwd=str(agent.home), sandbox="read-only")
-    shown = agent.agent.session.dependencies.files.matching("", 100)
+    shown = agent.agent.session.dependencies.files.find_files("", 100)
     assert "notes.txt" in shown
     assert not [path for path in shown if path.startswith(".ssh")]

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from fakes.commands import children, helpers
-from fakes.processes import eventually
-from fakes.walled_runs import TESTS, policy_for, wall_of
 from pigeon.sandbox.policy import Unprotectable
 from pigeon.system.process.reaper import LOST
 from pigeon.system.process.run_program import ProgramResult, run_program
 from pigeon.system.process.start import ProcessOwner
+from support.processes import children, eventually, helpers
+from support.sandboxed_runs import TESTS, policy_for, wall_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
 BUILDERS = ["landlock", "bubblewrap"]
@@ -118,7 +117,7 @@ async def test_what_stands_in_stays_where_it_is_not_known_what_is_left_of_a_comm
     for reaper in [reaper for helper in helpers() for reaper in children(helper)]:
         os.kill(reaper, signal.SIGKILL)
     assert await process.wait() == LOST
-    assert await process.gone(10)
+    assert await process.wait_until_gone(10)
     assert (place.work / ".pigeon").is_dir()
     process.close()
 
@@ -384,7 +383,7 @@ async def test_bubblewrap_is_kept_apart_from_mounts_that_are_made_later(tmp_path
     assert (given, folder, ran.code) == ("given", str(place.work), 7)
     assert set(descriptors.split()) <= {f"/proc/self/fd/{number}" for number in (0, 1, 2, 3)}
     # Where mounts are shared, as in most systems, a namespace that gets those made later says "master".
-    line = ["unshare", "-rm", "--propagation", "shared", sys.executable, "-m", "fakes.walled_runs", "--mounts"]
+    line = ["unshare", "-rm", "--propagation", "shared", sys.executable, "-m", "support.sandboxed_runs", "--mounts"]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     line += [str(tmp_path / "other"), str(int(apart))]
     told = await asyncio.to_thread(subprocess.run, line, check=True, capture_output=True, text=True, env=environment)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.sdk_conversations import KINDS, Conversations
+from support.sdk_agents import KINDS, Conversations
 
 
 @pytest.fixture(params=KINDS)

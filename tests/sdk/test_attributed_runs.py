@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.fifo import Fifo
-from fakes.sdk_conversations import Conversations, call
+from support.processes import Fifo
+from support.sdk_agents import Conversations, call
 
 HANGS = {"text": "On and on", "hang": True}
 SLOW = {"text": "one two three four", "chunk": 1, "chunkDelayMs": 2}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.sdk_conversations import Conversations, call
 from pigeon.sdk.images import image_of, images_of
+from support.sdk_agents import Conversations, call
 
 
 async def events_of(conversation: pigeon.Conversation, text: str) -> list[Any]:
@@ -268,7 +268,7 @@ async def test_events_are_numbered_on_request_and_the_dialect_cannot_be_changed(
         assert (await agent.run("what results need is asked for again")).run_id is not None
         events = [event for event in await events_of(agent, "hi") if isinstance(event, pigeon.AgentEnd)]
         assert isinstance(events[0].seq, int)
-        with pytest.raises(pigeon.Refusal, match="cannot turn to omp"):
+        with pytest.raises(pigeon.Refusal, match="cannot change to omp"):
             await agent.hello(dialect="omp")
 
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 import pigeon
-from fakes.processes import eventually
-from fakes.sdk_conversations import Conversations, call
 from pigeon.wire.content import text_of
+from support.processes import eventually
+from support.sdk_agents import Conversations, call
 
 ASK = {"ask": ["bash", "write"]}
 
@@ -166,7 +166,7 @@ class Mute(Exception):
         raise LookupError
 
 
-def _exhausted() -> str:
+def _raise_stop() -> str:
     """Takes the first of nothing."""
     return next(iter(()))
 
@@ -176,7 +176,7 @@ def _mute() -> str:
     raise Mute
 
 
-async def _cancelled() -> str:
+async def _await_cancelled() -> str:
     """Waits for something that was cancelled by others."""
     waits = asyncio.ensure_future(asyncio.Event().wait())
     waits.cancel()
@@ -191,7 +191,12 @@ async def _exiting() -> str:
 
 @pytest.mark.parametrize(
     ("function", "told"),
-    [(_exhausted, "StopIteration"), (_mute, "Mute"), (_cancelled, "CancelledError"), (_exiting, "SystemExit: 3")],
+    [
+        (_raise_stop, "StopIteration"),
+        (_mute, "Mute"),
+        (_await_cancelled, "CancelledError"),
+        (_exiting, "SystemExit: 3"),
+    ],
 )
 async def test_a_tool_that_fails_in_an_odd_way_is_answered_too(
     conversations: Conversations, function: Callable[..., Any], told: str
@@ -206,10 +211,10 @@ async def test_a_tool_that_fails_in_an_odd_way_is_answered_too(
 
 async def test_a_permission_whose_callable_was_cancelled_by_others_is_a_no(conversations: Conversations) -> None:
     async def permit(request: pigeon.PermissionRequest) -> bool:
-        return bool(await _cancelled())
+        return bool(await _await_cancelled())
 
     async with asyncio.timeout(10):
-        assert await _denied(conversations, permit)
+        assert await _is_denied(conversations, permit)
 
 
 def test_partials_and_decorated_functions_are_tools() -> None:
@@ -301,22 +306,22 @@ async def test_always_holds_for_the_session(conversations: Conversations) -> Non
 async def test_anything_else_is_a_no(conversations: Conversations, answer: Any) -> None:
     if conversations.kind != "agent" and answer is not None:
         pytest.skip("what an answer means is decided on this side of the wire")
-    assert await _denied(conversations, lambda request: answer)
+    assert await _is_denied(conversations, lambda request: answer)
 
 
 async def test_no_callable_is_a_no(conversations: Conversations) -> None:
-    assert await _denied(conversations, None)
+    assert await _is_denied(conversations, None)
 
 
 async def test_a_callable_that_raises_is_a_no(conversations: Conversations, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(request: pigeon.PermissionRequest) -> bool:
+    def fail(request: pigeon.PermissionRequest) -> bool:
         raise LookupError("oops")
 
-    assert await _denied(conversations, broken)
+    assert await _is_denied(conversations, fail)
     assert "on_permission raised" in caplog.text
 
 
-async def _denied(conversations: Conversations, permit: Callable[..., Any] | None) -> bool:
+async def _is_denied(conversations: Conversations, permit: Callable[..., Any] | None) -> bool:
     conversations.script(call("bash", command="echo x > ran"), "Done.")
     async with conversations.start(on_permission=permit, permissions=ASK) as agent:
         result = await agent.run("go")
@@ -393,22 +398,22 @@ async def test_dialogs_are_answered_by_a_callable(conversations: Conversations, 
         asked.append(type(request).__name__)
         return {"SelectRequest": "b", "ConfirmRequest": True, "InputRequest": "Ada"}[asked[-1]]
 
-    assert await _said(conversations, tmp_path, answer) == "b True Ada"
+    assert await _text_after_dialog(conversations, tmp_path, answer) == "b True Ada"
     assert asked == ["SelectRequest", "ConfirmRequest", "InputRequest"]
 
 
 async def test_dialogs_without_a_callable_are_cancelled(conversations: Conversations, tmp_path: Path) -> None:
-    assert await _said(conversations, tmp_path, None) == "None False None"
+    assert await _text_after_dialog(conversations, tmp_path, None) == "None False None"
 
 
 async def test_dialogs_whose_callable_raises_are_cancelled(
     conversations: Conversations, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert await _said(conversations, tmp_path, lambda request: 1 / 0) == "None False None"
+    assert await _text_after_dialog(conversations, tmp_path, lambda request: 1 / 0) == "None False None"
     assert "on_dialog raised" in caplog.text
 
 
-async def _said(conversations: Conversations, folder: Path, answer: Callable[..., Any] | None) -> str:
+async def _text_after_dialog(conversations: Conversations, folder: Path, answer: Callable[..., Any] | None) -> str:
     (folder / "asking.py").write_text(ASKING)
     conversations.settings(extensions=[str(folder / "asking.py")])
     conversations.script(call("ask"), "Done.")

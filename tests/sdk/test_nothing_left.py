@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.processes import processes_in
-from fakes.sdk_conversations import Conversations, call
+from support.processes import processes_in
+from support.sdk_agents import Conversations, call
 
 AGENTS = 12
 

@@ -15,11 +15,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import pigeon
-from fakes.agent_folders import AgentFolders, model
-from fakes.four_apis import APIS, PATHS, Calling, answer, asked_schema, tool_names
-from fakes.http_server import HttpServer, Reply
-from fakes.output_cases import CASES, TEXT
+from fakes.http_server import APIS, PATHS, Calling, HttpServer, Reply, answer, asked_schema, tool_names
 from pigeon.sdk.output import OutputType
+from support.agent_folders import AgentFolders, model
+from support.output_cases import CASES, TEXT
 
 WRONG = (None, {"?": [1]}, -1e300, "no such value\x00", [[0]])
 
@@ -39,10 +38,10 @@ class Model:
             schema = asked_schema(self.api, body)
             part: str | Calling
             if schema is not None:
-                part = json.dumps(self._sent(value, schema))
+                part = json.dumps(self._value_to_send(value, schema))
             else:
                 schema = parameters_of(self.api, body)
-                sent = self._sent(value, schema)
+                sent = self._value_to_send(value, schema)
                 part = Calling("final_answer", sent if isinstance(sent, dict) else {"value": sent})
             return answer(self.api, *before, part, *after, stop=stop)
 
@@ -63,15 +62,15 @@ class Model:
     def calls(self, name: str, **arguments: Any) -> Step:
         return lambda body: answer(self.api, "Let me see.", Calling(name, arguments))
 
-    def _sent(self, value: Any, schema: dict[str, Any]) -> Any:
+    def _value_to_send(self, value: Any, schema: dict[str, Any]) -> Any:
         """In the envelope, if the schema has one that the value has not."""
         return (
             value
             if isinstance(value, dict) and list(schema["properties"]) != ["value"]
-            else self._wrapped(value, schema)
+            else self._wrap_value(value, schema)
         )
 
-    def _wrapped(self, value: Any, schema: dict[str, Any]) -> Any:
+    def _wrap_value(self, value: Any, schema: dict[str, Any]) -> Any:
         own = schema["properties"].get("value")
         if own is None or (isinstance(value, dict) and list(value) == ["value"] and own == TEXT):
             return value
@@ -122,7 +121,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
 }
 
 
-def played(api: str, by_format: bool) -> Iterator[tuple[str, str]]:
+def behaviours_for(api: str, by_format: bool) -> Iterator[tuple[str, str]]:
     for number, case in enumerate(CASES):
         for place, behaviour in enumerate(BEHAVIOURS):
             if (number + place + APIS.index(api) + 4 * by_format) % 5 == 0:
@@ -149,7 +148,7 @@ async def test_every_run_ends_with_a_value_that_fits_or_says_why_not(api: str, b
             "cwd": str(folders.work),
         }
         async with pigeon.Agent(model="fake/m", no_session=True, builtin_tools=["ls"], **given) as agent:
-            for case, behaviour in played(api, by_format):
+            for case, behaviour in behaviours_for(api, by_format):
                 await agent.new_session()
                 forms |= await _hold(agent, server, api, case, BEHAVIOURS[behaviour])
     assert forms == ({True, False} if by_format else {False})
@@ -166,7 +165,7 @@ async def _hold(agent: pigeon.Agent, server: HttpServer, api: str, case: str, be
     where = f"{case}: {result.ended} {result.error}"
     assert result.ended in behaviour.ends, where
     if result.ended == "done":
-        assert result.output == kind.value(value), where
+        assert result.output == kind.convert_output(value), where
         assert Draft202012Validator(kind.schema).is_valid(value)
     else:
         assert result.output is None, where

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 
 import pigeon
-from fakes.agent_folders import AgentFolders, model
 from fakes.http_server import HttpServer, Reply, sse
-from fakes.sdk_conversations import Conversations, call
 from pigeon.sdk.output import OutputType
+from support.agent_folders import AgentFolders, model
+from support.sdk_agents import Conversations, call
 
 
 @dataclasses.dataclass
@@ -211,4 +211,4 @@ def test_pydantic_is_asked_only_where_the_program_has_imported_it(monkeypatch: p
     assert "pydantic" not in sys.modules
     monkeypatch.setitem(sys.modules, "pydantic", type("pydantic", (), {"TypeAdapter": TypeAdapter}))  # type: ignore[arg-type]
     wanted = OutputType(list[Strange])
-    assert (wanted.schema, wanted.value(1)) == ({"type": "integer"}, ("validated", 1))
+    assert (wanted.schema, wanted.convert_output(1)) == ({"type": "integer"}, ("validated", 1))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.agent_folders import AgentFolders
 from pigeon.testing import call, failure, scripted, value
+from support.agent_folders import AgentFolders
 
 
 @pigeon.tool

@@ -59,13 +59,13 @@ def test_no_text_is_lost_or_moved_when_deltas_are_put_together(blocks: list[Any]
             queue.put(kind(content_index=index, delta=text))
         queue.put(TextEnd(content_index=0, content=""))
         read = (await read_all(queue))[MOST_APART:-1]
-        assert _joined([(type(one), one.content_index, one.delta) for one in read]) == _joined(blocks)
+        assert _join_neighbours([(type(one), one.content_index, one.delta) for one in read]) == _join_neighbours(blocks)
         assert len(read) <= len(blocks)
 
     asyncio.run(play())
 
 
-def _joined(blocks: list[Any]) -> list[Any]:
+def _join_neighbours(blocks: list[Any]) -> list[Any]:
     """Neighbours of one block as one."""
     made: list[Any] = []
     for kind, index, text in blocks:

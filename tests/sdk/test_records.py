@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values
-from pigeon.sdk.records import UnknownEvent, event_of, fitted
+from pigeon.sdk.records import UnknownEvent, event_of, fit_value
 from pigeon.wire import answers, codec, events
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import ALL
 from pigeon.wire.messages import AssistantMessage, UserMessage
 from pigeon.wire.model import Model
+from support.strategies import json_values
 
 JSON = json_values(scalars=[inf, -inf])
 KNOWN = sorted(str(kind.__struct_config__.tag) for kind in events.ALL)
@@ -32,7 +32,7 @@ def test_no_event_fails_whatever_its_members_are(name: str, members: dict[str, A
 
 @given(st.sampled_from(ANSWERS), JSON)
 def test_no_answer_fails_whatever_it_is(kind: Any, value: Any) -> None:
-    fitted(value, kind)
+    fit_value(value, kind)
 
 
 def test_a_record_as_declared_is_read_as_declared() -> None:
@@ -41,7 +41,9 @@ def test_a_record_as_declared_is_read_as_declared() -> None:
 
 
 def test_members_that_are_missing_have_the_neutral_value_of_their_type() -> None:
-    state = fitted({"sessionId": "s", "isStreaming": True, "model": {"id": "m", "cost": {"input": 3}}}, answers.State)
+    state = fit_value(
+        {"sessionId": "s", "isStreaming": True, "model": {"id": "m", "cost": {"input": 3}}}, answers.State
+    )
     assert (state.session_id, state.is_streaming, state.interrupt_mode, state.todo_phases) == ("s", True, "", [])
     assert isinstance(state.model, Model)
     assert (state.model.id, state.model.cost.input, state.model.context_window) == ("m", 3, 0)
@@ -50,7 +52,7 @@ def test_members_that_are_missing_have_the_neutral_value_of_their_type() -> None
 
 def test_a_message_of_an_unknown_role_stays_as_it_came_among_the_others() -> None:
     said = {"role": "user", "content": "hi", "timestamp": 1}
-    read = fitted({"messages": [said, {"role": "oracle"}, {"role": "assistant", "content": []}]}, answers.Messages)
+    read = fit_value({"messages": [said, {"role": "oracle"}, {"role": "assistant", "content": []}]}, answers.Messages)
     assert isinstance(read.messages[0], UserMessage)
     assert read.messages[1] == {"role": "oracle"}
     assert isinstance(read.messages[2], AssistantMessage)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pigeon
-from fakes.sdk_conversations import KINDS, Conversations, call
-from fakes.sdk_records import plain_record
+from support.records import plain_record
+from support.sdk_agents import KINDS, Conversations, call
 
 
 @pigeon.tool

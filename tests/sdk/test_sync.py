@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.processes import eventually
-from fakes.rpc_process import command_line
-from fakes.sdk_conversations import Conversations, call
 from pigeon.sdk.agent import AgentChoices
 from pigeon.sdk.sync import AgentArguments
+from support.agent_process import command_line
+from support.processes import eventually
+from support.sdk_agents import Conversations, call
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.sdk_conversations import KINDS, Conversations, call
-from fakes.sdk_records import plain_record
+from support.records import plain_record
+from support.sdk_agents import KINDS, Conversations, call
 
 TEN_LINES = '''
 import pigeon

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT
+from support.source_tree import ROOT
 
 PROGRAM = Path(__file__).with_name("typed_program.py")
 MISTAKES = {
@@ -31,7 +31,7 @@ MISTAKES = {
 CACHE = ROOT / ".mypy_cache" / "typed_programs"
 
 
-def checked(path: Path) -> str:
+def run_mypy(path: Path) -> str:
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--config-file", "", "--cache-dir"]
     return subprocess.run([*command, str(CACHE), str(path)], capture_output=True, text=True, check=False).stdout
 
@@ -41,14 +41,14 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_mypy_sees_the_type_of_every_answer_and_event() -> None:
-    assert checked(PROGRAM) == ""
+    assert run_mypy(PROGRAM) == ""
 
 
 def test_mypy_sees_every_mistake(tmp_path: Path) -> None:
     head = "import pigeon\n\n@pigeon.tool\nasync def population(city: str) -> int:\n    return 1\n\n"
     lines = "".join(f"    {mistake}\n" for mistake in MISTAKES)
     (tmp_path / "mistaken.py").write_text(f"{head}async def main(agent: pigeon.Agent) -> None:\n{lines}")
-    found = checked(tmp_path / "mistaken.py").splitlines()
+    found = run_mypy(tmp_path / "mistaken.py").splitlines()
     begin = head.count("\n") + 2
     for number, expected in enumerate(MISTAKES.values(), begin):
         assert any(f"mistaken.py:{number}:" in line and expected in line for line in found), (number, found)

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values, letters
 from pigeon.secrets.redactor import IMAGE_WITH_KEY, MASK, RedactedStream, Redactor, is_distinct, keys_in
 from pigeon.system.shell.output import Capture
 from pigeon.system.shell.truncation import OutputLimits
 from pigeon.wire.content import ImageContent, TextContent
 from pigeon.wire.messages import ToolResultMessage
+from support.strategies import json_values, letters
 
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=80).filter(is_distinct)
 TEXTS = st.binary(max_size=40)
@@ -204,7 +204,7 @@ def test_keys_are_found_in_configured_values(configured: str, keys: list[str]) -
 def test_what_a_value_is_called_tells_whether_it_is_a_key(label: str, value: str, is_key: bool) -> None:
     made = Redactor()
     made.learn([(label, value)])
-    assert made.shows_key(f"a {value.removeprefix('https://user:').removesuffix('@host')} b") == is_key
+    assert made.has_key(f"a {value.removeprefix('https://user:').removesuffix('@host')} b") == is_key
 
 
 @pytest.mark.parametrize("size", [100, 1000, 4096])
@@ -215,7 +215,7 @@ def test_the_rest_of_a_key_at_the_beginning_of_a_long_output_is_not_shown(size: 
         data = b"x" * offset + key.encode() * 400
         for at in range(0, len(data), size):
             capture.feed(data[at : at + size])
-        shown = capture.shown().text
+        shown = capture.visible_tail().text
         assert MASK in shown
         assert not [key[at:] for at in range(1, len(key) - 4) if key[at:] in shown]
 
@@ -233,7 +233,7 @@ def test_an_image_with_a_key_in_its_data_is_left_out_of_a_result() -> None:
 def test_sources_are_asked_again_and_nothing_is_forgotten() -> None:
     values = [("key", "first-key-111")]
     made = Redactor()
-    made.ask(lambda: values)
+    made.add_source(lambda: values)
     assert made.mask_text("first-key-111 second-key-222") == "*** second-key-222"
     values[:] = [("key", "second-key-222"), ("name", "a-plain-value-9")]
     made.refresh()

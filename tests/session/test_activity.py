@@ -12,16 +12,26 @@ from pigeon.wire.errors import Aborted, Refusal, SessionBusy
 
 async def test_a_run_is_reserved_until_it_ends() -> None:
     activity = Activity()
-    assert (activity.state, activity.in_run, activity.busy, activity.ended()) == ("idle", False, False, None)
+    assert (activity.state, activity.is_running, activity.is_busy, activity.wait_for_end()) == (
+        "idle",
+        False,
+        False,
+        None,
+    )
     scope = activity.begin_run()
-    assert (activity.state, activity.in_run, activity.busy) == ("running", True, True)
+    assert (activity.state, activity.is_running, activity.is_busy) == ("running", True, True)
     with pytest.raises(SessionBusy):
         activity.begin_run()
-    ended = activity.ended()
+    ended = activity.wait_for_end()
     assert ended is not None
     activity.end()
     await ended
-    assert (activity.state, activity.in_run, activity.busy, activity.ended()) == ("idle", False, False, None)
+    assert (activity.state, activity.is_running, activity.is_busy, activity.wait_for_end()) == (
+        "idle",
+        False,
+        False,
+        None,
+    )
     assert not scope.cancelled
 
 
@@ -31,13 +41,13 @@ async def test_a_compaction_comes_next_and_keeps_prompts_out() -> None:
     claim = activity.claim_compaction()
     assert run.cancelled, "what is going on is stopped"
     activity.end()
-    assert activity.busy, "the claim stands"
+    assert activity.is_busy, "the claim stands"
     with pytest.raises(Refusal, match=COMPACTING_TEXT):
         activity.begin_run()
     with pytest.raises(Refusal, match="already in progress"):
         activity.claim_compaction()
     scope = activity.begin_compaction(claim)
-    assert (activity.state, activity.compacting, activity.in_run) == ("compacting", True, False)
+    assert (activity.state, activity.is_compacting, activity.is_running) == ("compacting", True, False)
     with pytest.raises(Refusal, match=COMPACTING_TEXT):
         activity.begin_run()
     with pytest.raises(Refusal, match="already in progress"):
@@ -45,7 +55,7 @@ async def test_a_compaction_comes_next_and_keeps_prompts_out() -> None:
     activity.cancel()
     assert scope.cancelled
     activity.end()
-    assert not activity.busy
+    assert not activity.is_busy
     activity.begin_run()
 
 
@@ -57,7 +67,7 @@ async def test_a_claim_that_is_cancelled_before_its_turn_never_begins() -> None:
     activity.end()
     with pytest.raises(Aborted):
         activity.begin_compaction(claim)
-    assert (activity.state, activity.busy) == ("idle", False)
+    assert (activity.state, activity.is_busy) == ("idle", False)
     activity.begin_run()
 
 
@@ -65,32 +75,32 @@ async def test_the_state_moves_inside_a_run() -> None:
     activity = Activity()
     activity.begin_run()
     with activity.pausing_run("retrying"):
-        assert (activity.state, activity.in_run, activity.compacting) == ("retrying", True, False)
+        assert (activity.state, activity.is_running, activity.is_compacting) == ("retrying", True, False)
     with activity.pausing_run("compacting"):
-        assert (activity.state, activity.in_run, activity.compacting) == ("compacting", True, True)
+        assert (activity.state, activity.is_running, activity.is_compacting) == ("compacting", True, True)
     assert activity.state == "running"
 
 
 async def test_what_must_not_come_between_waits_for_the_end_of_the_run() -> None:
     activity = Activity()
     done: list[str] = []
-    activity.after_run(lambda: done.append("at once"))
+    activity.defer_to_run_end(lambda: done.append("at once"))
     activity.begin_run()
-    activity.after_run(lambda: done.append(f"first, {activity.state}"))
-    activity.after_run(lambda: done.append("second"))
+    activity.defer_to_run_end(lambda: done.append(f"first, {activity.state}"))
+    activity.defer_to_run_end(lambda: done.append("second"))
     assert done == ["at once"]
     activity.end()
     assert done == ["at once", "first, running", "second"]
     activity.begin_compaction(activity.claim_compaction())
-    activity.after_run(lambda: done.append("beside a compaction"))
+    activity.defer_to_run_end(lambda: done.append("beside a compaction"))
     assert done[-1] == "beside a compaction"
 
 
 async def test_a_wait_for_one_end_is_not_held_up_by_the_next_run() -> None:
     activity = Activity()
     activity.begin_run()
-    first = activity.ended()
-    waiting = asyncio.ensure_future(activity.until_idle())
+    first = activity.wait_for_end()
+    waiting = asyncio.ensure_future(activity.wait_until_idle())
     await asyncio.sleep(0)
     assert not waiting.done()
     activity.end()
@@ -98,7 +108,7 @@ async def test_a_wait_for_one_end_is_not_held_up_by_the_next_run() -> None:
     assert first is not None
     await first
     await waiting
-    again = asyncio.ensure_future(activity.until_idle())
+    again = asyncio.ensure_future(activity.wait_until_idle())
     await asyncio.sleep(0)
     assert not again.done()
     activity.end()
@@ -108,14 +118,14 @@ async def test_a_wait_for_one_end_is_not_held_up_by_the_next_run() -> None:
 async def test_a_waiter_that_gives_up_does_not_end_the_run() -> None:
     activity = Activity()
     scope = activity.begin_run()
-    ended = activity.ended()
+    ended = activity.wait_for_end()
     assert ended is not None
     waiter = asyncio.ensure_future(ended)
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
     assert not scope.cancelled
     activity.end()
-    assert not activity.busy
+    assert not activity.is_busy
 
 
 async def test_after_closing_nothing_begins_and_the_state_stays() -> None:
@@ -128,7 +138,7 @@ async def test_after_closing_nothing_begins_and_the_state_stays() -> None:
         assert activity.state == "closing"
     assert activity.state == "closing"
     activity.end()
-    assert (activity.state, activity.busy) == ("closing", False)
+    assert (activity.state, activity.is_busy) == ("closing", False)
     with pytest.raises(Refusal, match="The session is closing"):
         activity.begin_run()
     with pytest.raises(Refusal, match="The session is closing"):

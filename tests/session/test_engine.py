@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fakes.loop_fakes import AnyTool, Script, calls, fails, says
-from fakes.model_requests import PNG, a_model
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import AnyTool, Script, calls, fails, says
 from pigeon.agent.inference import Metered
 from pigeon.session.compaction.compaction import TWICE
 from pigeon.session.context.transcript import NO_IMAGES
@@ -32,8 +30,10 @@ from pigeon.wire.events import (
     Outbound,
     ToolOutcome,
 )
-from pigeon.wire.messages import CustomMessage, Message
+from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.model import Cost, Usage
+from support.model_requests import PNG, a_model
+from support.session_setup import SessionSetup
 
 SMALL = a_model(context_window=10_000, max_tokens=1_000)
 KEEPS = SessionSettings(compaction=CompactionPolicy(keep_tokens=50, reserve_tokens=1_000))
@@ -60,7 +60,7 @@ class Held:
         self._open.set()
 
 
-async def talked(*scripts: Script, **more: Any) -> SessionSetup:
+async def make_talked_setup(*scripts: Script, **more: Any) -> SessionSetup:
     """A session with a conversation that can be summarized; further scripts follow."""
     setup = SessionSetup(says("one"), says("two"), *scripts, model=SMALL, **{"settings": KEEPS, **more})
     for number in (1, 2):
@@ -69,28 +69,28 @@ async def talked(*scripts: Script, **more: Any) -> SessionSetup:
 
 
 def queue(setup: SessionSetup, text: str, kind: Any = "followUp") -> None:
-    accepted = setup.session.prompting.queue(HostMessage(text), kind)
+    accepted = setup.session.prompting.queue_message(HostMessage(text), kind)
     assert isinstance(accepted, Accepted)
     assert accepted.disposition == "queued"
 
 
 async def test_a_message_taken_back_during_compaction_is_not_delivered() -> None:
     held = Held()
-    setup = await talked(full(says("three")), [held, *says("THE SUMMARY")])
+    setup = await make_talked_setup(full(says("three")), [held, *says("THE SUMMARY")])
     running = asyncio.ensure_future(setup.prompt("go"))
-    await setup.until(lambda: setup.session.activity.in_run)
+    await setup.until(lambda: setup.session.activity.is_running)
     queue(setup, "later")
     await setup.until(lambda: held.reached)
     assert setup.session.queue.clear() == ([], ["later"])
     held.open()
     await running
-    assert setup.spoken()[-2:] == ["user: go", "assistant: three"]
+    assert setup.message_texts()[-2:] == ["user: go", "assistant: three"]
     assert setup.heard.outline().count("agent_start") == 3
 
 
 async def test_steering_that_comes_during_compaction_is_delivered_in_the_same_run() -> None:
     held = Held()
-    setup = await talked(
+    setup = await make_talked_setup(
         full(calls(("tool", {}))), [held, *says("THE SUMMARY")], says("four"), tools=(AnyTool("tool"),)
     )
     running = asyncio.ensure_future(setup.prompt("go"))
@@ -98,7 +98,7 @@ async def test_steering_that_comes_during_compaction_is_delivered_in_the_same_ru
     queue(setup, "now", "steering")
     held.open()
     await running
-    assert setup.spoken()[-2:] == ["user: now", "assistant: four"]
+    assert setup.message_texts()[-2:] == ["user: now", "assistant: four"]
     assert len(setup.heard.of(AgentEnd)) == 3
 
 
@@ -108,30 +108,30 @@ async def compact(setup: SessionSetup) -> Compacted:
 
 async def test_the_state_is_idle_after_a_compaction_that_succeeded() -> None:
     held = Held()
-    setup = await talked([held, *says("THE SUMMARY")], says("three"))
+    setup = await make_talked_setup([held, *says("THE SUMMARY")], says("three"))
     work = asyncio.ensure_future(compact(setup))
     await setup.until(lambda: held.reached)
     assert setup.session.activity.state == "compacting"
-    assert not setup.session.activity.in_run
+    assert not setup.session.activity.is_running
     held.open()
     assert "THE SUMMARY" in (await work).summary
-    assert (setup.session.activity.state, setup.session.activity.busy) == ("idle", False)
+    assert (setup.session.activity.state, setup.session.activity.is_busy) == ("idle", False)
     await setup.prompt("on")
-    assert setup.spoken()[-1] == "assistant: three"
+    assert setup.message_texts()[-1] == "assistant: three"
 
 
 async def test_the_state_is_idle_after_a_compaction_that_failed() -> None:
-    setup = await talked(fails("no"), says("three"))
+    setup = await make_talked_setup(fails("no"), says("three"))
     with pytest.raises(Refusal, match="no"):
         await compact(setup)
-    assert (setup.session.activity.state, setup.session.activity.busy) == ("idle", False)
+    assert (setup.session.activity.state, setup.session.activity.is_busy) == ("idle", False)
     await setup.prompt("on")
-    assert setup.spoken()[-1] == "assistant: three"
+    assert setup.message_texts()[-1] == "assistant: three"
 
 
 async def test_the_state_is_idle_after_a_compaction_that_was_aborted() -> None:
     held = Held()
-    setup = await talked([held], says("three"))
+    setup = await make_talked_setup([held], says("three"))
     work = asyncio.ensure_future(compact(setup))
     await setup.until(lambda: held.reached)
     ended = setup.session.engine.abort()
@@ -139,38 +139,38 @@ async def test_the_state_is_idle_after_a_compaction_that_was_aborted() -> None:
     await ended
     with pytest.raises(Refusal, match="Compaction cancelled"):
         await work
-    assert (setup.session.activity.state, setup.session.activity.busy) == ("idle", False)
+    assert (setup.session.activity.state, setup.session.activity.is_busy) == ("idle", False)
     await setup.prompt("on")
-    assert setup.spoken()[-1] == "assistant: three"
+    assert setup.message_texts()[-1] == "assistant: three"
 
 
 @pytest.mark.parametrize("summary", [says("THE SUMMARY"), fails("no summary")])
 async def test_a_run_goes_on_after_an_automatic_compaction_whatever_became_of_it(summary: Script) -> None:
     held, goes_on = Held(), Held()
     scripts = (full(calls(("tool", {}))), [held, *summary], [goes_on, *says("four")])
-    setup = await talked(*scripts, tools=(AnyTool("tool"),))
+    setup = await make_talked_setup(*scripts, tools=(AnyTool("tool"),))
     running = asyncio.ensure_future(setup.prompt("go"))
     await setup.until(lambda: held.reached)
     assert setup.session.activity.state == "compacting"
-    assert setup.session.activity.in_run
+    assert setup.session.activity.is_running
     held.open()
     await setup.until(lambda: goes_on.reached)
     assert setup.session.activity.state == "running"
     goes_on.open()
     await running
-    assert setup.spoken()[-1] == "assistant: four"
+    assert setup.message_texts()[-1] == "assistant: four"
     assert setup.session.activity.state == "idle"
 
 
 async def test_an_overflow_is_compacted_once_and_repeated() -> None:
     goes_on = Held()
-    setup = await talked(fails("too long", overflow=True), says("THE SUMMARY"), [goes_on, *says("three")])
+    setup = await make_talked_setup(fails("too long", overflow=True), says("THE SUMMARY"), [goes_on, *says("three")])
     running = asyncio.ensure_future(setup.prompt("go"))
     await setup.until(lambda: goes_on.reached)
     assert setup.session.activity.state == "running"
     goes_on.open()
     await running
-    assert setup.spoken()[-1] == "assistant: three"
+    assert setup.message_texts()[-1] == "assistant: three"
     assert [event.reason for event in setup.heard.of(CompactionStart)] == ["overflow"]
     assert setup.session.activity.state == "idle"
     assert len(setup.heard.of(AgentSettled)) == 3
@@ -178,17 +178,17 @@ async def test_an_overflow_is_compacted_once_and_repeated() -> None:
 
 async def test_a_second_overflow_in_a_row_ends_the_run_and_the_next_prompt_may_recover_again() -> None:
     too_long = fails("too long", overflow=True)
-    setup = await talked(too_long, says("THE SUMMARY"), too_long, too_long, says("ANOTHER"), says("three"))
+    setup = await make_talked_setup(too_long, says("THE SUMMARY"), too_long, too_long, says("ANOTHER"), says("three"))
     await setup.prompt("go")
     assert len(setup.heard.of(CompactionStart)) == 1
     assert [event.error_message for event in setup.heard.of(CompactionEnd)] == [ABSENT, TWICE]
     await setup.prompt(f"on {LONG}")
     assert len(setup.heard.of(CompactionStart)) == 2
-    assert setup.spoken()[-1] == "assistant: three"
+    assert setup.message_texts()[-1] == "assistant: three"
 
 
 async def test_without_automatic_compaction_an_overflow_ends_the_run() -> None:
-    setup = await talked(fails("too long", overflow=True))
+    setup = await make_talked_setup(fails("too long", overflow=True))
     setup.session.engine.compaction.set_enabled(False)
     await setup.prompt("go")
     assert setup.heard.of(CompactionStart) == []
@@ -254,9 +254,9 @@ async def test_messages_that_come_while_a_run_ends_are_said_in_a_run_of_their_ow
         if isinstance(event, AgentEnd) and len(setup.provider.requests) == 1:
             setup.session.queue.add(note("late"), "followUp")
 
-    setup.session.bus.record(late)
+    setup.session.bus.set_recorder(late)
     await setup.prompt("go")
-    assert setup.spoken() == ["user: go", "assistant: one", "custom: late", "assistant: two"]
+    assert setup.message_texts() == ["user: go", "assistant: one", "custom: late", "assistant: two"]
     assert setup.heard.outline().count("agent_start") == 2
     assert len(setup.heard.of(AgentSettled)) == 1
 
@@ -268,7 +268,7 @@ class Continuing(NoHooks):
         self.notes = list(notes)
         self.outcomes: list[RunOutcome] = []
 
-    def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
+    def collect_continuations(self, outcome: RunOutcome) -> list[CustomMessage]:
         self.outcomes.append(outcome)
         return [note(self.notes.pop(0))] if self.notes else []
 
@@ -278,7 +278,7 @@ async def test_extensions_may_ask_for_one_more_run_before_the_agent_settles() ->
     setup = SessionSetup(says("one"), fails("broken"), says("three"), hooks=hooks)
     await setup.prompt("go")
     assert hooks.outcomes == ["stop", "error", "stop"]
-    assert setup.spoken()[-2:] == ["custom: and again", "assistant: three"]
+    assert setup.message_texts()[-2:] == ["custom: and again", "assistant: three"]
     assert len(setup.heard.of(AgentSettled)) == 1
 
 
@@ -292,7 +292,7 @@ async def test_a_stopped_run_is_not_continued_and_leaves_the_queue_as_it_is() ->
     assert ended is not None
     await ended
     await running
-    assert setup.spoken() == ["user: go", "assistant: "]
+    assert setup.message_texts() == ["user: go", "assistant: "]
     assert setup.session.queue.clear() == ([], ["later"])
     assert setup.session.activity.state == "idle"
 
@@ -313,7 +313,7 @@ async def test_a_hook_that_is_asked_when_the_run_is_stopped_is_not_waited_for() 
     class Slow(NoHooks):
         asked = False
 
-        async def message_end(self, message: Message) -> Message:  # type: ignore[override]
+        async def transform_message(self, message: Message) -> Message:  # type: ignore[override]
             self.asked = True
             await asyncio.get_running_loop().create_future()
             return message
@@ -324,13 +324,13 @@ async def test_a_hook_that_is_asked_when_the_run_is_stopped_is_not_waited_for() 
     await setup.until(lambda: hooks.asked)
     setup.session.engine.abort()
     await running
-    assert setup.spoken() == ["user: go", "assistant: "]
+    assert setup.message_texts() == ["user: go", "assistant: "]
 
 
 async def test_a_system_prompt_of_an_extension_holds_for_its_run_only() -> None:
     class Own(NoHooks):
-        def before_agent_start(self, prompt: str, images: Any, system_prompt: Any) -> PromptAdditions:
-            return PromptAdditions([], "Mine." if prompt == "go" else None)
+        def collect_prompt_additions(self, prompt: UserMessage, system_prompt: Any) -> PromptAdditions:
+            return PromptAdditions([], "Mine." if text_of(prompt.content) == "go" else None)
 
     setup = SessionSetup(calls(("tool", {})), says("one"), says("two"), hooks=Own(), tools=(AnyTool("tool"),))
     await setup.prompt("go")
@@ -340,7 +340,7 @@ async def test_a_system_prompt_of_an_extension_holds_for_its_run_only() -> None:
 
 async def test_what_a_shell_command_of_the_host_printed_goes_on_record_after_the_run() -> None:
     class Shell(NoHooks):
-        def user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult:  # type: ignore[override]
+        def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult:  # type: ignore[override]
             return structs.replace(NOT_RUN, output=command)
 
     held = Held()
@@ -369,7 +369,7 @@ async def test_a_follow_up_waits_for_the_answer_that_is_repeated() -> None:
     queue(setup, "later")
     held.open()
     await running
-    assert setup.spoken() == ["user: go", "assistant: ", "assistant: one", "user: later", "assistant: two"]
+    assert setup.message_texts() == ["user: go", "assistant: ", "assistant: one", "user: later", "assistant: two"]
 
 
 async def test_a_failure_that_is_not_retried_leaves_the_follow_up_in_the_queue() -> None:
@@ -388,5 +388,5 @@ async def test_a_compaction_needs_a_model() -> None:
     setup = SessionSetup(model=None)
     with pytest.raises(Refusal, match="No model selected"):
         await compact(setup)
-    assert not setup.session.activity.busy
+    assert not setup.session.activity.is_busy
     assert setup.heard.of(CompactionEnd)[-1].error_message == "Compaction failed: No model selected"

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from fakes.repositories import user
 from pigeon.session.queue import MessageQueue, QueueFull, QueueLimits
 from pigeon.session.settings import SessionSettings
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, QueueUpdate
+from support.sessions import user
 
 
 class Told:
@@ -64,12 +64,12 @@ async def test_a_delivered_message_leaves_the_queue_and_nothing_else_does() -> N
     told = Told()
     queue = told.fill()
     (item,) = queue.next_steering()
-    assert queue.take(item)
-    await queue.delivered(item)
-    assert not queue.take(item)
+    assert queue.try_reserve_item(item)
+    await queue.mark_delivered(item)
+    assert not queue.try_reserve_item(item)
     assert told.updates[-1] == "s2|f1,f2"
     assert texts(queue.next_steering()) == ["s2"]
-    await queue.delivered(item)
+    await queue.mark_delivered(item)
     assert len(queue) == 3
 
 
@@ -78,7 +78,7 @@ def test_what_is_taken_back_is_given_to_the_host_and_no_longer_waits() -> None:
     queue = told.fill()
     waiting = [*queue.next_steering(), *queue.next_follow_ups()]
     assert queue.clear() == (["s1", "s2"], ["f1", "f2"])
-    assert [queue.take(item) for item in waiting] == [False, False]
+    assert [queue.try_reserve_item(item) for item in waiting] == [False, False]
     assert (len(queue), told.updates[-1]) == (0, "|")
     assert queue.clear() == ([], [])
     assert told.updates[-2:] == ["|", "|"], "the host asked, so it is told"
@@ -90,18 +90,18 @@ def test_what_is_taken_back_is_given_to_the_host_and_no_longer_waits() -> None:
 )
 def test_only_steering_interrupts_and_only_where_the_mode_says_so(mode: Any, kind: Any, interrupts: bool) -> None:
     queue = Told(interrupt_mode=mode).queue
-    assert not queue.interrupts()
+    assert not queue.should_interrupt()
     queue.add(user("x"), kind)
-    assert (queue.interrupts(), queue.interrupt_mode) == (interrupts, mode)
+    assert (queue.should_interrupt(), queue.interrupt_mode) == (interrupts, mode)
     queue.set_interrupt_mode("wait" if mode == "immediate" else "immediate")
-    assert queue.interrupts() == (mode == "wait" and kind == "steering")
+    assert queue.should_interrupt() == (mode == "wait" and kind == "steering")
 
 
 async def test_a_message_that_is_being_delivered_cannot_be_taken_back_before_the_run_ends() -> None:
     told = Told()
     queue = told.fill()
     (item,) = queue.next_steering()
-    assert queue.take(item)
+    assert queue.try_reserve_item(item)
     for change in (queue.remove, queue.promote, lambda id: queue.edit(id, user("late"))):
         with pytest.raises(Refusal, match="delivered or taken back"):
             change(item.id)
@@ -109,7 +109,7 @@ async def test_a_message_that_is_being_delivered_cannot_be_taken_back_before_the
     assert told.updates[-1] == "s1|"
     queue.end_run()
     assert queue.remove(item.id).text == "s1"
-    assert not queue.take(item)
+    assert not queue.try_reserve_item(item)
 
 
 def test_an_edited_message_must_have_room() -> None:

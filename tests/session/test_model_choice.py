@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from fakes.journal_strategies import empty
-from fakes.model_requests import a_model, answered, text
-from fakes.repositories import user
-from fakes.session_setup import KnownModels
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
 from pigeon.session.hooks import NoHooks
-from pigeon.session.model_choice import ModelChoice, ModelOptions, ScopedModel, last_choice
+from pigeon.session.model_choice import ModelChoice, ModelOptions, ScopedModel, find_last_choice
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, ThinkingLevelChanged
 from pigeon.wire.model import Model
+from support.model_requests import a_model, assistant_message, text_block
+from support.session_setup import KnownModels
+from support.sessions import user
+from support.strategies import empty_journal
 
 ONE = a_model(id="one", reasoning=True)
 TWO = a_model(id="two", reasoning=False)
@@ -31,7 +31,7 @@ class Heard(NoHooks):
     def __init__(self) -> None:
         self.selected: list[str] = []
 
-    def model_selected(self, model: Model, previous: Model | None, source: Any) -> None:
+    def on_model_selected(self, model: Model, previous: Model | None, source: Any) -> None:
         self.selected.append(f"{previous.id if previous else None} -> {model.id} by {source}")
 
 
@@ -45,7 +45,7 @@ class Chosen:
         journal: Journal | None = None,
         **options: Any,
     ) -> None:
-        self.journal = journal or empty()
+        self.journal = journal or empty_journal()
         self.hooks = Heard()
         self.posted: list[Outbound] = []
         given = ModelOptions(source=KnownModels(*available), model=model, **{"thinking": "low", **options})
@@ -74,7 +74,7 @@ def test_a_new_conversation_begins_with_the_choice_on_record() -> None:
 
 def test_a_model_is_chosen_by_name_and_put_on_record() -> None:
     chosen = Chosen()
-    assert chosen.choice.use("here", "three") is THREE
+    assert chosen.choice.select_model("here", "three") is THREE
     assert chosen.choice.model is THREE
     assert chosen.entries() == ["three"]
     assert chosen.hooks.selected == ["one -> three by set"]
@@ -85,28 +85,28 @@ def test_a_model_is_chosen_by_name_and_put_on_record() -> None:
 def test_a_name_that_is_not_there_is_refused_and_changes_nothing(provider: str, name: str) -> None:
     chosen = Chosen()
     with pytest.raises(Refusal, match=f"Model not found: {provider}/{name}"):
-        chosen.choice.use(provider, name)
+        chosen.choice.select_model(provider, name)
     assert chosen.choice.model is ONE
     assert chosen.entries() == []
 
 
 def test_the_model_in_use_can_be_chosen_even_if_it_is_not_listed() -> None:
     chosen = Chosen(available=[TWO])
-    assert chosen.choice.use("here", "one") is ONE
+    assert chosen.choice.select_model("here", "one") is ONE
     assert chosen.entries() == ["one"]
     with pytest.raises(Refusal):
-        chosen.choice.use("there", "one")
+        chosen.choice.select_model("there", "one")
     with pytest.raises(Refusal):
-        Chosen(model=None, available=[]).choice.use("here", "one")
+        Chosen(model=None, available=[]).choice.select_model("here", "one")
 
 
 def test_the_wanted_level_comes_back_with_a_model_that_can_do_it() -> None:
     chosen = Chosen()
-    chosen.choice.use("here", "two")
+    chosen.choice.select_model("here", "two")
     assert chosen.choice.level == "off"
-    chosen.choice.think("high")
+    chosen.choice.set_level("high")
     assert chosen.choice.level == "off"
-    chosen.choice.use("here", "three")
+    chosen.choice.select_model("here", "three")
     assert chosen.choice.level == "high"
     assert chosen.levels() == ["off", "high"]
     assert chosen.entries() == ["two", "off", "three", "high"]
@@ -114,9 +114,9 @@ def test_the_wanted_level_comes_back_with_a_model_that_can_do_it() -> None:
 
 def test_a_level_that_is_already_in_force_is_neither_recorded_nor_announced() -> None:
     chosen = Chosen()
-    chosen.choice.think("low")
+    chosen.choice.set_level("low")
     assert (chosen.entries(), chosen.posted) == ([], [])
-    chosen.choice.think("medium")
+    chosen.choice.set_level("medium")
     assert (chosen.entries(), chosen.levels()) == (["medium"], ["medium"])
 
 
@@ -165,12 +165,12 @@ def test_cycling_keeps_to_the_models_it_was_told_and_to_their_levels() -> None:
     assert Chosen(scoped=[ScopedModel(ONE), ScopedModel(gone)]).choice.cycle() is None
 
 
-def spoken(*entries: Any) -> Journal:
+def journal_with(*entries: Any) -> Journal:
     """A journal of models (`provider/id`), levels (`=level`), and answers (by a model)."""
-    journal = empty()
+    journal = empty_journal()
     for entry in entries:
         if isinstance(entry, Model):
-            journal.append_message(answered(text("hello"), by=entry))
+            journal.append_message(assistant_message(text_block("hello"), by=entry))
         elif entry.startswith("="):
             journal.append(ThinkingLevelChange, thinking_level=entry[1:])
         elif "/" in entry:
@@ -198,11 +198,11 @@ def spoken(*entries: Any) -> Journal:
 def test_a_path_ends_with_the_model_and_the_level_that_were_used_last(
     entries: list[Any], reference: Any, level: Any
 ) -> None:
-    assert last_choice(spoken(*entries).branch) == (reference, level)
+    assert find_last_choice(journal_with(*entries).branch) == (reference, level)
 
 
 def test_a_conversation_brings_back_what_it_used_last() -> None:
-    chosen = Chosen(journal=spoken("here/three", "=high"))
+    chosen = Chosen(journal=journal_with("here/three", "=high"))
     chosen.choice.restore(chosen.journal.branch)
     assert (chosen.choice.model, chosen.choice.level) == (THREE, "high")
     assert chosen.hooks.selected == ["one -> three by restore"]
@@ -211,29 +211,29 @@ def test_a_conversation_brings_back_what_it_used_last() -> None:
 
 
 def test_what_a_conversation_used_is_not_told_again_where_it_is_in_use() -> None:
-    chosen = Chosen(journal=spoken("here/one", "=low"))
+    chosen = Chosen(journal=journal_with("here/one", "=low"))
     chosen.choice.restore(chosen.journal.branch)
     assert (chosen.hooks.selected, chosen.posted) == ([], [])
 
 
 def test_a_model_that_is_gone_leaves_the_one_in_use() -> None:
-    chosen = Chosen(journal=spoken("here/gone", "=high"))
+    chosen = Chosen(journal=journal_with("here/gone", "=high"))
     chosen.choice.restore(chosen.journal.branch)
     assert (chosen.choice.model, chosen.choice.level) == (ONE, "high")
     assert chosen.hooks.selected == []
-    alone = Chosen(model=None, available=[], journal=spoken("here/gone"))
+    alone = Chosen(model=None, available=[], journal=journal_with("here/gone"))
     alone.choice.restore(alone.journal.branch)
     assert alone.choice.model is None
 
 
 def test_a_model_that_was_named_at_the_start_wins_over_the_conversation() -> None:
-    chosen = Chosen(journal=spoken("here/three", "=high"), explicit=True)
+    chosen = Chosen(journal=journal_with("here/three", "=high"), explicit=True)
     chosen.choice.restore(chosen.journal.branch)
     assert (chosen.choice.model, chosen.choice.level) == (ONE, "high")
 
 
 def test_a_conversation_without_a_level_gets_the_present_one_on_record() -> None:
-    chosen = Chosen(journal=spoken("hi"))
+    chosen = Chosen(journal=journal_with("hi"))
     chosen.choice.restore(chosen.journal.branch)
     entry = chosen.journal.branch[-1].entry
     assert isinstance(entry, ThinkingLevelChange)
@@ -241,8 +241,8 @@ def test_a_conversation_without_a_level_gets_the_present_one_on_record() -> None
 
 
 def test_a_restored_level_is_remembered_beyond_a_model_that_cannot_do_it() -> None:
-    chosen = Chosen(journal=spoken("here/two", "=high"))
+    chosen = Chosen(journal=journal_with("here/two", "=high"))
     chosen.choice.restore(chosen.journal.branch)
     assert (chosen.choice.model, chosen.choice.level) == (TWO, "off")
-    chosen.choice.use("here", "one")
+    chosen.choice.select_model("here", "one")
     assert chosen.choice.level == "high"

@@ -6,31 +6,30 @@ import asyncio
 
 import pytest
 
-from fakes.compaction_setup import LONG, CompactionSetup, filled
-from fakes.loop_fakes import Script, says
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import Script, says
 from pigeon.session.navigation import BRANCH, NavigationOptions
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import BranchSummaryEntry, CustomMessageEntry, LabelEntry
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.messages import UserMessage
+from support.session_setup import LONG, CompactionSetup, SessionSetup, make_filled_setup
 
 
 async def test_a_branch_summary_takes_the_newest_that_fits_and_no_results() -> None:
-    setup = filled("WHAT IT DID", turns=0, window=4_000)
-    root = setup.say("root")
+    setup = make_filled_setup("WHAT IT DID", turns=0, window=4_000)
+    root = setup.append_user_message("root")
     for number in range(8):
-        setup.say(f"question {number} {LONG}")
+        setup.append_user_message(f"question {number} {LONG}")
         setup.call("read", "the secret result", path=f"{number}.py")
     old_leaf = setup.journal.leaf_id
-    went = await setup.navigation.go(root, NavigationOptions(summarize=True, label="left"), setup.scope)
+    went = await setup.navigation.navigate_to(root, NavigationOptions(summarize=True, label="left"), setup.scope)
     summary, label = (line.entry for line in setup.journal.branch)
     assert isinstance(summary, BranchSummaryEntry)
     assert (summary.from_id, summary.parent_id) == (old_leaf, None)
     assert summary.summary.startswith("WHAT IT DID\n\n<read-files>\n")
     assert getattr(label, "target_id", None) == summary.id == went.summary_entry_id
-    asked = setup.answers.asked()
+    asked = setup.answers.summarized_text()
     assert "question 7" in asked
     assert "question 0" not in asked
     assert "secret" not in asked
@@ -38,21 +37,21 @@ async def test_a_branch_summary_takes_the_newest_that_fits_and_no_results() -> N
 
 
 async def test_leaving_nothing_behind_needs_no_summary() -> None:
-    setup = filled(turns=1)
+    setup = make_filled_setup(turns=1)
     leaf = setup.journal.leaf_id
     assert leaf is not None
-    went = await setup.navigation.go(leaf, NavigationOptions(summarize=True), setup.scope)
+    went = await setup.navigation.navigate_to(leaf, NavigationOptions(summarize=True), setup.scope)
     assert (went.leaf_id, went.summary_entry_id) == (leaf, ABSENT)
     setup.scope.cancel()
     with pytest.raises(Aborted):
-        await setup.navigation.go(setup.journal.lines[0].id, NavigationOptions(), setup.scope)
+        await setup.navigation.navigate_to(setup.journal.lines[0].id, NavigationOptions(), setup.scope)
     assert setup.journal.leaf_id == leaf
 
 
 async def test_a_message_of_the_user_is_taken_back_for_editing() -> None:
-    setup = filled(turns=2)
+    setup = make_filled_setup(turns=2)
     second = next(line.id for line in setup.journal.lines if b"question 1" in line.raw)
-    went = await setup.navigation.go(second, NavigationOptions(), setup.scope)
+    went = await setup.navigation.navigate_to(second, NavigationOptions(), setup.scope)
     assert (went.cancelled, went.text) == (False, f"question 1 {LONG}")
     assert [line.role for line in setup.journal.branch] == ["user", "assistant"]
     assert went.leaf_id == setup.journal.leaf_id == setup.journal.branch[-1].id
@@ -60,32 +59,32 @@ async def test_a_message_of_the_user_is_taken_back_for_editing() -> None:
 
 
 async def test_a_message_of_an_extension_is_taken_back_too_and_anything_else_is_the_leaf_itself() -> None:
-    setup = filled(turns=1)
+    setup = make_filled_setup(turns=1)
     parent = setup.journal.leaf_id
     note = setup.journal.append(CustomMessageEntry, custom_type="x", content="a note", display=True)
-    went = await setup.navigation.go(note.id, NavigationOptions(), setup.scope)
+    went = await setup.navigation.navigate_to(note.id, NavigationOptions(), setup.scope)
     assert (went.text, went.leaf_id) == ("a note", parent)
     answer = setup.journal.lines[1].id
-    went = await setup.navigation.go(answer, NavigationOptions(), setup.scope)
+    went = await setup.navigation.navigate_to(answer, NavigationOptions(), setup.scope)
     assert (went.text, went.leaf_id) == (ABSENT, answer)
 
 
 async def test_a_label_goes_to_the_entry_that_was_named_where_nothing_is_summarized() -> None:
-    setup = filled(turns=2)
+    setup = make_filled_setup(turns=2)
     target = setup.journal.lines[1].id
-    went = await setup.navigation.go(target, NavigationOptions(label="here"), setup.scope)
+    went = await setup.navigation.navigate_to(target, NavigationOptions(label="here"), setup.scope)
     label = setup.journal.branch[-1].entry
     assert isinstance(label, LabelEntry)
     assert (label.target_id, label.label, went.leaf_id) == (target, "here", label.id)
-    await setup.navigation.go(target, NavigationOptions(), setup.scope)
+    await setup.navigation.navigate_to(target, NavigationOptions(), setup.scope)
     assert setup.journal.leaf_id == target, "no label was asked for"
 
 
 async def test_the_summary_is_of_what_is_left_alone_with_the_focus_that_was_asked_for() -> None:
-    setup = filled("WHAT IT DID", turns=3, window=10_000)
+    setup = make_filled_setup("WHAT IT DID", turns=3, window=10_000)
     leaf, target = setup.journal.leaf_id, setup.journal.lines[1].id
-    await setup.navigation.go(target, NavigationOptions(summarize=True, instructions="the tests"), setup.scope)
-    asked = setup.answers.asked()
+    await setup.navigation.navigate_to(target, NavigationOptions(summarize=True, instructions="the tests"), setup.scope)
+    asked = setup.answers.summarized_text()
     assert ("question 0" in asked, "question 1" in asked, "question 2" in asked) == (False, True, True)
     assert asked.endswith(f"{BRANCH}\n\nAdditional focus: the tests")
     entry = setup.journal.branch[-1].entry
@@ -96,9 +95,9 @@ async def test_the_summary_is_of_what_is_left_alone_with_the_focus_that_was_aske
 
 
 async def test_without_a_focus_there_is_none() -> None:
-    setup = filled("WHAT IT DID", turns=2)
-    await setup.navigation.go(setup.journal.lines[0].id, NavigationOptions(summarize=True), setup.scope)
-    assert setup.answers.asked().endswith(BRANCH)
+    setup = make_filled_setup("WHAT IT DID", turns=2)
+    await setup.navigation.navigate_to(setup.journal.lines[0].id, NavigationOptions(summarize=True), setup.scope)
+    assert setup.answers.summarized_text().endswith(BRANCH)
 
 
 @pytest.mark.parametrize(
@@ -110,32 +109,32 @@ async def test_without_a_focus_there_is_none() -> None:
     ],
 )
 async def test_what_is_summarized_follows_the_window(window: int, shown: int) -> None:
-    setup = filled("WHAT IT DID", turns=0, window=window)
-    root = setup.say("root")
+    setup = make_filled_setup("WHAT IT DID", turns=0, window=window)
+    root = setup.append_user_message("root")
     for number in range(8):
-        setup.say(f"question {number} {LONG}")
-    await setup.navigation.go(root, NavigationOptions(summarize=True), setup.scope)
+        setup.append_user_message(f"question {number} {LONG}")
+    await setup.navigation.navigate_to(root, NavigationOptions(summarize=True), setup.scope)
     # The model's own limit holds, as for any answer.
     assert [request.max_tokens for request in setup.answers.requests] == [None]
-    assert setup.answers.asked().count("question ") == shown
+    assert setup.answers.summarized_text().count("question ") == shown
 
 
 async def test_without_a_model_the_leaf_moves_and_nothing_is_summarized() -> None:
-    setup = filled(turns=2)
+    setup = make_filled_setup(turns=2)
     setup.models.model = None
-    went = await setup.navigation.go(setup.journal.lines[1].id, NavigationOptions(summarize=True), setup.scope)
+    went = await setup.navigation.navigate_to(setup.journal.lines[1].id, NavigationOptions(summarize=True), setup.scope)
     assert (went.leaf_id, went.summary_entry_id) == (setup.journal.lines[1].id, ABSENT)
 
 
 async def test_a_branch_of_tool_results_alone_is_not_summarized() -> None:
     setup = CompactionSetup(window=10_000)
-    setup.say("go")
+    setup.append_user_message("go")
     asked, _ = setup.call("read", "result", path="a.py")
-    went = await setup.navigation.go(asked, NavigationOptions(summarize=True), setup.scope)
+    went = await setup.navigation.navigate_to(asked, NavigationOptions(summarize=True), setup.scope)
     assert (went.leaf_id, went.summary_entry_id, setup.answers.requests) == (asked, ABSENT, [])
 
 
-async def branched(*scripts: Script) -> SessionSetup:
+async def make_branched_setup(*scripts: Script) -> SessionSetup:
     setup = SessionSetup(says("one"), says("two"), *scripts)
     for word in ("first", "second"):
         await setup.prompt(word)
@@ -146,7 +145,7 @@ def entry_of(setup: SessionSetup, word: str) -> str:
     return next(line.id for line in setup.session.journal.lines if line.role == "user" and word.encode() in line.raw)
 
 
-def said(setup: SessionSetup) -> list[str]:
+def user_texts(setup: SessionSetup) -> list[str]:
     return [text_of(message.content) for message in setup.session.context if isinstance(message, UserMessage)]
 
 
@@ -157,18 +156,18 @@ async def test_an_abort_in_the_summary_leaves_the_session_where_it_was() -> None
         reached.set()
         await asyncio.get_running_loop().create_future()
 
-    setup = await branched([hold], says("three"))
+    setup = await make_branched_setup([hold], says("three"))
     leaf = setup.session.journal.leaf_id
     engine, history = setup.session.engine, setup.session.history
     work = asyncio.ensure_future(history.navigate(entry_of(setup, "second"), NavigationOptions(summarize=True)))  # type: ignore[arg-type]
     await reached.wait()
-    assert setup.session.activity.compacting
+    assert setup.session.activity.is_compacting
     engine.abort()
     went = await work
     assert (went.cancelled, went.leaf_id) == (True, leaf)
     assert (setup.session.activity.state, setup.session.journal.leaf_id) == ("idle", leaf)
     await setup.prompt("third")
-    assert said(setup) == ["first", "second", "third"]
+    assert user_texts(setup) == ["first", "second", "third"]
 
 
 async def test_an_entry_that_is_not_there_is_refused_and_stops_nothing() -> None:
@@ -178,14 +177,14 @@ async def test_an_entry_that_is_not_there_is_refused_and_stops_nothing() -> None
         reached.set()
         await goes_on.wait()
 
-    setup = await branched([hold, *says("three")])
+    setup = await make_branched_setup([hold, *says("three")])
     running = asyncio.ensure_future(setup.prompt("third"))
     await reached.wait()
     with pytest.raises(Refusal, match="Entry not found: gone"):
         setup.session.history.navigate("gone", NavigationOptions())
     goes_on.set()
     await running
-    assert setup.spoken()[-1] == "assistant: three"
+    assert setup.message_texts()[-1] == "assistant: three"
 
 
 async def test_a_run_is_stopped_first_and_the_next_prompt_goes_on_at_the_new_place() -> None:
@@ -195,15 +194,15 @@ async def test_a_run_is_stopped_first_and_the_next_prompt_goes_on_at_the_new_pla
         reached.set()
         await asyncio.get_running_loop().create_future()
 
-    setup = await branched([hold], says("four"))
+    setup = await make_branched_setup([hold], says("four"))
     running = asyncio.ensure_future(setup.prompt("third"))
     await reached.wait()
     went = await setup.session.history.navigate(entry_of(setup, "second"), NavigationOptions())
     await running
     assert (went.cancelled, went.text) == (False, "second")
-    assert not setup.session.activity.busy
+    assert not setup.session.activity.is_busy
     await setup.prompt("other")
-    assert said(setup) == ["first", "other"]
+    assert user_texts(setup) == ["first", "other"]
 
 
 async def test_a_navigation_that_is_aborted_before_its_turn_is_refused() -> None:
@@ -213,7 +212,7 @@ async def test_a_navigation_that_is_aborted_before_its_turn_is_refused() -> None
         reached.set()
         await asyncio.get_running_loop().create_future()
 
-    setup = await branched([hold])
+    setup = await make_branched_setup([hold])
     running = asyncio.ensure_future(setup.prompt("third"))
     await reached.wait()
     leaf = setup.session.journal.leaf_id
@@ -222,5 +221,5 @@ async def test_a_navigation_that_is_aborted_before_its_turn_is_refused() -> None
     with pytest.raises(Refusal, match="Compaction cancelled"):
         await waiting
     await running
-    assert not setup.session.activity.busy
+    assert not setup.session.activity.is_busy
     assert leaf in [line.id for line in setup.session.journal.branch]

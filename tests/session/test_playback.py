@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fakes.loop_fakes import AnyTool, calls, says
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import AnyTool, calls, says
 from pigeon.session.history.reading import LoadedSession, load_session
-from pigeon.session.playback import PlaybackPace, PlayedClock, SessionPlayer, last_branch_of
+from pigeon.session.playback import PlayedClock, SessionPlayer, last_branch_of
+from pigeon.system.clock import PlaybackPace
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
@@ -20,17 +20,18 @@ from pigeon.wire.events import (
     TurnEnd,
     TurnStart,
 )
+from support.session_setup import SessionSetup
 
 TOLD = (AgentStart, TurnStart, MessageEnd, ToolExecutionStart, ToolExecutionEnd, TurnEnd, AgentEnd, AgentSettled)
 
 
-def told(setup: SessionSetup) -> list[Any]:
+def comparable_events(setup: SessionSetup) -> list[Any]:
     """The kinds of the events that say what happened, and each message as it was recorded."""
     events = [event for event in setup.heard.events if isinstance(event, TOLD)]
     return [event.message if isinstance(event, MessageEnd) else event.__struct_config__.tag for event in events]
 
 
-async def stored(folder: Path) -> tuple[LoadedSession, SessionSetup]:
+async def store_session(folder: Path) -> tuple[LoadedSession, SessionSetup]:
     live = SessionSetup(
         calls(("look", {"path": "x"})), says("There it is."), says("More."), tools=(AnyTool("look"),), folder=folder
     )
@@ -44,19 +45,19 @@ async def stored(folder: Path) -> tuple[LoadedSession, SessionSetup]:
 
 
 async def test_a_played_session_publishes_what_the_live_one_did(tmp_path: Path) -> None:
-    loaded, live = await stored(tmp_path)
+    loaded, live = await store_session(tmp_path)
     played = SessionSetup()
     await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(loaded))
-    assert told(played) == told(live)
+    assert comparable_events(played) == comparable_events(live)
     assert played.provider.requests == []
     texts = [getattr(event.assistant_message_event, "delta", "") for event in played.heard.of(MessageUpdate)]
     assert "There it is." in "".join(texts)
 
 
 async def test_an_abort_ends_the_run_that_is_played_and_nothing_follows(tmp_path: Path) -> None:
-    loaded, _ = await stored(tmp_path)
+    loaded, _ = await store_session(tmp_path)
     played = SessionSetup()
-    played.session.bus.announce(
+    played.session.bus.set_announcer(
         lambda event: played.session.activity.cancel() if isinstance(event, ToolExecutionStart) else None
     )
     await SessionPlayer(played.session, PlayedClock(), PlaybackPace(0, 0)).play(last_branch_of(loaded))

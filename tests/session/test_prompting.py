@@ -7,16 +7,16 @@ from typing import Any, Literal
 
 import pytest
 
-from fakes.loop_fakes import says
-from fakes.model_requests import PNG
-from fakes.session_setup import MODEL, SessionSetup
+from fakes.agent_loop import says
 from pigeon.session.hooks import NoHooks, PromptAdditions, PromptInput
 from pigeon.session.prompting import HostMessage
 from pigeon.wire.answers import Accepted
-from pigeon.wire.content import Attachment, ImageContent, ImageInput
+from pigeon.wire.content import Attachment, ImageContent, ImageInput, text_of
 from pigeon.wire.errors import ABORTED_BEFORE, BadRecord, Refusal, SessionBusy
 from pigeon.wire.events import AgentSettled, MessageEnd, PromptResult, QueueUpdate, SessionSettled
 from pigeon.wire.messages import CustomMessage, UserMessage
+from support.model_requests import PNG
+from support.session_setup import MODEL, SessionSetup
 
 BAD = ImageInput(data="!", mime_type="image/png")
 
@@ -30,13 +30,13 @@ class Asked(NoHooks):
         self.inputs: list[PromptInput] = []
         self.prompts: list[str] = []
 
-    async def input(self, said: PromptInput) -> PromptInput | None:  # type: ignore[override]
+    async def transform_input(self, said: PromptInput) -> PromptInput | None:  # type: ignore[override]
         self.inputs.append(said)
         await self.goes_on.wait()
         return said if isinstance(self.answer, str) else self.answer
 
-    async def before_agent_start(self, prompt: str, images: Any, system_prompt: Any) -> PromptAdditions:  # type: ignore[override]
-        self.prompts.append(prompt)
+    async def collect_prompt_additions(self, prompt: UserMessage, system_prompt: Any) -> PromptAdditions:  # type: ignore[override]
+        self.prompts.append(text_of(prompt.content))
         await asyncio.sleep(0)
         return PromptAdditions([note("beside it")], f"{system_prompt()} Twice.")
 
@@ -56,7 +56,7 @@ def prompt(setup: SessionSetup, text: str, behavior: Literal["steer", "followUp"
 async def test_without_extensions_everything_is_decided_before_prompt_returns() -> None:
     setup = SessionSetup(says("one"))
     assert prompt(setup, "go").disposition == "started"
-    assert setup.session.activity.in_run
+    assert setup.session.activity.is_running
     with pytest.raises(SessionBusy):
         prompt(setup, "again")
     assert prompt(setup, "then", "followUp").disposition == "queued"
@@ -67,7 +67,7 @@ async def test_with_extensions_the_run_is_reserved_at_once_and_begins_when_they_
     hooks = Asked()
     setup = SessionSetup(says("one"), hooks=hooks)
     waiting = prompt(setup, "go")
-    assert setup.session.activity.in_run
+    assert setup.session.activity.is_running
     refused = prompt(setup, "again")
     await setup.until(lambda: len(hooks.inputs) == 2)
     assert setup.provider.requests == []
@@ -76,7 +76,7 @@ async def test_with_extensions_the_run_is_reserved_at_once_and_begins_when_they_
     with pytest.raises(SessionBusy):
         await refused
     await setup.until(lambda: setup.heard.of(AgentSettled))
-    assert setup.spoken() == ["user: go", "custom: beside it", "assistant: one"]
+    assert setup.message_texts() == ["user: go", "custom: beside it", "assistant: one"]
     assert setup.provider.requests[0].system_prompt == "Be brief. Twice."
 
 
@@ -93,7 +93,7 @@ async def test_a_prompt_for_the_queue_starts_a_run_if_the_one_it_was_meant_for_h
     hooks.goes_on.set()
     assert (await late).disposition == "started"
     await setup.until(lambda: len(setup.heard.of(AgentSettled)) == 2)
-    assert [said for said in setup.spoken() if not said.startswith("custom")] == [
+    assert [said for said in setup.message_texts() if not said.startswith("custom")] == [
         "user: go",
         "assistant: one",
         "user: late",
@@ -112,14 +112,14 @@ async def test_an_abort_reaches_a_prompt_for_the_queue_that_extensions_still_loo
     setup.session.engine.abort()
     with pytest.raises(Refusal, match=ABORTED_BEFORE):
         await late
-    await setup.session.engine.settle()
+    await setup.session.engine.abort_and_settle()
 
 
 async def test_results_are_told_by_the_last_of_the_runs_that_have_ended() -> None:
     setup = SessionSetup(says("one"), says("two"))
     await prompt_and_end(setup, "go")
     await prompt_and_end(setup, "on")
-    await setup.session.engine.told_all()
+    await setup.session.engine.wait_until_reported()
     assert [result.status for result in setup.heard.of(PromptResult)] == ["completed", "completed"]
     assert len(setup.heard.of(SessionSettled)) == 1
 
@@ -127,7 +127,7 @@ async def test_results_are_told_by_the_last_of_the_runs_that_have_ended() -> Non
 async def prompt_and_end(setup: SessionSetup, text: str) -> None:
     """Prompt, and return when the run is over but its results may not have been told."""
     assert prompt(setup, text).disposition == "started"
-    await setup.session.activity.until_idle()
+    await setup.session.activity.wait_until_idle()
 
 
 async def test_what_an_extension_takes_starts_nothing_and_frees_the_session() -> None:
@@ -135,10 +135,10 @@ async def test_what_an_extension_takes_starts_nothing_and_frees_the_session() ->
     hooks.goes_on.set()
     setup = SessionSetup(says("one"), hooks=hooks)
     await prompt(setup, "mine")
-    assert not setup.session.activity.busy
+    assert not setup.session.activity.is_busy
     hooks.answer = "as it is"
     await setup.prompt("yours")
-    assert setup.spoken()[0] == "user: yours"
+    assert setup.message_texts()[0] == "user: yours"
 
 
 async def test_an_abort_while_extensions_are_asked_refuses_the_prompt_and_frees_the_session() -> None:
@@ -149,7 +149,7 @@ async def test_an_abort_while_extensions_are_asked_refuses_the_prompt_and_frees_
     setup.session.engine.abort()
     with pytest.raises(Refusal, match=ABORTED_BEFORE):
         await waiting
-    assert not setup.session.activity.busy
+    assert not setup.session.activity.is_busy
     assert setup.provider.requests == []
 
 
@@ -173,8 +173,8 @@ async def test_a_queued_message_goes_through_extensions_too() -> None:
     hooks = Asked()
     hooks.goes_on.set()
     setup = SessionSetup(hooks=hooks)
-    await setup.session.prompting.queue(HostMessage("now"), "steering")  # type: ignore[misc]
-    await setup.session.prompting.queue(HostMessage("later"), "followUp")  # type: ignore[misc]
+    await setup.session.prompting.queue_message(HostMessage("now"), "steering")  # type: ignore[misc]
+    await setup.session.prompting.queue_message(HostMessage("later"), "followUp")  # type: ignore[misc]
     assert [said.behavior for said in hooks.inputs] == ["steer", "followUp"]
     last = setup.heard.of(QueueUpdate)[-1]
     assert (last.steering, last.follow_up) == (["now"], ["later"])
@@ -184,17 +184,17 @@ async def test_a_prompt_without_a_model_is_refused_and_runs_once_one_was_chosen(
     setup = SessionSetup(says("one"), model=None)
     with pytest.raises(Refusal, match=r"No model is selected(.|\n)*/agent/models\.json"):
         prompt(setup, "go")
-    assert not setup.session.activity.busy
-    setup.session.models.use(MODEL.provider, MODEL.id)
+    assert not setup.session.activity.is_busy
+    setup.session.models.select_model(MODEL.provider, MODEL.id)
     await setup.prompt("go")
-    assert setup.spoken() == ["user: go", "assistant: one"]
+    assert setup.message_texts() == ["user: go", "assistant: one"]
 
 
 async def test_an_image_that_cannot_be_read_reserves_nothing() -> None:
     setup = SessionSetup(says("one"))
     with pytest.raises(BadRecord, match="base64"):
         prompt(setup, "look", images=[BAD])
-    assert not setup.session.activity.busy
+    assert not setup.session.activity.is_busy
 
 
 async def test_a_note_for_the_next_turn_comes_with_the_next_prompt_and_once() -> None:
@@ -203,7 +203,7 @@ async def test_a_note_for_the_next_turn_comes_with_the_next_prompt_and_once() ->
     assert setup.heard.events == []
     await setup.prompt("go")
     await setup.prompt("on")
-    assert setup.spoken() == ["user: go", "custom: by the way", "assistant: one", "user: on", "assistant: two"]
+    assert setup.message_texts() == ["user: go", "custom: by the way", "assistant: one", "user: on", "assistant: two"]
 
 
 async def test_a_note_in_a_run_is_said_when_the_run_has_ended() -> None:
@@ -213,7 +213,7 @@ async def test_a_note_in_a_run_is_said_when_the_run_has_ended() -> None:
 
     setup = SessionSetup([aside, *says("one")])
     await setup.prompt("go")
-    assert setup.spoken() == ["user: go", "assistant: one", "custom: aside"]
+    assert setup.message_texts() == ["user: go", "assistant: one", "custom: aside"]
     end = [
         "agent_end",
         "message_start custom",
@@ -243,7 +243,7 @@ async def test_an_extension_may_start_a_run_or_queue_into_one(user: bool) -> Non
     setup = SessionSetup([while_it_runs, *says("one")], says("two"), says("three"))
     add("go", None)
     await setup.until(lambda: setup.heard.of(AgentSettled))
-    assert setup.spoken() == [
+    assert setup.message_texts() == [
         f"{role}: go", "assistant: one", f"{role}: now", "assistant: two", f"{role}: later", "assistant: three"
     ]  # fmt: skip
 

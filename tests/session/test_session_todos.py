@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journal_strategies import empty
-from fakes.virtual_time import virtually
+from fakes.clock import virtually
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine, line_from_entry
 from pigeon.session.policies.policy import CompletedTurn
 from pigeon.session.policies.reminders import Reminders
-from pigeon.session.todos import CLEAR_DELAY, Todos, filled_in
+from pigeon.session.todos import CLEAR_DELAY, Todos, fill_in_plan
 from pigeon.tools.catalog import plan_tools
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -27,6 +26,7 @@ from pigeon.wire.events import Outbound, TodoAutoClear, TodoReminder
 from pigeon.wire.messages import AssistantMessage, CustomMessage, StopReason, ToolResultMessage, UserMessage
 from pigeon.wire.model import zero_usage
 from pigeon.wire.steering import TodoPhaseGiven
+from support.strategies import empty_journal
 
 
 class Timers:
@@ -54,7 +54,7 @@ class TodosSetup:
         self.posted: list[Outbound] = []
         self.planned = 0
         self.todos = Todos(self.posted.append, plan_tools(), clear_delay, self._host_planned, self.timers.later)
-        self.journal = empty()
+        self.journal = empty_journal()
         self.reminders = Reminders(self.todos, Transcript(self.journal), self._publish, lambda: 7)
 
     def _host_planned(self) -> None:
@@ -63,7 +63,7 @@ class TodosSetup:
     async def _publish(self, event: Outbound) -> None:
         self.posted.append(event)
 
-    def cleared(self) -> int:
+    def count_clears(self) -> int:
         return sum(isinstance(event, TodoAutoClear) for event in self.posted)
 
     def plan(self) -> Any:
@@ -122,7 +122,7 @@ def test_what_is_missing_is_filled_in_and_what_is_unknown_is_dropped(setup: Todo
 
 
 def test_an_invented_id_never_takes_one_that_was_given() -> None:
-    filled = filled_in(phases([{"name": "A", "tasks": [{"content": "a"}, {"id": "task-1", "content": "b"}]}]))
+    filled = fill_in_plan(phases([{"name": "A", "tasks": [{"content": "a"}, {"id": "task-1", "content": "b"}]}]))
     assert [task.id for task in filled[0].tasks] == ["task-2", "task-1"]
 
 
@@ -168,9 +168,9 @@ def test_finished_tasks_go_after_a_minute_one_by_one(setup: TodosSetup) -> None:
     ]
     setup.todos.set(phases([{"name": "A", "tasks": tasks}, {"name": "B", "tasks": tasks[:1]}]))
     setup.timers.pass_to(59.9)
-    assert setup.cleared() == 0
+    assert setup.count_clears() == 0
     setup.timers.pass_to(60)
-    assert setup.cleared() == 3
+    assert setup.count_clears() == 3
     assert [(phase.name, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("A", ["c"])]
 
 
@@ -194,7 +194,7 @@ def test_a_task_that_was_finished_before_does_not_get_more_time(setup: TodosSetu
     setup.todos.set(phases([{"name": "A", "tasks": [{"content": "a", "status": "completed"}, {"content": "b"}]}]))
     setup.timers.pass_to(30)
     tasks = [{"content": "a", "status": "completed"}, {"content": "b", "status": "completed"}]
-    setup.todos.write(filled_in(phases([{"name": "A", "tasks": tasks}])))
+    setup.todos.write(fill_in_plan(phases([{"name": "A", "tasks": tasks}])))
     setup.timers.pass_to(60)
     assert [task.content for task in setup.todos.read()[0].tasks] == ["b"]
     setup.timers.pass_to(90)
@@ -203,9 +203,9 @@ def test_a_task_that_was_finished_before_does_not_get_more_time(setup: TodosSetu
 
 def test_a_task_that_was_taken_up_again_stays(setup: TodosSetup) -> None:
     setup.todos.set(one(status="completed"))
-    setup.todos.write(filled_in(one(status="in_progress")))
+    setup.todos.write(fill_in_plan(one(status="in_progress")))
     setup.timers.pass_to(100)
-    assert setup.cleared() == 0
+    assert setup.count_clears() == 0
     assert len(setup.todos.open_tasks()) == 1
 
 
@@ -239,22 +239,22 @@ def test_a_conversation_brings_back_what_its_last_good_result_leaves_to_do(setup
     older = {"phases": [{"name": "old", "tasks": [{"content": "old"}]}]}
     branch = [result(older), result(plan, "todo_write"), result(older, is_error=True), result(older, "other")]
     setup.todos.set(one(status="completed"))
-    setup.todos.enter(branch)
+    setup.todos.enter_branch(branch)
     assert [(phase.id, [task.content for task in phase.tasks]) for phase in setup.todos.read()] == [("p", ["b"])]
     setup.timers.pass_to(1000)
-    assert setup.cleared() == 0
+    assert setup.count_clears() == 0
 
 
 @pytest.mark.parametrize("details", [ABSENT, None, {}, {"phases": 5}, {"phases": [{"name": 1}]}, [1]])
 def test_a_result_that_holds_no_plan_is_passed_over(setup: TodosSetup, details: Any) -> None:
     setup.todos.set(one())
-    setup.todos.enter([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
+    setup.todos.enter_branch([result({"phases": [{"name": "A", "tasks": [{"content": "a"}]}]}), result(details)])
     assert [task.content for task in setup.todos.open_tasks()] == ["a"]
 
 
 def test_a_new_conversation_has_no_plan(setup: TodosSetup) -> None:
     setup.todos.set(one())
-    setup.todos.enter([])
+    setup.todos.enter_branch([])
     assert setup.todos.read() == []
 
 
@@ -267,7 +267,7 @@ _plans = st.lists(st.fixed_dictionaries({"name": _words, "tasks": st.lists(_task
 
 @given(_plans)
 def test_every_plan_that_fits_gets_an_id_and_a_status_everywhere(plan: list[Any]) -> None:
-    filled = filled_in(phases(plan))
+    filled = fill_in_plan(phases(plan))
     assert [phase.name for phase in filled] == [phase["name"] for phase in plan]
     for phase in filled:
         assert phase.id

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_fakes import says
-from fakes.model_requests import answered, text
-from fakes.repositories import DiskRepository, user
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import says
 from pigeon.session.hooks import NoHooks
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import ModelChange, ThinkingLevelChange
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AgentSettled
 from pigeon.wire.messages import UserMessage
+from support.model_requests import assistant_message, text_block
+from support.session_setup import SessionSetup
+from support.sessions import DiskRepository, user
 
 
 class Asked(NoHooks):
@@ -28,29 +28,29 @@ class Asked(NoHooks):
         self.refuses = refuses
         self.notes: list[Any] = []
 
-    def before_switch(self, reason: Any, target: str | None) -> bool:
+    def should_refuse_switch(self, reason: Any, target: str | None) -> bool:
         self.notes.append(("switch?", reason, target))
         return self.refuses
 
-    def before_fork(self, entry_id: str, position: Any) -> bool:
+    def should_refuse_fork(self, entry_id: str, position: Any) -> bool:
         self.notes.append(("fork?", entry_id, position))
         return self.refuses
 
-    def session_ending(self, reason: Any, target: str | None = None) -> None:
+    def on_session_ending(self, reason: Any, target: str | None = None) -> None:
         self.notes.append(("ending", reason, target))
 
-    def session_started(self, reason: Any, previous: str | None = None) -> None:
+    def on_session_started(self, reason: Any, previous: str | None = None) -> None:
         self.notes.append(("started", reason, previous))
 
 
-async def talked(folder: Path, *words: str, hooks: NoHooks | None = None) -> SessionSetup:
+async def make_talked_setup(folder: Path, *words: str, hooks: NoHooks | None = None) -> SessionSetup:
     setup = SessionSetup(*(says(f"to {word}") for word in words), folder=folder, hooks=hooks)
     for word in words:
         await setup.prompt(word)
     return setup
 
 
-def said(setup: SessionSetup) -> list[str]:
+def user_texts(setup: SessionSetup) -> list[str]:
     return [text_of(message.content) for message in setup.session.context if isinstance(message, UserMessage)]
 
 
@@ -61,30 +61,30 @@ def entry_of(setup: SessionSetup, word: str) -> str:
 
 async def test_a_new_conversation_is_empty_and_extensions_hear_of_both(tmp_path: Path) -> None:
     hooks = Asked()
-    setup = await talked(tmp_path, "one", hooks=hooks)
+    setup = await make_talked_setup(tmp_path, "one", hooks=hooks)
     before = setup.session.journal
-    assert not await setup.session.switching.new("/parent.jsonl")
+    assert not await setup.session.switching.veto_or_open_new("/parent.jsonl")
     after = setup.session.journal
-    assert (said(setup), after.session_id != before.session_id, after.cwd) == ([], True, before.cwd)
+    assert (user_texts(setup), after.session_id != before.session_id, after.cwd) == ([], True, before.cwd)
     assert hooks.notes == [("switch?", "new", None), ("ending", "new", after.file), ("started", "new", before.file)]
-    assert b'"parentSession":"/parent.jsonl"' in next(after.every_line())
+    assert b'"parentSession":"/parent.jsonl"' in next(after.iterate_lines())
     kinds = [line.type for line in after.branch]
     assert kinds == ["model_change", "thinking_level_change"]
-    assert not await setup.session.switching.new("")
-    assert b"parentSession" not in next(setup.session.journal.every_line())
+    assert not await setup.session.switching.veto_or_open_new("")
+    assert b"parentSession" not in next(setup.session.journal.iterate_lines())
 
 
 async def test_an_extension_may_refuse_every_change_before_anything_happens(tmp_path: Path) -> None:
     hooks = Asked(refuses=True)
-    setup = await talked(tmp_path, "one", "two", hooks=hooks)
+    setup = await make_talked_setup(tmp_path, "one", "two", hooks=hooks)
     journal, entry = setup.session.journal, entry_of(setup, "two")
     switching = setup.session.switching
-    assert await switching.new()
-    assert await switching.open("/elsewhere.jsonl")
+    assert await switching.veto_or_open_new()
+    assert await switching.veto_or_open("/elsewhere.jsonl")
     assert await switching.fork(entry, "forking") == ("two", True)
-    assert await switching.clone()
+    assert await switching.veto_or_clone()
     assert setup.session.journal is journal
-    assert said(setup) == ["one", "two"]
+    assert user_texts(setup) == ["one", "two"]
     assert hooks.notes == [
         ("switch?", "new", None),
         ("switch?", "resume", "/elsewhere.jsonl"),
@@ -105,13 +105,13 @@ async def test_the_run_and_the_queue_end_with_the_conversation(tmp_path: Path) -
     await reached.wait()
     setup.session.queue.add(user("later"), "followUp")
     old = setup.session.journal
-    await setup.session.switching.new()
+    await setup.session.switching.veto_or_open_new()
     await running
     assert len(setup.heard.of(AgentSettled)) == 1
     assert [line.role for line in old.branch if line.role] == ["system", "user", "assistant"], "the old one has its end"
     assert len(setup.session.queue) == 0
     await setup.prompt("two")
-    assert said(setup) == ["two"]
+    assert user_texts(setup) == ["two"]
 
 
 async def test_a_shell_command_of_the_old_conversation_is_not_kept_in_the_new_one(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ async def test_a_shell_command_of_the_old_conversation_is_not_kept_in_the_new_on
     running = asyncio.ensure_future(setup.session.shell.run("sleep", False, "b"))
     await setup.until(lambda: hooks.asked)
     old = setup.session.journal
-    await setup.session.switching.new()
+    await setup.session.switching.veto_or_open_new()
     assert (await running).cancelled
     assert not [line for journal in (old, setup.session.journal) for line in journal.lines if line.role]
 
@@ -130,7 +130,7 @@ class Shell(NoHooks):
 
     asked = False
 
-    async def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
+    async def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> None:
         self.asked = True
         await asyncio.get_running_loop().create_future()
 
@@ -139,16 +139,16 @@ async def test_another_file_is_opened_with_its_folder_and_the_old_one_is_let_go(
     hooks = Asked()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    other = DiskRepository(tmp_path).new(str(elsewhere))
+    other = DiskRepository(tmp_path).create_journal(str(elsewhere))
     other.append(ModelChange, provider="here", model_id="m-1")
     other.append(ThinkingLevelChange, thinking_level="off")
     other.append_message(user("from there"))
-    other.append_message(answered(text("yes")))
+    other.append_message(assistant_message(text_block("yes")))
     other.close()
-    setup = await talked(tmp_path, "one", hooks=hooks)
+    setup = await make_talked_setup(tmp_path, "one", hooks=hooks)
     first = setup.session.journal.file
-    assert not await setup.session.switching.open(str(other.file))
-    assert (said(setup), setup.session.journal.cwd) == (["from there"], str(elsewhere))
+    assert not await setup.session.switching.veto_or_open(str(other.file))
+    assert (user_texts(setup), setup.session.journal.cwd) == (["from there"], str(elsewhere))
     assert setup.session.shell.workplace.cwd == str(elsewhere), "commands run there from here on"
     assert hooks.notes == [
         ("switch?", "resume", other.file),
@@ -161,62 +161,62 @@ async def test_another_file_is_opened_with_its_folder_and_the_old_one_is_let_go(
 
 async def test_a_file_that_cannot_be_opened_leaves_everything_as_it_was(tmp_path: Path) -> None:
     hooks = Asked()
-    setup = await talked(tmp_path, "one", hooks=hooks)
+    setup = await make_talked_setup(tmp_path, "one", hooks=hooks)
     bad = tmp_path / "bad.jsonl"
     bad.write_text("nothing\n")
     journal = setup.session.journal
     with pytest.raises(Refusal, match="not a valid pi session"):
-        await setup.session.switching.open(str(bad))
+        await setup.session.switching.veto_or_open(str(bad))
     assert setup.session.journal is journal
     assert hooks.notes == [("switch?", "resume", str(bad))]
 
 
 @pytest.mark.parametrize("linked", [False, True])
 async def test_the_conversation_in_use_can_be_opened_again(tmp_path: Path, linked: bool) -> None:
-    setup = await talked(tmp_path, "one")
+    setup = await make_talked_setup(tmp_path, "one")
     path = str(setup.session.journal.file)
     if linked:
         os.symlink(path, tmp_path / "link.jsonl")
         path = str(tmp_path / "link.jsonl")
-    assert not await setup.session.switching.open(path)
-    assert said(setup) == ["one"]
+    assert not await setup.session.switching.veto_or_open(path)
+    assert user_texts(setup) == ["one"]
     assert setup.repository.reports == []
     await setup.close()
 
 
 async def test_a_fork_ends_before_the_message_and_gives_its_text(tmp_path: Path) -> None:
     hooks = Asked()
-    setup = await talked(tmp_path, "one", "two", "three", hooks=hooks)
+    setup = await make_talked_setup(tmp_path, "one", "two", "three", hooks=hooks)
     old = setup.session.journal
     entry = entry_of(setup, "two")
     assert await setup.session.switching.fork(entry, "forking") == ("two", False)
     new = setup.session.journal
-    assert said(setup) == ["one"]
+    assert user_texts(setup) == ["one"]
     assert new.file != old.file
     assert hooks.notes == [("fork?", entry, "before"), ("ending", "fork", new.file), ("started", "fork", old.file)]
-    assert f'"parentSession":"{old.file}"'.encode() in next(new.every_line())
+    assert f'"parentSession":"{old.file}"'.encode() in next(new.iterate_lines())
     assert await setup.session.switching.fork(entry_of(setup, "one"), "branching") == ("one", False)
-    assert said(setup) == []
+    assert user_texts(setup) == []
 
 
 @pytest.mark.parametrize("name", ["forking", "branching"])
 async def test_a_fork_needs_a_message_of_the_user(tmp_path: Path, name: Any) -> None:
-    setup = await talked(tmp_path, "one")
+    setup = await make_talked_setup(tmp_path, "one")
     answer = next(line.id for line in setup.session.journal.lines if line.role == "assistant")
     for entry in ("gone", answer, setup.session.journal.lines[0].id):
         with pytest.raises(Refusal, match=f"Invalid entry ID for {name}"):
             await setup.session.switching.fork(entry, name)
-    assert said(setup) == ["one"]
+    assert user_texts(setup) == ["one"]
 
 
 async def test_a_copy_is_the_branch_and_needs_a_message(tmp_path: Path) -> None:
     setup = SessionSetup(says("to one"), folder=tmp_path)
     with pytest.raises(Refusal, match="Cannot clone session"):
-        await setup.session.switching.clone()
+        await setup.session.switching.veto_or_clone()
     await setup.prompt("one")
     old = setup.session.journal
-    assert not await setup.session.switching.clone()
+    assert not await setup.session.switching.veto_or_clone()
     assert setup.session.journal.file != old.file
-    assert said(setup) == ["one"]
+    assert user_texts(setup) == ["one"]
     assert [line.raw for line in setup.session.journal.branch] == [line.raw for line in old.branch]
-    assert setup.session.journal.saved
+    assert setup.session.journal.is_saved

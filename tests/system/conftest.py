@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.commands import note_others
+from support.processes import note_others
 
 
 @pytest.fixture(autouse=True)

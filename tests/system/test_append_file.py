@@ -100,13 +100,13 @@ def test_half_a_record_that_cannot_be_taken_back_is_known(
     file: AppendFile, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file.append(b"one\n")
-    assert not file.torn
+    assert not file.has_torn_line
     limit(monkeypatch, Writes(3))
     monkeypatch.setattr(append_file.os, "ftruncate", _refuse)
     with pytest.raises(OSError, match="No space"):
         file.append(b"second\n")
     assert contents(path) == b"one\nsec"
-    assert file.torn
+    assert file.has_torn_line
 
 
 def test_a_beginning_that_was_never_finished_can_be_dropped(file: AppendFile, path: str) -> None:
@@ -148,12 +148,12 @@ def test_of_many_who_want_a_file_at_once_exactly_one_gets_it(path: str) -> None:
     line = threading.Barrier(4)
     with ThreadPoolExecutor(4) as racers:
         for _ in range(100):
-            got = [file for file in racers.map(lambda _: _raced(path, line), range(4)) if file is not None]
+            got = [file for file in racers.map(lambda _: _race_for_file(path, line), range(4)) if file is not None]
             assert len(got) == 1
             got[0].close()
 
 
-def _raced(path: str, line: threading.Barrier) -> AppendFile | None:
+def _race_for_file(path: str, line: threading.Barrier) -> AppendFile | None:
     line.wait()
     try:
         return AppendFile(path, False)
@@ -213,11 +213,11 @@ def test_sync_makes_sure_of_the_folder_once(file: AppendFile, monkeypatch: pytes
     synced: list[bool] = []
     real = os.fsync
 
-    def noted(descriptor: int) -> None:
+    def note_call(descriptor: int) -> None:
         synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
         real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", note_call)
     file.sync()
     file.sync()
     assert synced == [False, True, False]

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from pigeon.system.files import (
     NotRegular,
     error_text,
+    file_lock,
     read_beginning,
     read_text,
     read_whole,
     replace_file,
     swap_file,
-    turn_on,
 )
 from pigeon.system.paths import hold
 
@@ -123,10 +123,10 @@ def test_a_swap_that_fails_leaves_the_old_file_and_nothing_else(
     path = tmp_path / "file.jsonl"
     path.write_bytes(b"old")
 
-    def refused(_: int) -> None:
+    def refuse(_: int) -> None:
         raise OSError(errno.EIO, "no disk")
 
-    monkeypatch.setattr(os, "fsync", refused)
+    monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError, match="no disk"):
         swap_file(str(path), b"new", 0o600)
     assert path.read_bytes() == b"old"
@@ -137,11 +137,11 @@ def test_a_swapped_file_and_its_name_are_on_the_disk(tmp_path: Path, monkeypatch
     synced: list[bool] = []
     real = os.fsync
 
-    def noted(descriptor: int) -> None:
+    def note_call(descriptor: int) -> None:
         synced.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
         real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", note_call)
     swap_file(str(tmp_path / "x"), b"new", 0o600)
     assert synced == [False, True]
 
@@ -248,7 +248,7 @@ def test_errors_are_told_in_the_form_that_hosts_know() -> None:
     assert error_text(error, "access", "/x") == "ENOENT: no such file or directory, access '/x'"
 
 
-def chosen(path: Path) -> str:
+def place_of(path: Path) -> str:
     with hold(str(path)) as held:
         return held.place
 
@@ -256,13 +256,13 @@ def chosen(path: Path) -> str:
 async def test_turns_come_in_the_order_of_asking_under_any_name(tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     (tmp_path / "soft").symlink_to("real")
-    places = [chosen(tmp_path / name) for name in ("real", "soft")]
+    places = [place_of(tmp_path / name) for name in ("real", "soft")]
     order: list[str] = []
     inside = 0
 
     async def visit(name: str, place: str) -> None:
         nonlocal inside
-        async with turn_on(place):
+        async with file_lock(place):
             inside += 1
             assert inside == 1
             order.append(name)

@@ -37,12 +37,12 @@ def a_folder_that_takes_no_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """As the system answers where the folder may not be written."""
     real = os.open
 
-    def refused(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+    def refuse(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
         if flags & os.O_EXCL and "dir_fd" in more and os.path.samestat(os.stat(more["dir_fd"]), os.stat(file.parent)):
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return real(path, flags, mode, **more)
 
-    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os, "open", refuse)
 
 
 def another_owner(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,17 +50,17 @@ def another_owner(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if ROOT:
         os.chown(file, 12345, 12345)
 
-    def refused(*_: object) -> None:
+    def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr("pigeon.system.files._keep_owner", refused)
+    monkeypatch.setattr("pigeon.system.files._keep_owner", refuse)
 
 
 def a_mount_point(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EBUSY, "Device or resource busy")
 
-    monkeypatch.setattr(os, "replace", refused)
+    monkeypatch.setattr(os, "replace", refuse)
 
 
 REASONS = [several_names, a_folder_that_takes_no_file, another_owner, a_mount_point]
@@ -142,10 +142,10 @@ def test_a_file_that_we_may_only_write_is_written(file: Path, monkeypatch: pytes
 def test_a_failure_that_has_nothing_to_do_with_swapping_is_not_worked_around(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failed(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(os, "replace", failed)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="Input/output"):
         replace_file(str(file), NEW)
     assert file.read_bytes() == OLD

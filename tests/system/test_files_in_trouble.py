@@ -13,7 +13,7 @@ import pytest
 
 from pigeon.system import files
 from pigeon.system.append_file import AppendFile, FileInUse
-from pigeon.system.files import NotRegular, finished_in_thread, open_regular, replace_file, turn_on
+from pigeon.system.files import NotRegular, file_lock, open_regular, replace_file, run_in_thread
 
 
 def refuse(number: int) -> object:
@@ -95,7 +95,7 @@ def test_what_is_refused_is_closed_again(tmp_path: Path) -> None:
 
 
 async def test_a_file_whose_turns_are_over_is_forgotten(tmp_path: Path) -> None:
-    async with turn_on(str(tmp_path / "file")):
+    async with file_lock(str(tmp_path / "file")):
         assert len(files._turns) == 1
     assert files._turns == {}
 
@@ -109,7 +109,7 @@ async def test_work_in_a_thread_is_waited_for_even_if_the_call_is_cancelled() ->
         may_end.wait(30)
         done.append("written")
 
-    call = asyncio.ensure_future(finished_in_thread(work))
+    call = asyncio.ensure_future(run_in_thread(work))
     assert await asyncio.to_thread(begun.wait, 30)
     for _ in range(2):  # once more while it waits for the thread
         call.cancel()

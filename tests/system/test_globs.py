@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fakes.stopwatch import within
-from pigeon.system.globs import Matcher, find_matcher, model_matcher, rooted_matcher, rule_matcher, text_matcher
+from fakes.clock import within
+from pigeon.system.globs import Matcher, find_tool_matcher, grep_tool_matcher, model_matcher, rule_matcher, text_matcher
 from pigeon.wire.errors import ToolFailed
 
 
@@ -38,7 +38,7 @@ from pigeon.wire.errors import ToolFailed
     ],
 )
 def test_globs_match_what_they_say(pattern: str, matching: list[str], other: list[str]) -> None:
-    matches = find_matcher(pattern)
+    matches = find_tool_matcher(pattern)
     assert [path for path in matching if not matches(path)] == []
     assert [path for path in other if matches(path)] == []
 
@@ -46,11 +46,11 @@ def test_globs_match_what_they_say(pattern: str, matching: list[str], other: lis
 def test_a_glob_made_to_hang_does_not() -> None:
     with within(5):
         for pattern in ("*a" * 400 + "b", "**/*a*/" * 100 + "b", "{a,b}" * 8, "[-a" * 300 + "]"):
-            find_matcher(pattern)("a/" * 2000 + "a" * 200)
+            find_tool_matcher(pattern)("a/" * 2000 + "a" * 200)
     with pytest.raises(ToolFailed, match="alternatives"):
-        find_matcher("{a,b}" * 20)
+        find_tool_matcher("{a,b}" * 20)
     with pytest.raises(ToolFailed, match="1000"):
-        find_matcher("*" * 1001)
+        find_tool_matcher("*" * 1001)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_glob_made_to_hang_does_not() -> None:
     ],
 )
 def test_a_glob_that_makes_no_sense_is_an_error_that_says_why(pattern: str, reason: str) -> None:
-    for matcher in (find_matcher, rooted_matcher):
+    for matcher in (find_tool_matcher, grep_tool_matcher):
         with pytest.raises(ToolFailed, match=reason):
             matcher(pattern)
 
@@ -79,7 +79,7 @@ def test_a_glob_that_makes_no_sense_is_an_error_that_says_why(pattern: str, reas
 @given(st.text(alphabet="ab*?[]{},!\\/-", min_size=1, max_size=20), st.text(alphabet="ab/", max_size=12))
 def test_no_glob_breaks_the_matcher(pattern: str, path: str) -> None:
     with contextlib.suppress(ToolFailed):
-        find_matcher(pattern)(path)
+        find_tool_matcher(pattern)(path)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_no_glob_breaks_the_matcher(pattern: str, path: str) -> None:
     ],
 )
 def test_globs_of_grep_begin_at_the_searched_directory(pattern: str, matching: list[str], other: list[str]) -> None:
-    matches = rooted_matcher(pattern)
+    matches = grep_tool_matcher(pattern)
     assert [path for path in matching if not matches(path)] == []
     assert [path for path in other if matches(path)] == []
 
@@ -123,7 +123,7 @@ def test_globs_of_texts_cross_slashes_and_know_classes_only_where_that_is_wanted
     assert text_matcher(pattern, classes=False)(text) is (re.fullmatch(plain, text, re.DOTALL) is not None)
 
 
-@pytest.mark.parametrize("make", [find_matcher, rooted_matcher, rule_matcher, model_matcher, text_matcher])
+@pytest.mark.parametrize("make", [find_tool_matcher, grep_tool_matcher, rule_matcher, model_matcher, text_matcher])
 @pytest.mark.parametrize("pattern", ["*a" * 9 + "b", "**a*a*b**a*c**a", "a**" * 9 + "b", "**/*a*/" * 9 + "b", "**a/**"])
 def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], Matcher], pattern: str) -> None:
     began = time.process_time()
@@ -133,5 +133,5 @@ def test_no_pattern_takes_more_time_than_the_text_is_long(make: Callable[[str], 
 
 
 def test_braces_in_a_class_are_characters_of_it() -> None:
-    matches = find_matcher("[{,}]x")
+    matches = find_tool_matcher("[{,}]x")
     assert [text for text in ("{x", ",x", "}x", "x", "[]x") if matches(text)] == ["{x", ",x", "}x"]

@@ -9,7 +9,7 @@ from pigeon.system.ids import RANDOM_IDS, Ids
 
 def some(ids: Ids) -> list[str]:
     named = [ids.session_id(7), ids.entry_id(()), ids.request_id(), ids.dialog_id(), ids.folder_id()]
-    return [*named, str(ids.fraction())]
+    return [*named, str(ids.random_fraction())]
 
 
 def test_a_seed_gives_the_same_ids_again_and_others_each_time() -> None:
@@ -30,6 +30,6 @@ def test_ids_have_their_forms() -> None:
         session, dialog = uuid.UUID(ids.session_id(1_700_000_000_000)), uuid.UUID(ids.dialog_id())
         assert (session.version, dialog.version) == (7, 4)
         assert session.int >> 80 == 1_700_000_000_000
-        assert 0 <= ids.fraction() <= 1
+        assert 0 <= ids.random_fraction() <= 1
     taken = [Ids("one").entry_id(())]
     assert Ids("one").entry_id(taken) not in taken

@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import ripgrep
-from pigeon.system.ignore_files import Ignored, IgnoreLines, in_repository
+from fakes.tool_run import ripgrep
+from pigeon.system.ignore_files import Ignored, IgnoreLines, is_in_repository
 from pigeon.system.process.start import ProcessOwner
 
-RG = ripgrep(ProcessOwner()).program()
+RG = ripgrep(ProcessOwner()).find_program()
 RULES = r"a b * *.log a/ /a a/b **/b a/** a/* /b/ ? a/**/b !a !*.log !/a/b [ab] [!a] #x \#x !*/ ** */a ab* **/a/**"
 FILES = (".gitignore", "a/.gitignore", ".ignore", "../.gitignore", ".git/info/exclude", "a/.git/x")
 names = st.sampled_from(["a", "b", "ab", "c.log", "b c", "#x"])
@@ -33,7 +33,7 @@ def test_what_is_ignored_is_what_ripgrep_ignores(
                 (root / path).write_text("\n".join(content))
         ignored = Ignored(str(root), "/nowhere/ignore")
         kept = {path for path in everything(root) if not left_out(path, ignored)}
-        bounds = [] if in_repository(str(root)) else ["--no-require-git"]
+        bounds = [] if is_in_repository(str(root)) else ["--no-require-git"]
         command = [RG, "--no-config", "--files", "--hidden", "--glob=!.git", "--null", *bounds]
         listed = subprocess.run(command, cwd=root, capture_output=True, check=False).stdout
         assert kept == set(listed.decode().split("\0")[:-1])

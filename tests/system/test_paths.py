@@ -7,20 +7,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes.tool_runs import paths_in
+from fakes.tool_run import paths_in
 from pigeon.system.files import replace_file
-from pigeon.system.paths import PathResolver, absolute, expand_home
+from pigeon.system.paths import PathResolver, absolute_path, expand_home
 from pigeon.wire.errors import ToolFailed
 
 
-def chosen(paths: PathResolver, path: str, for_reading: bool = True) -> str:
+def place_of(paths: PathResolver, path: str, for_reading: bool = True) -> str:
     """Where the file is that a tool would open."""
-    with paths.held(path, for_reading) as held:
+    with paths.hold_path(path, for_reading) as held:
         return held.place
 
 
 def for_writing(cwd: Path, path: str) -> str:
-    return chosen(paths_in(cwd, home="/home/me"), path, for_reading=False)
+    return place_of(paths_in(cwd, home="/home/me"), path, for_reading=False)
 
 
 def test_paths_are_relative_to_the_working_directory(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_odd_spaces_are_spaces_unless_the_file_has_them(tmp_path: Path) -> None:
 )
 def test_other_spellings_are_tried_for_reading(tmp_path: Path, written: str, real: str) -> None:
     (tmp_path / real).touch()
-    assert chosen(paths_in(tmp_path), written) == f"{tmp_path}/{real}"
-    assert chosen(paths_in(tmp_path), "other") == f"{tmp_path}/other"
+    assert place_of(paths_in(tmp_path), written) == f"{tmp_path}/{real}"
+    assert place_of(paths_in(tmp_path), "other") == f"{tmp_path}/other"
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "\ud800"])
@@ -100,7 +100,7 @@ def test_what_cannot_be_a_path_is_refused(tmp_path: Path, path: str) -> None:
     ],
 )
 def test_a_path_of_the_options_is_meant_from_its_base_and_with_the_given_home(path: str, meant: str) -> None:
-    assert absolute(path, "/base", "/home/me") == meant
+    assert absolute_path(path, "/base", "/home/me") == meant
 
 
 def test_the_home_of_another_user_is_that_of_the_system() -> None:
@@ -147,7 +147,7 @@ def test_a_resolved_path_names_every_place_that_is_meant(tmp_path: Path) -> None
     real.mkdir()
     (tmp_path / "link").symlink_to("real")
     (real / "Anna\u2019s.txt").touch()
-    with paths_in(tmp_path).held("@link/Anna's.txt") as held:
+    with paths_in(tmp_path).hold_path("@link/Anna's.txt") as held:
         assert held.names == (
             f"{tmp_path}/@link/Anna's.txt",
             f"{tmp_path}/link/Anna's.txt",
@@ -160,7 +160,7 @@ def test_what_is_held_is_opened_whatever_takes_its_place_meanwhile(tmp_path: Pat
     for name in ("open", "secret"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "key").write_text(name)
-    with paths_in(tmp_path).held("open/key") as held:
+    with paths_in(tmp_path).hold_path("open/key") as held:
         (tmp_path / "open").rename(tmp_path / "moved")
         (tmp_path / "open").symlink_to("secret")
         with open(held.open(os.O_RDONLY)) as file:
@@ -173,7 +173,7 @@ def test_what_is_held_is_opened_whatever_takes_its_place_meanwhile(tmp_path: Pat
 @pytest.mark.parametrize("planted", ["new", "new/deep", "new/deep/file"])
 def test_a_link_that_is_planted_where_something_is_to_be_made_is_not_followed(tmp_path: Path, planted: str) -> None:
     (tmp_path / "secret").mkdir()
-    with paths_in(tmp_path).held("new/deep/file", for_reading=False) as held:
+    with paths_in(tmp_path).hold_path("new/deep/file", for_reading=False) as held:
         (tmp_path / planted).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / planted).symlink_to(tmp_path / "secret")
         with pytest.raises(OSError, match=r"Not a|Too many"):
@@ -190,15 +190,15 @@ def test_the_place_of_a_path_is_where_the_system_opens_it(tmp_path: Path, parts:
         (tmp_path / "link").symlink_to("a")
         (tmp_path / "~root").symlink_to("a/b")
         (below / "up").symlink_to("../..")
-    with paths_in(tmp_path).held("/".join(parts)) as held:
+    with paths_in(tmp_path).hold_path("/".join(parts)) as held:
         assert held.place == os.path.realpath(held.place)
         if held.is_folder:
-            assert os.path.samestat(os.stat(held.folder()), os.stat(held.place))
+            assert os.path.samestat(os.stat(held.open_folder()), os.stat(held.place))
 
 
 def test_a_path_that_is_let_go_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
-    held = paths_in(tmp_path).held("x")
+    held = paths_in(tmp_path).hold_path("x")
     held.close()
     with pytest.raises(OSError, match="Bad file"):
         held.open(os.O_RDONLY)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.tool_runs import PlainFitter, workplace
+from fakes.tool_run import PlainFitter, workplace
 from pigeon.agent.interfaces import Tool
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.catalog import DEFAULT_TOOLS, all_facts, built_in_tools, facts_of, facts_of_recorded, plan_tools
@@ -75,9 +75,9 @@ def test_a_call_has_a_title(name: str, arguments: dict[str, Any], title: str) ->
 def test_facts_of_a_call_never_fail_whatever_its_arguments_are(arguments: dict[str, Any]) -> None:
     for facts in all_facts().values():
         assert isinstance(facts.title(arguments), str)
-        facts.path_in(arguments)
-        facts.line_in(arguments)
-        facts.changed_file(arguments)
+        facts.find_path(arguments)
+        facts.find_line(arguments)
+        facts.find_changed_file(arguments)
 
 
 def test_a_recorded_call_is_known_under_the_names_of_other_agents() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fakes.tool_runs import paths_in
+from fakes.tool_run import paths_in
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.agent.scope import Scope
 from pigeon.tools.base import BaseTool
@@ -27,7 +27,7 @@ async def preview(kind: type[BaseTool], folder: Path, **arguments: Any) -> str |
 
 async def preview_of(tool: BaseTool, **arguments: Any) -> str | None:
     prepared = PreparedCall(ToolCall(id="c1", name=tool.name, arguments=arguments), tool, Scope())
-    await prepared.change(arguments)
+    await prepared.replace_arguments(arguments)
     try:
         return await prepared.preview()
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fakes.tool_runs import FakeRun, PlainFitter, call, workplace
+from fakes.tool_run import FakeRun, PlainFitter, call_tool, workplace
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.base import BaseTool
 from pigeon.tools.catalog import built_in_tools
@@ -125,7 +125,7 @@ async def test_calls_that_succeed_leave_nothing_open(
 
         async def succeeding(name: str = name, arguments: dict[str, Any] = arguments) -> None:
             fill(project)
-            await call(tools[name], **arguments)
+            await call_tool(tools[name], **arguments)
 
         assert (name, await left_open(processes, succeeding)) == (name, {})
 
@@ -135,7 +135,7 @@ async def test_calls_that_fail_leave_nothing_open(tools: dict[str, BaseTool], pr
 
         async def failing(name: str = name, arguments: dict[str, Any] = arguments) -> None:
             with pytest.raises(ToolFailed):
-                await call(tools[name], **arguments)
+                await call_tool(tools[name], **arguments)
 
         assert (name, await left_open(processes, failing)) == (name, {})
 
@@ -146,25 +146,25 @@ async def test_calls_that_are_aborted_leave_nothing_open(
 ) -> None:
     for name, arguments in [*GOOD, ("bash", {"command": "echo hi; sleep 1000"})]:
 
-        async def aborted(name: str = name, arguments: dict[str, Any] = arguments) -> None:
+        async def run_and_abort(name: str = name, arguments: dict[str, Any] = arguments) -> None:
             fill(project)
             run = FakeRun()
-            calling = asyncio.ensure_future(call(tools[name], run, **arguments))
+            calling = asyncio.ensure_future(call_tool(tools[name], run, **arguments))
             for _ in range(rounds):
                 await asyncio.sleep(0)
             run.scope.cancel()
             with contextlib.suppress(Aborted, ToolFailed):  # or it was finished by then
                 await calling
 
-        assert (name, await left_open(processes, aborted)) == (name, {})
+        assert (name, await left_open(processes, run_and_abort)) == (name, {})
 
 
 async def test_a_command_that_is_aborted_while_it_prints_leaves_nothing_open(
     tools: dict[str, BaseTool], processes: ProcessOwner
 ) -> None:
-    async def aborted() -> None:
+    async def run_and_abort() -> None:
         run = FakeRun(lambda progress: run.scope.cancel() if progress.content else None)
         with pytest.raises(ToolFailed, match="aborted"):
-            await call(tools["bash"], run, command="yes | head -c 300000; echo; sleep 1000")
+            await call_tool(tools["bash"], run, command="yes | head -c 300000; echo; sleep 1000")
 
-    assert await left_open(processes, aborted) == {}
+    assert await left_open(processes, run_and_abort) == {}

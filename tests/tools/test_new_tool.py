@@ -7,17 +7,17 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fakes.loop_fakes import called
-from fakes.tool_runs import PlainFitter, workplace
+from fakes.agent_loop import answer_with_calls
+from fakes.tool_run import PlainFitter, workplace
 from pigeon.agent.interfaces import ArgumentSubject, PathSubject
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import call_html
-from pigeon.frontends.acp.editions.tool_views import DiffPiece, Location, called_view, outcome_pieces, proposed_pieces
+from pigeon.frontends.acp.editions.tool_views import DiffPiece, Location, outcome_pieces, proposed_pieces, view_of_call
 from pigeon.frontends.terminal.blocks import ToolCard
 from pigeon.frontends.terminal.content.tool_details import details_of
-from pigeon.permissions.rules import PermissionLayers, host_rules, parsed, ruling
-from pigeon.resources.system_prompt import SHELL_EXPLORES, system_prompt
+from pigeon.permissions.rules import PermissionLayers, parse_host_rules, parse_rule, ruling_of
+from pigeon.resources.system_prompt import SHELL_EXPLORES, compose_system_prompt
 from pigeon.session.compaction.summarizer import TouchedFiles
 from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
@@ -51,8 +51,8 @@ def new_tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def verdict(tool: str, mode: Any) -> str:
-    rules = PermissionLayers(host=host_rules({}, mode))
-    return ruling(rules, tool, ArgumentSubject({}), PathResolver("/", "/")).verdict
+    rules = PermissionLayers(host=parse_host_rules({}, mode))
+    return ruling_of(rules, tool, ArgumentSubject({}), PathResolver("/", "/")).verdict
 
 
 def card(name: str, **arguments: Any) -> str:
@@ -75,10 +75,10 @@ def test_approval_modes_go_by_its_kind() -> None:
 
 
 def test_rules_match_the_argument_that_it_is_about() -> None:
-    rule = parsed("PATCH(a=b)")
+    rule = parse_rule("PATCH(a=b)")
     assert rule is not None
     assert (rule.tool, rule.argument, rule.pattern) == ("patch", None, "a=b")
-    other = parsed("Unknown(a=b)")
+    other = parse_rule("Unknown(a=b)")
     assert other is not None
     assert (other.tool, other.argument, other.pattern) == ("Unknown", "a", "b")
 
@@ -86,9 +86,9 @@ def test_rules_match_the_argument_that_it_is_about() -> None:
 def test_rules_for_reading_hold_for_a_search(tmp_path: Path) -> None:
     (tmp_path / "a.key").write_text("")
     paths = PathResolver(str(tmp_path), "/")
-    rules = PermissionLayers(host=host_rules({"deny": ["read(*.key)"]}, "yolo"))
-    with paths.held("a.key") as held:
-        assert ruling(rules, "look", PathSubject(held, "search"), paths).verdict == "deny"
+    rules = PermissionLayers(host=parse_host_rules({"deny": ["read(*.key)"]}, "yolo"))
+    with paths.hold_path("a.key") as held:
+        assert ruling_of(rules, "look", PathSubject(held, "search"), paths).verdict == "deny"
 
 
 def test_an_export_shows_its_change_and_marks_its_card() -> None:
@@ -106,9 +106,9 @@ def test_the_terminal_shows_what_it_wrote() -> None:
 
 
 def test_an_editor_sees_its_kind_title_and_place() -> None:
-    view = called_view("1", "patch", {"target": "a.py", "at": 7}, "/work", "/home")
+    view = view_of_call("1", "patch", {"target": "a.py", "at": 7}, "/work", "/home")
     assert (view.kind, view.title, view.locations) == ("edit", "Patch a.py", [Location("/work/a.py", 7)])
-    assert called_view("1", "look", {"place": "src"}, "/work", "/home").kind == "search"
+    assert view_of_call("1", "look", {"place": "src"}, "/work", "/home").kind == "search"
     assert outcome_pieces("patch", ToolOutcome(content=[TextContent(text="done")]), False) == []
     edits = {"target": "a.py", "edits": [{"oldText": "one", "newText": "two"}]}
     assert proposed_pieces("patch", edits, None, "/work", "/home") == [DiffPiece("/work/a.py", "one", "two")]
@@ -116,13 +116,13 @@ def test_an_editor_sees_its_kind_title_and_place() -> None:
 
 def test_a_summary_lists_the_file_that_it_changed() -> None:
     files = TouchedFiles(catalog.facts_of)
-    files.note([called(("patch", {"target": "a.py"}))])
+    files.add_messages([answer_with_calls(("patch", {"target": "a.py"}))])
     assert files.details() == {"readFiles": [], "modifiedFiles": ["a.py"]}
 
 
 def test_the_system_prompt_goes_by_its_kind() -> None:
     def prompt(*names: str) -> str:
-        return system_prompt("/", [(name, "", catalog.facts_of(name)) for name in names])
+        return compose_system_prompt("/", [(name, "", catalog.facts_of(name)) for name in names])
 
     assert SHELL_EXPLORES in prompt("bash")
     assert SHELL_EXPLORES not in prompt("bash", "look")

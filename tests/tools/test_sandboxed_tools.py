@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fakes.tool_runs import FakeRun, workplace
-from fakes.walled_runs import policy_for
+from fakes.tool_run import FakeRun, workplace
 from pigeon.agent.interfaces import CommandSubject
-from pigeon.sandbox.explaining import hint_of, told_of
+from pigeon.sandbox.explaining import describe_policy, failure_hint
 from pigeon.sandbox.policy import SandboxPolicy
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.base import BaseTool
 from pigeon.tools.catalog import built_in_tools
 from pigeon.wire.content import text_of
 from pigeon.wire.errors import ToolFailed
+from support.sandboxed_runs import policy_for
 
 
 class Tools:
@@ -40,7 +40,7 @@ class Tools:
 
     async def call(self, name: str, **arguments: Any) -> str:
         tool, run = self.all[name], FakeRun()
-        subject = tool.subject(arguments)
+        subject = tool.resolve_subject(arguments)
         run.subject = subject if isinstance(subject, CommandSubject) else await subject  # type: ignore[misc]
         try:
             return text_of((await tool.execute(arguments, run)).content)
@@ -55,7 +55,7 @@ def tools(tmp_path: Path, processes: ProcessOwner) -> Tools:
 
 async def test_files_are_written_in_the_folder_and_nowhere_else(tools: Tools) -> None:
     await tools.call("write", path="new", content="x")
-    await tools.call("write", path=str(tools.policy.temporary) + "/new", content="x")
+    await tools.call("write", path=str(tools.policy.temporary_folder) + "/new", content="x")
     for path in ("~/new", "../new", ".git/hooks/pre-commit", ".git/config", ".pigeon/settings.json", ".mcp.json"):
         with pytest.raises(ToolFailed, match="the sandbox"):
             await tools.call("write", path=path, content="x")
@@ -111,7 +111,7 @@ async def test_nothing_is_written_where_everything_is_read_only(tmp_path: Path, 
 
 def test_the_model_is_told_what_commands_can_do_and_how_to_ask(tools: Tools) -> None:
     spec = tools.all["bash"].spec
-    assert told_of(tools.policy) in spec.description
+    assert describe_policy(tools.policy) in spec.description
     assert "unsandboxed: true" in spec.description
     assert {"unsandboxed", "reason"} <= set(spec.parameters["properties"])
 
@@ -129,11 +129,11 @@ def test_the_model_is_told_what_commands_can_do_and_how_to_ask(tools: Tools) -> 
     ],
 )
 def test_a_failure_that_looks_like_the_sandbox_is_explained(tools: Tools, output: str, rule: str | None) -> None:
-    hint = hint_of(tools.policy, output)
+    hint = failure_hint(tools.policy, output)
     assert (hint is None) is (rule is None)
     assert rule is None or (rule in str(hint) and "may be why" in str(hint) and "unsandboxed" in str(hint))
 
 
 def test_with_the_network_a_failure_there_is_not_laid_at_the_wall(tools: Tools) -> None:
     open_policy = structs.replace(tools.policy, network=True)
-    assert hint_of(open_policy, "Could not resolve host: example.com") is None
+    assert failure_hint(open_policy, "Could not resolve host: example.com") is None

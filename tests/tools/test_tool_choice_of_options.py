@@ -32,7 +32,7 @@ BEFORE = DeclaredTools(["ls", "deploy", "gone"], {"ls", "deploy", "gone", "bash"
 def test_tools_of_extensions_are_active_unless_something_says_otherwise(
     options: ToolOptions, listed: list[str], declared: DeclaredTools | None, active: list[str]
 ) -> None:
-    assert ToolChoice(options, Settings(default_tools=listed), BUILT_IN).active(KNOWN, declared) == active
+    assert ToolChoice(options, Settings(default_tools=listed), BUILT_IN).active_tools(KNOWN, declared) == active
 
 
 @pytest.mark.parametrize(
@@ -50,4 +50,4 @@ def test_tools_of_extensions_are_active_unless_something_says_otherwise(
     ],
 )
 def test_a_tool_that_appears_later_is_held_against_the_options(options: ToolOptions, admitted: bool) -> None:
-    assert ToolChoice(options, Settings(), BUILT_IN).admits("later") is admitted
+    assert ToolChoice(options, Settings(), BUILT_IN).can_activate("later") is admitted

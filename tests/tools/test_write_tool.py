@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.tool_runs import FakeRun, begun, call, failure, paths_in, text
+from fakes.tool_run import FakeRun, begin_call, call_for_failure, call_for_text, call_tool, paths_in
 from pigeon.tools.edit import EditTool
 from pigeon.tools.write import WriteTool
 from pigeon.wire.base import ABSENT
@@ -20,7 +20,7 @@ def write(tmp_path: Path) -> WriteTool:
 
 
 async def test_a_file_is_created_with_its_directories(write: WriteTool, tmp_path: Path) -> None:
-    outcome = await call(write, path="a/b/code.py", content="print()\n")
+    outcome = await call_tool(write, path="a/b/code.py", content="print()\n")
     assert outcome.content[0].text == "Successfully wrote to a/b/code.py"
     assert outcome.details is ABSENT
     assert (tmp_path / "a/b/code.py").read_text() == "print()\n"
@@ -29,7 +29,7 @@ async def test_a_file_is_created_with_its_directories(write: WriteTool, tmp_path
 async def test_an_existing_file_is_replaced_with_its_mode(write: WriteTool, tmp_path: Path) -> None:
     (tmp_path / "run").write_text("old and longer")
     (tmp_path / "run").chmod(0o755)
-    await call(write, path="run", content="new")
+    await call_tool(write, path="run", content="new")
     assert (tmp_path / "run").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o755
     assert os.listdir(tmp_path) == ["run"]
@@ -38,32 +38,35 @@ async def test_an_existing_file_is_replaced_with_its_mode(write: WriteTool, tmp_
 async def test_what_cannot_be_written_is_an_error(write: WriteTool, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "file").touch()
-    assert (await failure(write, path=".", content="")).text == (
+    assert (await call_for_failure(write, path=".", content="")).text == (
         f"EISDIR: illegal operation on a directory, open '{tmp_path}'"
     )
-    assert "named pipe" in (await failure(write, path="pipe", content="")).text
-    assert "/file/x" in (await failure(write, path="file/x", content="")).text
+    assert "named pipe" in (await call_for_failure(write, path="pipe", content="")).text
+    assert "/file/x" in (await call_for_failure(write, path="file/x", content="")).text
 
 
 async def test_an_aborted_write_writes_nothing(write: WriteTool, tmp_path: Path) -> None:
     run = FakeRun()
     run.scope.cancel()
     with pytest.raises(Aborted):
-        await call(write, run, path="x", content="x")
+        await call_tool(write, run, path="x", content="x")
     assert os.listdir(tmp_path) == []
 
 
 async def test_writers_of_one_file_never_interleave(write: WriteTool, tmp_path: Path) -> None:
     contents = [str(n) * 200_000 for n in range(8)]
-    await asyncio.gather(*[await begun(write, path="same", content=content) for content in contents])
+    await asyncio.gather(*[await begin_call(write, path="same", content=content) for content in contents])
     assert (tmp_path / "same").read_text() == contents[-1]
     assert os.listdir(tmp_path) == ["same"]
 
 
 async def test_edits_of_one_file_in_one_batch_all_count(write: WriteTool, tmp_path: Path) -> None:
-    await call(write, path="list", content="".join(f"item-{n:02}\n" for n in range(20)))
+    await call_tool(write, path="list", content="".join(f"item-{n:02}\n" for n in range(20)))
     edit = EditTool(paths_in(tmp_path))
     await asyncio.gather(
-        *(text(edit, path="list", edits=[{"oldText": f"item-{n:02}", "newText": f"done-{n:02}"}]) for n in range(20))
+        *(
+            call_for_text(edit, path="list", edits=[{"oldText": f"item-{n:02}", "newText": f"done-{n:02}"}])
+            for n in range(20)
+        )
     )
     assert (tmp_path / "list").read_text() == "".join(f"done-{n:02}\n" for n in range(20))

@@ -18,10 +18,10 @@ STREAM = STREAMS.map(b"".join)
 def lines_of(*chunks: bytes, cap: int = 1000) -> list[bytes | str]:
     framing = Framing(cap)
     frames: list[Frame] = [frame for chunk in chunks for frame in framing.feed(chunk)]
-    return ["too long" if isinstance(frame, TooLong) else frame for frame in [*frames, *framing.end()]]
+    return ["too long" if isinstance(frame, TooLong) else frame for frame in [*frames, *framing.finish_input()]]
 
 
-def chunked(stream: bytes, cuts: list[int]) -> list[bytes]:
+def split_stream(stream: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
     return [stream[start:end] for start, end in itertools.pairwise(places)]
 
@@ -29,7 +29,7 @@ def chunked(stream: bytes, cuts: list[int]) -> list[bytes]:
 @given(STREAM, st.lists(st.integers(0, 1000)), st.sampled_from([4, 1000]))
 def test_any_chunking_gives_the_same_lines(stream: bytes, cuts: list[int], cap: int) -> None:
     expected = lines_of(stream, cap=cap)
-    assert lines_of(*chunked(stream, cuts), cap=cap) == expected
+    assert lines_of(*split_stream(stream, cuts), cap=cap) == expected
     assert lines_of(*(bytes([byte]) for byte in stream), cap=cap) == expected
 
 
@@ -79,7 +79,7 @@ def test_of_a_giant_the_end_is_told_where_it_is_wanted(size: int, chunk: int, ha
     stream = line + b"\nnext\n" if has_line_feed else line
     framing = Framing(8, tells_ends=True)
     frames = [frame for at in range(0, len(stream), chunk) for frame in framing.feed(stream[at : at + chunk])]
-    first, last, *rest = [*frames, *framing.end()]
+    first, last, *rest = [*frames, *framing.finish_input()]
     assert isinstance(first, TooLong)
     assert isinstance(last, SkippedEnd)
     assert last.beginning == first.beginning == line[: len(first.beginning)]
@@ -90,7 +90,7 @@ def test_of_a_giant_the_end_is_told_where_it_is_wanted(size: int, chunk: int, ha
 def test_a_giant_at_the_end_of_the_input_leaves_nothing() -> None:
     framing = Framing(4)
     framing.feed(b"12345")
-    assert framing.end() == []
+    assert framing.finish_input() == []
 
 
 def test_a_giant_costs_no_memory_once_it_is_too_long() -> None:

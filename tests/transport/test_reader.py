@@ -27,19 +27,18 @@ class Deliveries:
         self.threads: set[str] = set()
         self._at_once = at_once
         self._news = asyncio.Event()
-        self._taken = asyncio.Event()
-        Reader(descriptor, Framing(), self._take, self._end).start()
+        self._handled: asyncio.Future[None] | None = None
+        Reader(descriptor, Framing(), self._on_frames, self._end).start()
 
-    def _take(self, frames: list[Frame]) -> Awaitable[None] | None:
+    def _on_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
         self.count += 1
         self.frames += frames
         self.threads = {thread.name for thread in threading.enumerate()}
         self._news.set()
-        return None if self._at_once else self._until_taken()
-
-    async def _until_taken(self) -> None:
-        await self._taken.wait()
-        self._taken.clear()
+        if self._at_once:
+            return None
+        self._handled = asyncio.get_running_loop().create_future()
+        return self._handled
 
     def _end(self) -> None:
         self.ends += 1
@@ -50,9 +49,10 @@ class Deliveries:
         await self._news.wait()
         self._news.clear()
 
-    def take(self) -> None:
+    def finish_delivery(self) -> None:
         """The last delivery has been dealt with."""
-        self._taken.set()
+        assert self._handled is not None
+        self._handled.set_result(None)
 
 
 @pytest.fixture
@@ -104,15 +104,15 @@ async def test_nothing_is_read_ahead_of_what_was_taken(pipe: tuple[int, int]) ->
     os.write(sink, b"two\n")
     await some_turns()
     assert (got.frames, select_ready(source)) == ([b"one"], True)
-    got.take()
+    got.finish_delivery()
     await got.next()
     assert got.frames == [b"one", b"two"]
     os.close(sink)
     await some_turns()
     assert not got.ended.is_set()
-    got.take()
+    got.finish_delivery()
     await got.next()
-    got.take()
+    got.finish_delivery()
     await got.ended.wait()
 
 
@@ -125,7 +125,7 @@ async def test_the_end_comes_once_and_after_what_was_left_is_taken(pipe: tuple[i
     assert got.frames == [b"last"]
     await some_turns()
     assert not got.ended.is_set()
-    got.take()
+    got.finish_delivery()
     await got.ended.wait()
     await some_turns()
     assert (got.count, got.ends) == (1, 1)
@@ -171,13 +171,13 @@ async def test_a_connection_that_breaks_is_an_end() -> None:
 async def test_a_file_is_read_to_its_end_chunk_by_chunk(tmp_path: Path, at_once: bool) -> None:
     lines = [b"%d" % number * 100 for number in range(5_000)]
     (tmp_path / "input").write_bytes(b"\n".join(lines))
-    with opened(tmp_path / "input") as file:
+    with open_descriptor(tmp_path / "input") as file:
         got = Deliveries(file, at_once)
         while not at_once and got.frames != lines:
             await got.next()
             await some_turns()
             assert os.lseek(file, 0, os.SEEK_CUR) <= got.count * CHUNK
-            got.take()
+            got.finish_delivery()
         await got.ended.wait()
         assert got.frames == lines
         assert got.count > len(b"\n".join(lines)) // CHUNK
@@ -187,14 +187,14 @@ async def test_a_file_is_read_to_its_end_chunk_by_chunk(tmp_path: Path, at_once:
 
 async def test_an_empty_file_is_just_an_end(tmp_path: Path) -> None:
     (tmp_path / "input").touch()
-    with opened(tmp_path / "input") as file:
+    with open_descriptor(tmp_path / "input") as file:
         got = Deliveries(file)
         await got.ended.wait()
         assert (got.frames, got.count) == ([], 1)
 
 
 async def test_a_descriptor_that_cannot_be_read_is_an_end(tmp_path: Path) -> None:
-    with opened(tmp_path / "input", os.O_WRONLY | os.O_CREAT) as file:
+    with open_descriptor(tmp_path / "input", os.O_WRONLY | os.O_CREAT) as file:
         got = Deliveries(file)
         await got.ended.wait()
         assert got.frames == []
@@ -203,13 +203,13 @@ async def test_a_descriptor_that_cannot_be_read_is_an_end(tmp_path: Path) -> Non
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_loop_that_is_gone_lets_the_thread_go(tmp_path: Path, taken: bool) -> None:
     (tmp_path / "input").write_bytes(b"x\n" * 100_000)
-    with opened(tmp_path / "input") as file:
+    with open_descriptor(tmp_path / "input") as file:
 
         async def briefly() -> None:
             got = Deliveries(file, at_once=False)
             await got.next()
             if taken:
-                got.take()
+                got.finish_delivery()
 
         asyncio.run(briefly())
         for thread in threading.enumerate():
@@ -219,7 +219,7 @@ def test_a_loop_that_is_gone_lets_the_thread_go(tmp_path: Path, taken: bool) -> 
 
 
 @contextmanager
-def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
+def open_descriptor(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     descriptor = os.open(path, flags)
     try:
         yield descriptor

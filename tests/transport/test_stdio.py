@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fakes.source_tree import ROOT
 from pigeon.transport import stdio
+from support.source_tree import ROOT
 
 CLAIM = """
 import os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 from pigeon.transport import stdio
-given, taken = stdio.claim()
+given, taken = stdio.claim_stdio()
 """
 STRAY = """
 print("a stray print", flush=True)

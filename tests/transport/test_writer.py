@@ -7,8 +7,10 @@ import threading
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pigeon.transport.writer import BATCH_BYTES, DIRECT_LIMIT, HARD_LIMIT, SOFT_LIMIT, Writer
+from pigeon.transport.writer import BATCH_BYTES, DIRECT_LIMIT, HARD_LIMIT, SOFT_LIMIT, LineQueue, Writer
 
 MEBI = 1024 * 1024
 
@@ -20,9 +22,9 @@ class Pipe:
         self.source, self.sink = os.pipe()
         self.broken = asyncio.Event()
         self.told = 0
-        self.writer = Writer(self.sink, self._tell)
+        self.writer = Writer(self.sink, self._on_broken)
 
-    def _tell(self) -> None:
+    def _on_broken(self) -> None:
         self.told += 1
         self.broken.set()
 
@@ -110,7 +112,7 @@ async def test_lines_of_all_sizes_arrive_in_order(pipe: Pipe) -> None:
     reading = asyncio.ensure_future(pipe.read(len(expected)))
     for line in lines:
         pipe.writer.put((line[:-1], line[-1:]))
-        await pipe.writer.room()
+        await pipe.writer.wait_for_room()
     assert await reading == expected
 
 
@@ -137,17 +139,17 @@ async def test_more_buffers_than_one_call_takes_arrive_in_order(pipe: Pipe) -> N
 async def test_a_host_that_stops_reading_makes_it_full_and_reading_on_makes_room(pipe: Pipe) -> None:
     line = b"x" * (MEBI // 4 - 1) + b"\n"
     count = 0
-    while not pipe.writer.full:
+    while not pipe.writer.is_full:
         pipe.writer.put((line,))
         count += 1
     assert count * len(line) > SOFT_LIMIT
-    assert not pipe.writer.overfull
-    waiting = asyncio.ensure_future(pipe.writer.room())
+    assert not pipe.writer.is_overfull
+    waiting = asyncio.ensure_future(pipe.writer.wait_for_room())
     await asyncio.sleep(0)
     assert not waiting.done()
     assert await pipe.read(count * len(line)) == line * count
     await waiting
-    assert not pipe.writer.full
+    assert not pipe.writer.is_full
     pipe.writer.put((b"again\n",))
     assert await pipe.read(6) == b"again\n"
 
@@ -155,18 +157,18 @@ async def test_a_host_that_stops_reading_makes_it_full_and_reading_on_makes_room
 async def test_far_beyond_that_it_is_overfull_and_loses_nothing(pipe: Pipe) -> None:
     line = b"x" * (MEBI - 1) + b"\n"
     count = 0
-    while not pipe.writer.overfull:
+    while not pipe.writer.is_overfull:
         pipe.writer.put((line,))
         count += 1
     assert count * len(line) > HARD_LIMIT
     assert await pipe.read(count * len(line)) == line * count
-    await pipe.writer.room()
-    assert not pipe.writer.overfull
+    await pipe.writer.wait_for_room()
+    assert not pipe.writer.is_overfull
 
 
 async def test_room_is_free_while_nothing_waits(pipe: Pipe) -> None:
-    await asyncio.wait_for(pipe.writer.room(), 30)
-    assert (pipe.writer.full, pipe.writer.overfull) == (False, False)
+    await asyncio.wait_for(pipe.writer.wait_for_room(), 30)
+    assert (pipe.writer.is_full, pipe.writer.is_overfull) == (False, False)
 
 
 @pytest.mark.parametrize("size", [5, 200_000])
@@ -175,20 +177,20 @@ async def test_a_host_that_hung_up_is_told_once(pipe: Pipe, size: int) -> None:
     pipe.writer.put((b"x" * size,))
     await pipe.broken.wait()
     pipe.writer.put((b"more",))
-    await asyncio.wait_for(pipe.writer.room(), 30)
+    await asyncio.wait_for(pipe.writer.wait_for_room(), 30)
     assert pipe.writer.close(5) is False
-    assert (pipe.told, pipe.writer.full) == (1, False)
+    assert (pipe.told, pipe.writer.is_full) == (1, False)
 
 
 async def test_waiting_for_room_ends_when_the_host_hangs_up(pipe: Pipe) -> None:
-    while not pipe.writer.full:
+    while not pipe.writer.is_full:
         pipe.writer.put((b"x" * MEBI,))
-    waiting = asyncio.ensure_future(pipe.writer.room())
+    waiting = asyncio.ensure_future(pipe.writer.wait_for_room())
     await asyncio.sleep(0)
     pipe.hang_up()
     await asyncio.wait_for(waiting, 5)
     await pipe.broken.wait()
-    assert (pipe.told, pipe.writer.full) == (1, False)
+    assert (pipe.told, pipe.writer.is_full) == (1, False)
 
 
 async def test_closing_writes_what_is_queued_and_takes_nothing_more(pipe: Pipe) -> None:
@@ -236,9 +238,9 @@ class HeldWrites:
         self._came = threading.Semaphore(0)
         self._may_go = threading.Semaphore(0)
         self._real = os.writev
-        monkeypatch.setattr(os, "writev", self._held)
+        monkeypatch.setattr(os, "writev", self._hold_write)
 
-    def _held(self, descriptor: int, buffers: list[bytes]) -> int:
+    def _hold_write(self, descriptor: int, buffers: list[bytes]) -> int:
         self.calls.append(sum(map(len, buffers)))
         self._came.release()
         self._may_go.acquire()
@@ -248,7 +250,7 @@ class HeldWrites:
         """Wait until the thread stands before a write call."""
         await asyncio.to_thread(self._came.acquire)
 
-    def let_go(self, count: int = 1) -> None:
+    def release_writes(self, count: int = 1) -> None:
         self._may_go.release(count)
 
 
@@ -260,7 +262,7 @@ async def test_a_short_line_does_not_overtake_one_that_is_being_written(
     pipe.writer.put((long,))
     await writes.came()
     pipe.writer.put((b"short\n",))
-    writes.let_go(2)
+    writes.release_writes(2)
     assert await pipe.read(len(long) + 6) == long + b"short\n"
 
 
@@ -273,18 +275,18 @@ async def test_a_write_call_takes_little_more_than_a_batch_and_room_comes_late(
     await writes.came()
     for _ in range(8):
         pipe.writer.put((line,))
-    waiting = asyncio.ensure_future(pipe.writer.room())
+    waiting = asyncio.ensure_future(pipe.writer.wait_for_room())
     reading = asyncio.ensure_future(pipe.read(9 * len(line)))
     left = 8
     while left:
         # The next call is there: what came before it has been counted off.
-        writes.let_go()
+        writes.release_writes()
         await writes.came()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert waiting.done() is (left * len(line) <= SOFT_LIMIT // 2)
         left -= min(left, 3)
-    writes.let_go()
+    writes.release_writes()
     assert await reading == line * 9
     await waiting
     assert writes.calls[1:] == [3 * len(line), 3 * len(line), 2 * len(line)]
@@ -297,7 +299,7 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread(monkeypatch: pytest.Monkey
 
     async def briefly() -> Pipe:
         pipe = Pipe()
-        while not pipe.writer.full:
+        while not pipe.writer.is_full:
             pipe.writer.put((b"x" * MEBI,))
         return pipe
 
@@ -306,3 +308,19 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread(monkeypatch: pytest.Monkey
     assert pipe.writer.close(10) is False
     os.close(pipe.sink)
     assert hurt == []
+
+
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.booleans()), max_size=30))
+def test_batches_keep_the_order_and_a_line_that_is_apart_begins_one(lines: list[tuple[bytes, bool]]) -> None:
+    queue = LineQueue()
+    for line, apart in lines:
+        queue.add([line], len(line), apart)
+    batches = []
+    while queue:
+        batch, size = queue.pop_batch()
+        assert queue.size >= size == sum(map(len, batch))
+        queue.mark_written(size)
+        batches.append(batch)
+    assert queue.size == 0
+    assert [line for batch in batches for line in batch] == [line for line, _ in lines]
+    assert len(batches) == (1 + sum(apart for _, apart in lines[1:]) if lines else 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.odd_files import ODD
-from pigeon.trust.decision import RESOURCES, Decision, decided, guarded, skill_folders
-from pigeon.trust.trust_file import remember, saved_decision
+from pigeon.trust.decision import RESOURCES, Decision, find_guarded_paths, initial_decision, skill_folders
+from pigeon.trust.trust_file import save_decision, saved_decision
+from support.agent_folders import ODD
 
 
 def folders(project: Path) -> list[str]:
@@ -22,26 +22,26 @@ def folders(project: Path) -> list[str]:
 @pytest.mark.parametrize("name", RESOURCES)
 def test_everything_that_acts_needs_trust(tmp_path: Path, folder: str, name: str) -> None:
     (tmp_path / folder).mkdir()
-    assert guarded(str(tmp_path), folders(tmp_path), "/home/nobody") == []
+    assert find_guarded_paths(str(tmp_path), folders(tmp_path), "/home/nobody") == []
     path = tmp_path / folder / name
     path.mkdir() if "." not in name else path.write_text("{")
-    assert guarded(str(tmp_path), folders(tmp_path), "/home/nobody") == [str(path)]
+    assert find_guarded_paths(str(tmp_path), folders(tmp_path), "/home/nobody") == [str(path)]
 
 
 def test_a_link_that_leads_nowhere_needs_trust_too(tmp_path: Path) -> None:
     (tmp_path / ".pi").mkdir()
     (tmp_path / ".pi" / "extensions").symlink_to("/nowhere")
-    assert guarded(str(tmp_path), folders(tmp_path), "/home/nobody")
+    assert find_guarded_paths(str(tmp_path), folders(tmp_path), "/home/nobody")
 
 
 def test_skills_for_any_agent_above_count_but_not_the_users_own(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "home" / "code" / "app"
     project.mkdir(parents=True)
     (home / ".agents" / "skills").mkdir(parents=True)
-    assert guarded(str(project), folders(project), str(home)) == []
+    assert find_guarded_paths(str(project), folders(project), str(home)) == []
     above = home / "code" / ".agents" / "skills"
     above.mkdir(parents=True)
-    assert guarded(str(project), folders(project), str(home)) == [str(above)]
+    assert find_guarded_paths(str(project), folders(project), str(home)) == [str(above)]
     assert str(home / ".agents" / "skills") not in skill_folders(str(project), str(home))
 
 
@@ -51,15 +51,15 @@ def test_the_users_own_skills_need_no_trust_under_another_name(tmp_path: Path) -
     (project / ".agents").mkdir(parents=True)
     (project / ".agents" / "skills").symlink_to(home / ".agents" / "skills")
     (tmp_path / "link to home").symlink_to(home)
-    assert guarded(str(project), folders(project), str(home)) == []
-    assert guarded(str(project), folders(project), str(tmp_path / "link to home")) == []
+    assert find_guarded_paths(str(project), folders(project), str(home)) == []
+    assert find_guarded_paths(str(project), folders(project), str(tmp_path / "link to home")) == []
 
 
 def test_looking_opens_nothing_of_the_project(tmp_path: Path) -> None:
     (tmp_path / ".pi").mkdir()
     for name in ("settings.json", "SYSTEM.md"):
         os.mkfifo(tmp_path / ".pi" / name)  # opening one of these would wait for ever
-    assert len(guarded(str(tmp_path), folders(tmp_path), "/home/nobody")) == 2
+    assert len(find_guarded_paths(str(tmp_path), folders(tmp_path), "/home/nobody")) == 2
 
 
 def test_the_decision_follows_the_order_of_who_may_decide() -> None:
@@ -68,7 +68,7 @@ def test_the_decision_follows_the_order_of_who_may_decide() -> None:
         by = {"ask": None, "always": True, "never": False}[default]
         said = {"option": option, "extension": vote, "saved": saved, "setting": by}
         name, first = next(((name, answer) for name, answer in said.items() if answer is not None), (None, None))
-        found = decided(option=option, vote=vote, saved=saved, default=default)  # type: ignore[arg-type]
+        found = initial_decision(option=option, vote=vote, saved=saved, default=default)  # type: ignore[arg-type]
         assert found == Decision(first, name)  # type: ignore[arg-type]
 
 
@@ -93,14 +93,14 @@ def test_a_file_that_cannot_be_read_trusts_nobody_and_is_left_alone(tmp_path: Pa
     trusted, problem = saved_decision(str(tmp_path), "/work")
     assert trusted is False
     assert str(file) in str(problem)
-    assert str(file) in str(remember(str(tmp_path), "/work", True))
+    assert str(file) in str(save_decision(str(tmp_path), "/work", True))
     assert file.read_text() == text
 
 
 def test_a_decision_is_kept_for_its_owner_only_and_beside_the_others(tmp_path: Path) -> None:
     agent = tmp_path / "new" / "agent"
-    assert remember(str(agent), str(tmp_path), True) is None
-    assert remember(str(agent), "/", False) is None
+    assert save_decision(str(agent), str(tmp_path), True) is None
+    assert save_decision(str(agent), "/", False) is None
     file = agent / "trust.json"
     assert json.loads(file.read_text()) == {os.path.realpath(tmp_path): True, "/": False}
     assert file.stat().st_mode & 0o777 == 0o600
@@ -112,7 +112,7 @@ def test_a_decision_made_under_a_link_is_one_about_the_folder_behind_it(tmp_path
     (tmp_path / "other").mkdir()
     link = tmp_path / "link"
     link.symlink_to("project")
-    assert remember(str(tmp_path / "agent"), str(link), True) is None
+    assert save_decision(str(tmp_path / "agent"), str(link), True) is None
     link.unlink()
     link.symlink_to("other")
     decisions = [saved_decision(str(tmp_path / "agent"), str(tmp_path / name)) for name in ("project", "link")]
@@ -123,7 +123,7 @@ def test_a_file_with_comments_is_understood_and_not_overwritten(tmp_path: Path) 
     text = '{\n  // my own\n  "/work": true,\n}\n'
     (tmp_path / "trust.json").write_text(text)
     assert saved_decision(str(tmp_path), "/work") == (True, None)
-    problem = remember(str(tmp_path), "/other", True)
+    problem = save_decision(str(tmp_path), "/other", True)
     assert "comments" in str(problem)
     assert '"/other": true' in str(problem)
     assert (tmp_path / "trust.json").read_text() == text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pigeon.sandbox.written_folders import WRITTEN, programs_path, remember_written, written_folders
-from pigeon.trust.trust_file import DOUBTED, doubt_trusted, remember, saved_decision
+from pigeon.trust.trust_file import DOUBTED, record_doubts, save_decision, saved_decision
 
 
 @pytest.fixture
@@ -20,18 +20,18 @@ def folders(tmp_path: Path) -> tuple[str, Path]:
 
 def test_trust_in_a_folder_counts_for_those_in_it(folders: tuple[str, Path]) -> None:
     agent, project = folders
-    assert remember(agent, str(project.parent), True) is None
+    assert save_decision(agent, str(project.parent), True) is None
     assert saved_decision(agent, str(project / "sub")) == (True, None)
 
 
 def test_it_does_not_count_where_commands_behind_a_sandbox_could_write(folders: tuple[str, Path]) -> None:
     agent, project = folders
-    remember(agent, str(project.parent), True)
+    save_decision(agent, str(project.parent), True)
     remember_written(agent, [str(project)])
     assert saved_decision(agent, str(project)) == (True, None), "its own files were kept from those commands"
     assert saved_decision(agent, str(project / "sub")) == (None, None)
     assert saved_decision(agent, str(project.parent / "other")) == (True, None)
-    remember(agent, str(project / "sub"), True)
+    save_decision(agent, str(project / "sub"), True)
     assert saved_decision(agent, str(project / "sub")) == (True, None), "it was decided about this very folder"
     assert saved_decision(agent, str(project / "sub" / "deep")) == (None, None)
 
@@ -41,18 +41,18 @@ def test_trust_in_a_folder_does_not_count_for_what_commands_above_it_may_have_ma
     folders: tuple[str, Path], had: bool
 ) -> None:
     agent, project = folders
-    remember(agent, str(project), True)
+    save_decision(agent, str(project), True)
     if had:
         (project / ".pi").mkdir()
-    doubt_trusted(agent, [str(project.parent)])
+    record_doubts(agent, [str(project.parent)])
     assert saved_decision(agent, str(project)) == (True, None), "nothing has come yet"
     (project / ".pigeon").mkdir()
     assert saved_decision(agent, str(project)) == (None, None)
-    doubt_trusted(agent, [str(project.parent)])
+    record_doubts(agent, [str(project.parent)])
     assert saved_decision(agent, str(project)) == (None, None), "a later session changes nothing about that"
-    remember(agent, str(project), True)
+    save_decision(agent, str(project), True)
     assert saved_decision(agent, str(project)) == (True, None), "it was decided about what is there now"
-    doubt_trusted(agent, [str(project)])
+    record_doubts(agent, [str(project)])
     (project / ".mcp.json").touch()
     assert saved_decision(agent, str(project)) == (True, None), "at the top of the working folder none can be made"
 
@@ -62,7 +62,7 @@ def test_with_a_list_that_cannot_be_used_trust_does_not_count(
     folders: tuple[str, Path], name: str, content: str, trusted: str
 ) -> None:
     agent, project = folders
-    remember(agent, str(project / trusted), True)
+    save_decision(agent, str(project / trusted), True)
     (Path(agent) / name).write_text(content)
     decision, problem = saved_decision(agent, str(project))
     assert decision is None
@@ -72,7 +72,7 @@ def test_with_a_list_that_cannot_be_used_trust_does_not_count(
 
 def test_a_no_counts_for_everything_below_in_any_case(folders: tuple[str, Path]) -> None:
     agent, project = folders
-    remember(agent, str(project), False)
+    save_decision(agent, str(project), False)
     remember_written(agent, [str(project)])
     assert saved_decision(agent, str(project / "sub")) == (False, None)
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_objects, json_values, letters, words
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord, Refusal
+from support.strategies import json_objects, json_values, letters, words
 
 SPECIAL = '"\\\u2028\u2029\u0000\u0085\ufeff/'
 VALUES = json_values(letters(SPECIAL), size=20)

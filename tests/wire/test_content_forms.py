@@ -14,9 +14,9 @@ from pigeon.wire.content import (
     ImageContent,
     ImageInput,
     TextContent,
+    shorten_file_blocks,
     text_of,
     user_blocks,
-    with_files_named,
 )
 from pigeon.wire.errors import BadRecord
 
@@ -29,7 +29,7 @@ def blocks(*images: dict[str, Any]) -> list[Any]:
     return user_blocks("look", [codec.convert(image, ImageInput) for image in images])
 
 
-def attached(**fields: Any) -> list[Any]:
+def blocks_with(**fields: Any) -> list[Any]:
     """The blocks of a prompt with one attachment."""
     return user_blocks("look", attachments=[codec.convert(fields, Attachment)])
 
@@ -83,19 +83,19 @@ def test_the_place_of_a_bad_image_is_its_own() -> None:
 
 
 def test_an_attached_image_is_an_image() -> None:
-    assert attached(type="image", mimeType="image/png", content=DATA)[1:] == [PNG]
+    assert blocks_with(type="image", mimeType="image/png", content=DATA)[1:] == [PNG]
     with pytest.raises(BadRecord, match=r'"attachments\[0\].content" is empty'):
-        attached(type="image", mimeType="image/png")
+        blocks_with(type="image", mimeType="image/png")
 
 
 def test_an_attached_document_is_its_text_under_its_name() -> None:
-    (_, block) = attached(type="document", fileName="plan.pdf", extractedText="First\nthen")
+    (_, block) = blocks_with(type="document", fileName="plan.pdf", extractedText="First\nthen")
     assert block == TextContent(text="\n\n[Document: plan.pdf]\nFirst\nthen")
 
 
 @pytest.mark.parametrize("nothing", [{}, {"extractedText": ""}, {"extractedText": None, "preview": None}])
 def test_a_document_without_text_adds_nothing(nothing: dict[str, Any]) -> None:
-    assert attached(type="document", fileName="plan.pdf", **nothing) == [TextContent(text="look")]
+    assert blocks_with(type="document", fileName="plan.pdf", **nothing) == [TextContent(text="look")]
 
 
 def test_null_of_an_attachment_is_kept_as_absent() -> None:
@@ -127,4 +127,4 @@ def test_the_text_of_blocks_is_what_stands_in_them_without_anything_between() ->
     ],
 )
 def test_a_prompt_in_a_list_names_its_files(said: str, shown: str) -> None:
-    assert with_files_named(said) == shown
+    assert shorten_file_blocks(said) == shown

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_values, letters
 from pigeon.wire import codec
 from pigeon.wire.partial_json import GrowingJson, parse_arguments
+from support.strategies import json_values, letters
 
 values = json_values(letters('[]{}",:\\ab\n\u2028\ud83d', most=12), size=30)
 
@@ -48,17 +48,17 @@ def test_arguments_too_deep_are_named_and_not_kept() -> None:
 def test_growing_arguments_stop_at_the_limit_of_levels(unit: str) -> None:
     growing = GrowingJson()
     growing.feed(unit * 500)
-    shown = growing.closed()
+    shown = growing.to_closed_json()
     assert levels_of(codec.decode(shown)) <= codec.MOST_LEVELS
     growing.feed(unit * 500)
-    assert growing.closed() == shown
+    assert growing.to_closed_json() == shown
 
 
 def test_a_number_without_end_is_given_up() -> None:
     growing = GrowingJson()
     growing.feed('{"a":' + "1" * 500)
     growing.feed("}")
-    assert not growing.complete
+    assert not growing.is_complete
     assert parse_arguments('{"a":' + "1" * 500)[0] == {}
     assert parse_arguments('{"a":' + "1" * 500)[1]
 
@@ -70,12 +70,12 @@ def test_runs_of_anything_in_a_string_come_whole_wherever_they_are_cut(piece: st
     growing = GrowingJson()
     for at in range(0, len(text), cut):
         growing.feed(text[at : at + cut])
-    assert growing.complete
-    assert codec.decode(growing.closed()) == json.loads(text, strict=False)
+    assert growing.is_complete
+    assert codec.decode(growing.to_closed_json()) == json.loads(text, strict=False)
 
 
 def test_so_many_lists_are_shown_while_they_arrive_and_no_more() -> None:
     growing = GrowingJson()
     growing.feed('{"a":[' + "{}," * 20_000)
-    assert len(codec.decode(growing.closed())["a"]) < 10_000
-    assert not growing.complete
+    assert len(codec.decode(growing.to_closed_json())["a"]) < 10_000
+    assert not growing.is_complete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.wire.open_work import open_work
+from pigeon.wire.open_work import read_open_work
 
 QUESTION = b'{"method":"confirm","type":"extension_ui_request","id":"q","title":"Go?","message":"?","seq":4}'
 START = b'{"type":"message_start","message":{"role":"assistant"},"seq":9}'
@@ -10,7 +10,7 @@ END = b'{"method":"cancel","type":"extension_ui_request","id":"c","targetId":"q"
 
 
 def test_a_client_begins_at_a_question_that_is_older_than_the_message() -> None:
-    assert open_work([(4, QUESTION)]).first == 4
-    assert open_work([(4, QUESTION), (9, START)]).first == 4
-    assert open_work([(4, QUESTION), (9, START), (11, END)]).first == 9
-    assert open_work([(4, QUESTION), (11, END)]).first is None
+    assert read_open_work([(4, QUESTION)]).first_open_number == 4
+    assert read_open_work([(4, QUESTION), (9, START)]).first_open_number == 4
+    assert read_open_work([(4, QUESTION), (9, START), (11, END)]).first_open_number == 9
+    assert read_open_work([(4, QUESTION), (11, END)]).first_open_number is None

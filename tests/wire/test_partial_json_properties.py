@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_objects, letters
 from pigeon.wire.partial_json import GrowingJson, parse_arguments
+from support.strategies import json_objects, letters
 
 OBJECTS = json_objects(letters('"\\/\u2028\b\f\n\r\t😀', most=12), size=20)
 Style = tuple[int | None, bool]
 STYLES = st.sampled_from([(None, True), (None, False), (2, True), (1, False)])
 
 
-def written(value: Any, style: Style) -> str:
+def write_json(value: Any, style: Style) -> str:
     indent, ascii_only = style
     return json.dumps(value, indent=indent, ensure_ascii=ascii_only)
 
@@ -31,30 +31,30 @@ def test_every_step_can_be_closed_and_the_end_is_the_value(
     value: dict[str, Any], style: Style, cuts: list[int]
 ) -> None:
     growing = GrowingJson()
-    for piece in pieces(written(value, style), cuts):
+    for piece in pieces(write_json(value, style), cuts):
         growing.feed(piece)
-        assert isinstance(json.loads(growing.closed()), dict)
-    assert json.loads(growing.closed()) == value
+        assert isinstance(json.loads(growing.to_closed_json()), dict)
+    assert json.loads(growing.to_closed_json()) == value
 
 
 @given(OBJECTS, STYLES)
 def test_pieces_of_one_character_give_the_same_as_the_whole(value: dict[str, Any], style: Style) -> None:
-    text = written(value, style)
+    text = write_json(value, style)
     whole, single = GrowingJson(), GrowingJson()
     whole.feed(text)
     for char in text:
         single.feed(char)
-    assert single.closed() == whole.closed()
+    assert single.to_closed_json() == whole.to_closed_json()
 
 
 @given(OBJECTS, STYLES, st.integers(0, 10_000))
 def test_the_final_bytes_only_grow(value: dict[str, Any], style: Style, cut: int) -> None:
-    text = written(value, style)
+    text = write_json(value, style)
     at = cut % (len(text) + 1)
     growing = GrowingJson()
     growing.feed(text[:at])
     before = bytes(growing.prefix)
-    assert before + growing.suffix == growing.closed()
+    assert before + growing.suffix == growing.to_closed_json()
     growing.feed(text[at:])
     assert bytes(growing.prefix).startswith(before)
 
@@ -63,18 +63,18 @@ def test_the_final_bytes_only_grow(value: dict[str, Any], style: Style, cut: int
 def test_text_that_is_no_json_still_closes_and_never_raises(text: str) -> None:
     growing = GrowingJson()
     growing.feed(text)
-    json.loads(growing.closed())
+    json.loads(growing.to_closed_json())
     assert isinstance(parse_arguments(text)[0], dict)
 
 
 @given(OBJECTS, STYLES)
 def test_finished_arguments_are_the_value(value: dict[str, Any], style: Style) -> None:
-    assert parse_arguments(written(value, style)) == (value, None)
+    assert parse_arguments(write_json(value, style)) == (value, None)
 
 
 @given(OBJECTS, STYLES, st.integers(0, 10_000))
 def test_cut_off_arguments_keep_what_was_complete(value: dict[str, Any], style: Style, cut: int) -> None:
-    text = written(value, style)
+    text = write_json(value, style)
     saved, problem = parse_arguments(text[: cut % (len(text) + 1)], cut_off=True)
     assert set(saved) <= set(value)
     assert problem is None
@@ -126,4 +126,4 @@ def test_a_long_argument_costs_linear_time() -> None:
     for _ in range(200_000):
         growing.feed("x")
     growing.feed('"}')
-    assert len(growing.closed()) == 200_000 + len('{"content":""}')
+    assert len(growing.to_closed_json()) == 200_000 + len('{"content":""}')

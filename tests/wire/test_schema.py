@@ -11,15 +11,15 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from jsonschema import Draft202012Validator
 
-from fakes.schema_check import complaint, is_valid, published
-from fakes.source_tree import ROOT
+from fakes.strict_client import complaint, is_valid, published_schema
 from pigeon.wire import answers, commands, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.codec import command_of
 from pigeon.wire.errors import BadRecord
+from support.source_tree import ROOT
 
 Schema = dict[str, Any]
 MODULES = (answers, commands, content, dialogs, entries, events, messages, model, steering)
-DEFINITIONS: dict[str, Schema] = published()["$defs"]
+DEFINITIONS: dict[str, Schema] = published_schema()["$defs"]
 COMMANDS = [
     found["$ref"].rpartition("/")[2] for name in ("Command", "HostReport") for found in DEFINITIONS[name]["oneOf"]
 ]
@@ -67,13 +67,13 @@ def records() -> list[str]:
 
 
 def test_it_is_a_schema_of_the_draft_that_it_names() -> None:
-    assert published()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    Draft202012Validator.check_schema(published())
+    assert published_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    Draft202012Validator.check_schema(published_schema())
 
 
 def test_the_root_leads_to_every_definition() -> None:
     found: set[str] = set()
-    waiting = list(references(published()["oneOf"]))
+    waiting = list(references(published_schema()["oneOf"]))
     while waiting:
         name = waiting.pop()
         if name not in found:
@@ -86,7 +86,7 @@ def test_every_name_can_be_that_of_a_class_and_is_no_numbered_one() -> None:
     assert not [name for name in DEFINITIONS if not re.fullmatch(r"([A-Z][a-z]+)+", name)]
     assert not [name for name, shape in DEFINITIONS.items() if shape["title"] != name]
     assert not {name for name, count in Counter(map(str.lower, DEFINITIONS)).items() if count > 1}
-    assert published()["title"] not in DEFINITIONS
+    assert published_schema()["title"] not in DEFINITIONS
 
 
 def test_every_record_is_described() -> None:
@@ -109,7 +109,7 @@ def test_nothing_without_a_name_is_told_apart_inside_a_record() -> None:
 
 
 def test_lines_of_different_kinds_never_have_the_same_type() -> None:
-    for root in (published(), *(shape for shape in DEFINITIONS.values() if "oneOf" in shape)):
+    for root in (published_schema(), *(shape for shape in DEFINITIONS.values() if "oneOf" in shape)):
         key = root.get("discriminator", {}).get("propertyName")
         kinds = [values_of(member, key) for member in root["oneOf"]] if key else []
         assert sum(map(len, kinds)) == len(set().union(*kinds)), root["title"]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.model_requests import PNG, answered, called, returned, said, text, thought
 from pigeon.wire.messages import (
     BashExecutionMessage,
     BranchSummaryMessage,
@@ -11,6 +10,15 @@ from pigeon.wire.messages import (
     Message,
 )
 from pigeon.wire.tokens import IMAGE_CHARACTERS, characters_of, estimated_tokens, message_tokens
+from support.model_requests import (
+    PNG,
+    assistant_message,
+    text_block,
+    thinking_block,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 BASH = BashExecutionMessage(command="ls", output="a\nb", exit_code=0, cancelled=False, truncated=False, timestamp=1)
 
@@ -23,10 +31,13 @@ def test_a_token_is_four_characters(characters: int, up: int, down: int) -> None
 @pytest.mark.parametrize(
     ("message", "characters"),
     [
-        (said("hello"), 5),
-        (said([text("hello"), PNG, PNG]), 5 + 2 * IMAGE_CHARACTERS),
-        (answered(thought("why"), text("because"), called("id", command="ls")), 3 + 7 + len('bash{"command":"ls"}')),
-        (returned("id", "out", PNG), 3 + IMAGE_CHARACTERS),
+        (user_message("hello"), 5),
+        (user_message([text_block("hello"), PNG, PNG]), 5 + 2 * IMAGE_CHARACTERS),
+        (
+            assistant_message(thinking_block("why"), text_block("because"), tool_call("id", command="ls")),
+            3 + 7 + len('bash{"command":"ls"}'),
+        ),
+        (tool_result("id", "out", PNG), 3 + IMAGE_CHARACTERS),
         (CustomMessage(custom_type="note", content="hello", display=True, timestamp=1), 5),
         (CustomMessage(custom_type="note", content=[PNG], display=True, timestamp=1), IMAGE_CHARACTERS),
         (BranchSummaryMessage(summary="there", from_id="1", timestamp=1), 5),

@@ -21,7 +21,7 @@ from pigeon.agent.inference import (
     ModelRequest,
     Named,
     Sampled,
-    unexpected,
+    failure_from_error,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish, Watch
 from pigeon.agent.scope import Scope
@@ -44,7 +44,7 @@ from pigeon.wire.events import (
     ToolcallStart,
 )
 from pigeon.wire.messages import AssistantMessage, Message, StopReason
-from pigeon.wire.model import Model, Usage, priced, zero_usage
+from pigeon.wire.model import Model, Usage, price_usage, zero_usage
 
 NEARLY_ALL = 0.99
 LONGEST_TURN_S = 0.05
@@ -79,7 +79,7 @@ class _OpenBlock:
 
 
 class Fold:
-    """One answer as it grows."""
+    """Collects the deltas of one answer into a message and its stream events."""
 
     def __init__(self, model: Model, timestamp: int, limits: AnswerLimits | None = None) -> None:
         self._model = model
@@ -92,36 +92,36 @@ class Fold:
         self.usage: Usage = zero_usage()
         self.sampled: Sampled | None = None
 
-    def take(self, delta: Delta) -> StreamEvent | None:
+    def add_delta(self, delta: Delta) -> StreamEvent | None:
         """Take in one delta; returns the event that announces it, none if it is no news of a block.
 
         Raises `AnswerTooLong` for a delta that would pass a limit; what came before it stays.
         """
         if isinstance(delta, BlockGrew):
-            return self._grew(delta)
+            return self._grow_block(delta)
         if isinstance(delta, BlockOpened):
-            return self._opened(delta)
+            return self._open_block(delta)
         if isinstance(delta, BlockClosed):
-            return self._closed(delta)
+            return self._close_block(delta)
         if isinstance(delta, Metered):
-            self.usage = priced(delta.usage, self._model.cost, delta.rate)
+            self.usage = price_usage(delta.usage, self._model.cost, delta.rate)
         elif isinstance(delta, Sampled):
             self.sampled = delta
         elif isinstance(delta, Named):
-            self._count(len(delta.response_id or "") + len(delta.response_model or ""))
+            self._count_characters(len(delta.response_id or "") + len(delta.response_model or ""))
             self._name = delta
         return None
 
-    def _opened(self, delta: BlockOpened) -> StreamEvent:
+    def _open_block(self, delta: BlockOpened) -> StreamEvent:
         if delta.index != len(self._blocks):
             raise ValueError(f"block {delta.index} opened out of order")
         if delta.index >= self._limits.blocks:
             raise AnswerTooLong(f"it has more than {self._limits.blocks} blocks")
-        self._count(len(delta.call_id) + len(delta.name))
+        self._count_characters(len(delta.call_id) + len(delta.name))
         if delta.kind == "toolCall":
             if max(len(delta.call_id), len(delta.name)) > LONGEST_NAME:
                 raise AnswerTooLong(f"the name or id of a tool call has more than {LONGEST_NAME} characters")
-            delta = BlockOpened(delta.index, delta.kind, self._own_id(delta.call_id), delta.name)
+            delta = BlockOpened(delta.index, delta.kind, self._make_unique_id(delta.call_id), delta.name)
         self._blocks.append(_OpenBlock(delta))
         if delta.kind == "text":
             return TextStart(content_index=delta.index)
@@ -129,7 +129,7 @@ class Fold:
             return ThinkingStart(content_index=delta.index)
         return ToolcallStart(content_index=delta.index, id=delta.call_id, tool_name=delta.name)
 
-    def _own_id(self, call_id: str) -> str:
+    def _make_unique_id(self, call_id: str) -> str:
         """The call's id, with a number behind it if an earlier call of the same answer has it too."""
         wanted, number = call_id or "call", 2
         unique = wanted
@@ -139,14 +139,14 @@ class Fold:
         self._call_ids.add(unique)
         return unique
 
-    def _count(self, size: int) -> None:
+    def _count_characters(self, size: int) -> None:
         self._size += size
         if self._size > self._limits.characters:
             raise AnswerTooLong(f"it has more than {self._limits.characters} characters")
 
-    def _grew(self, delta: BlockGrew) -> StreamEvent:
+    def _grow_block(self, delta: BlockGrew) -> StreamEvent:
         block = self._blocks[delta.index]
-        self._count(len(delta.text))
+        self._count_characters(len(delta.text))
         block.parts.append(delta.text)
         if block.kind == "text":
             return TextDelta(content_index=delta.index, delta=delta.text)
@@ -154,10 +154,10 @@ class Fold:
             return ThinkingDelta(content_index=delta.index, delta=delta.text)
         return ToolcallDelta(content_index=delta.index, delta=delta.text)
 
-    def _closed(self, delta: BlockClosed, *, cut_off: bool = False) -> StreamEvent:
+    def _close_block(self, delta: BlockClosed, *, cut_off: bool = False) -> StreamEvent:
         block = self._blocks[delta.index]
         if isinstance(delta.signature, str):
-            self._count(len(delta.signature))
+            self._count_characters(len(delta.signature))
         text = "".join(block.parts)
         block.parts = [text]
         if block.kind == "text":
@@ -180,18 +180,20 @@ class Fold:
         block.done = call
         return ToolcallEnd(content_index=delta.index, tool_call=call)
 
-    def close_open(self, *, cut_off: bool = False) -> list[StreamEvent]:
+    def close_open_blocks(self, *, cut_off: bool = False) -> list[StreamEvent]:
         """Close what the stream left open; `cut_off` says that it did so because the answer failed."""
         left = [index for index, block in enumerate(self._blocks) if block.done is None]
-        return [self._closed(BlockClosed(index=index), cut_off=cut_off) for index in left]
+        return [self._close_block(BlockClosed(index=index), cut_off=cut_off) for index in left]
 
     @property
-    def filled_by_prompt(self) -> bool:
+    def is_filled_by_prompt(self) -> bool:
         """True if nothing was said because the prompt has taken the whole context."""
         usage, window = self.usage, self._model.context_window
         return window > 0 and usage.output == 0 and usage.input + usage.cache_read >= NEARLY_ALL * window
 
-    def message(self, stop: StopReason, finished: Finished | None = None, error: str | None = None) -> AssistantMessage:
+    def to_message(
+        self, stop: StopReason, finished: Finished | None = None, error: str | None = None
+    ) -> AssistantMessage:
         """The message as far as it is complete."""
         return AssistantMessage(
             content=[block.done for block in self._blocks if block.done is not None],
@@ -238,7 +240,7 @@ class AnswerStream:
         self.cut = False
 
     @property
-    def sampled(self) -> Sampled | None:
+    def sampled_tokens(self) -> Sampled | None:
         """The token ids of the answer, where the server told them."""
         return self._fold.sampled
 
@@ -247,7 +249,7 @@ class AnswerStream:
         finished: Finished | None = None
         try:
             deltas = provider.stream(self._request)
-            forget = scope.on_cancel(lambda: self._drop(deltas))
+            forget = scope.add_cancel_callback(lambda: self._drop_stream(deltas))
             try:
                 finished = await self._consume(deltas, scope)
             finally:
@@ -260,13 +262,13 @@ class AnswerStream:
         except CutByWatch:
             finished = Finished(stop="aborted", failure=Failure(message=CUT_TEXT))
         except AnswerTooLong as error:
-            finished = Finished(stop="error", failure=_too_long(error))
+            finished = Finished(stop="error", failure=_too_long_failure(error))
         except Exception as error:
-            finished = Finished(stop="error", failure=unexpected(error))
+            finished = Finished(stop="error", failure=failure_from_error(error))
         if finished is None:
-            finished = Finished(stop="error", failure=_truncated())
-        elif finished.stop == "length" and self._fold.filled_by_prompt:
-            finished = Finished(stop="error", failure=_no_room(), raw_stop=finished.raw_stop)
+            finished = Finished(stop="error", failure=_truncated_failure())
+        elif finished.stop == "length" and self._fold.is_filled_by_prompt:
+            finished = Finished(stop="error", failure=_no_room_failure(), raw_stop=finished.raw_stop)
         # A connection that was dropped by an abort often looks like an error of the provider.
         if scope.cancelled and finished.stop == "error":
             finished = Finished(stop="aborted", failure=Failure(message=ABORT_TEXT))
@@ -289,28 +291,28 @@ class AnswerStream:
                 self._reading = False
             if isinstance(delta, Finished):
                 return delta
-            event = self._fold.take(delta)
+            event = self._fold.add_delta(delta)
             if event is not None:
                 await self._announce(event)
             elif isinstance(delta, Metered):
-                await self._start()
+                await self._announce_start()
 
-    def _drop(self, deltas: AsyncIterator[Delta]) -> None:
+    def _drop_stream(self, deltas: AsyncIterator[Delta]) -> None:
         """Let go of the provider at once, also while the host is so slow that our events still wait for room."""
         if not self._reading:
             self._dropping = asyncio.ensure_future(close_stream(deltas))
 
-    async def _start(self) -> None:
+    async def _announce_start(self) -> None:
         if not self._started:
             self._started = True
-            await self._publish(MessageStart(message=self._fold.message("pending")))
+            await self._publish(MessageStart(message=self._fold.to_message("pending")))
 
     async def _announce(self, event: StreamEvent) -> None:
         if not self._started:
-            await self._start()
+            await self._announce_start()
         await self._publish(MessageUpdate(usage=self._fold.usage, assistant_message_event=event))
         for watch in self._watches:
-            seen = watch.sees(event)
+            seen = watch.process_event(event)
             if seen is not None:
                 self.cut = True
                 await self._publish(seen)
@@ -318,12 +320,12 @@ class AnswerStream:
 
     async def _finish(self, finished: Finished) -> AssistantMessage:
         self._watches = ()
-        for event in self._fold.close_open(cut_off=finished.failure is not None):
+        for event in self._fold.close_open_blocks(cut_off=finished.failure is not None):
             await self._announce(event)
         self.failure = finished.failure
         error = finished.failure.message[:LONGEST_ERROR] if finished.failure else None
         message = replace(
-            self._fold.message(finished.stop, finished, error),
+            self._fold.to_message(finished.stop, finished, error),
             thinking_level=self._request.thinking,
             duration_ms=max(0, self._now() - self._began),
         )
@@ -343,14 +345,14 @@ async def close_stream(deltas: AsyncIterator[Delta]) -> None:
         await close()
 
 
-def _too_long(error: AnswerTooLong) -> Failure:
+def _too_long_failure(error: AnswerTooLong) -> Failure:
     return Failure(message=f"The answer was broken off: {error}", code="answer_too_long")
 
 
-def _no_room() -> Failure:
+def _no_room_failure() -> Failure:
     text = "The conversation fills the model's context: there was no room for an answer"
     return Failure(message=text, code="context_full", overflow=True)
 
 
-def _truncated() -> Failure:
+def _truncated_failure() -> Failure:
     return Failure(message="The provider's stream ended without a final event", code="truncated", retryable=True)

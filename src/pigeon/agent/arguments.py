@@ -11,17 +11,25 @@ import copy
 import math
 from typing import Any
 
-from pigeon.agent.schema_check import CheckTooLong, Schema, SchemaCheck, fixed_values, is_of_kind, is_same, types_of
+from pigeon.agent.schema_check import (
+    CheckTooLong,
+    Schema,
+    SchemaCheck,
+    fixed_values,
+    is_of_kind,
+    is_same_json,
+    types_of,
+)
 from pigeon.wire import codec
 from pigeon.wire.errors import ToolFailed
 
 
-def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
+def validate_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
     """A corrected copy of the arguments; raises `ToolFailed` with one line per error."""
     try:
         check = SchemaCheck(schema, arguments)
-        value = _Coercion(check).coerce(without_optional_nulls(check, copy.deepcopy(arguments)), check.schema)
-        errors = check.errors(value)
+        value = _Coercion(check).coerce(drop_optional_nulls(check, copy.deepcopy(arguments)), check.schema)
+        errors = check.find_errors(value)
     except CheckTooLong as error:
         raise ToolFailed(
             f'The arguments for tool "{tool}" could not be checked against its schema in time: {error}. '
@@ -32,13 +40,13 @@ def checked_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> d
     if errors:
         lines = "\n".join(f"  - {path or 'root'}: {reason}" for path, reason in errors)
         raise ToolFailed(
-            f'Validation failed for tool "{tool}":\n{lines}\n\nReceived arguments:\n{codec.pretty(arguments)}'
+            f'Validation failed for tool "{tool}":\n{lines}\n\nReceived arguments:\n{codec.to_pretty_json(arguments)}'
         )
     result: dict[str, Any] = value
     return result
 
 
-def without_optional_nulls(check: SchemaCheck, value: Any) -> Any:
+def drop_optional_nulls(check: SchemaCheck, value: Any) -> Any:
     """The value without nulls of properties that may be left out and cannot be null: strict servers ask for those."""
     return _Coercion(check).drop_nulls(value, check.schema)
 
@@ -51,7 +59,7 @@ class _Coercion:
 
     def drop_nulls(self, value: Any, schema: Schema | bool) -> Any:
         """The value without nulls of properties that may be left out and cannot be null."""
-        schema = self._follow(schema)
+        schema = self._resolve_schema(schema)
         if isinstance(schema, bool):
             return value
         if isinstance(value, list) and isinstance(schema.get("items"), dict):
@@ -64,13 +72,13 @@ class _Coercion:
             inner = properties.get(key)
             if inner is None:
                 kept[key] = item
-            elif item is not None or key in required or self._accepts_null(inner):
+            elif item is not None or key in required or self._can_be_null(inner):
                 kept[key] = self.drop_nulls(item, inner)
         return kept
 
     def coerce(self, value: Any, schema: Schema | bool) -> Any:
         """The value with scalars in the type that the schema asks for, where that is certain."""
-        schema = self._follow(schema)
+        schema = self._resolve_schema(schema)
         if isinstance(schema, bool):
             return value
         for branch in schema.get("allOf", []):
@@ -85,24 +93,24 @@ class _Coercion:
             return self._coerce_list(value, schema)
         return _to_listed(value, fixed_values(schema))
 
-    def _follow(self, schema: Schema | bool) -> Schema | bool:
+    def _resolve_schema(self, schema: Schema | bool) -> Schema | bool:
         self._check.steps.count_step()
-        return self._check.follow(schema)
+        return self._check.resolve_schema(schema)
 
-    def _accepts_null(self, schema: Schema | bool) -> bool:
-        schema = self._follow(schema)
+    def _can_be_null(self, schema: Schema | bool) -> bool:
+        schema = self._resolve_schema(schema)
         if isinstance(schema, bool):
             return schema
         if not schema or "null" in types_of(schema) or None in fixed_values(schema):
             return True
-        return any(self._accepts_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
+        return any(self._can_be_null(branch) for key in ("anyOf", "oneOf") for branch in schema.get(key, []))
 
     def _coerce_to_branch(self, value: Any, branches: list[Schema]) -> Any:
-        if any(self._check.fits(value, branch) for branch in branches):
+        if any(self._check.is_valid(value, branch) for branch in branches):
             return value
         for branch in branches:
             candidate = self.coerce(self._copy(value), branch)
-            if self._check.fits(candidate, branch):
+            if self._check.is_valid(candidate, branch):
                 return candidate
         return value
 
@@ -147,7 +155,7 @@ def _to_one_type(value: Any, types: list[str]) -> Any:
 
 def _to_listed(value: Any, values: list[Any]) -> Any:
     """The one of the listed values that a scalar spells, as the text 1 does for the number."""
-    if isinstance(value, (str, int, float)) and not any(is_same(value, listed) for listed in values):
+    if isinstance(value, (str, int, float)) and not any(is_same_json(value, listed) for listed in values):
         scalars = [listed for listed in values if isinstance(listed, (str, int, float))]
         spelt = [listed for listed in scalars if _spelling_of(listed) == _spelling_of(value)]
         return spelt[0] if len(spelt) == 1 else value
@@ -162,17 +170,17 @@ def _to_type(value: Any, wanted: str) -> Any:
     if wanted in ("number", "integer"):
         return _to_number(value, wanted)
     if wanted == "boolean":
-        return _BOOLEANS.get(value.lower() if isinstance(value, str) else _hashable(value), _UNCHANGED)
+        return _BOOLEANS.get(value.lower() if isinstance(value, str) else _to_hashable(value), _UNCHANGED)
     if wanted == "string":
         return _to_string(value)
     if wanted == "array" and value is not None:
         return [value]
-    if wanted == "null" and _hashable(value) in ("", 0):
+    if wanted == "null" and _to_hashable(value) in ("", 0):
         return None
     return _UNCHANGED
 
 
-def _hashable(value: Any) -> Any:
+def _to_hashable(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, type(None))) else _UNCHANGED
 
 

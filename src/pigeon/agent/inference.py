@@ -66,7 +66,7 @@ class Failure(Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
-def unexpected(error: Exception) -> Failure:
+def failure_from_error(error: Exception) -> Failure:
     """What is told of an exception in a run: a text for hosts; the details of a defect of ours are on stderr."""
     if not isinstance(error, PigeonError):
         import traceback
@@ -123,7 +123,7 @@ class Sampled(Struct):
 
 
 class Finished(Struct):
-    """The last delta of a stream."""
+    """The last delta of a stream: how the answer ended."""
 
     stop: StopReason
     failure: Failure | None = None
@@ -136,30 +136,30 @@ Delta = Named | BlockOpened | BlockGrew | BlockClosed | Metered | Sampled | Fini
 class Pacing(Protocol):
     """Says when a request may be sent, where many agents share what providers allow; asked by the gateway."""
 
-    async def turn(self, provider: str, tokens: int) -> None:
+    async def wait_for_turn(self, provider: str, tokens: int) -> None:
         """Wait until a request of about so many tokens may be sent."""
         ...
 
-    def ended(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
+    def on_request_end(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
         """A request has ended that so many tokens were expected of, and it used so many."""
         ...
 
-    def again(self, failure: Failure, times: int) -> bool:
+    def should_resend(self, failure: Failure, times: int) -> bool:
         """Whether a request that has failed so often, and this way, is to be sent again when its turn comes."""
         ...
 
 
 class ProviderHooks(Protocol):
-    """Where extensions look at requests to HTTP providers: part of the session's hooks, called by the gateway."""
+    """Where extensions look at requests to HTTP providers; called by the gateway."""
 
-    async def provider_request(self, body: bytes) -> bytes:
+    async def transform_provider_request(self, body: bytes) -> bytes:
         """The JSON body to send; the very same bytes if it stays as it is."""
         ...
 
-    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
+    async def transform_provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
         """The headers to send; the given ones may be changed."""
         ...
 
-    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
+    def on_provider_response(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer has come, also of one that refuses the request."""
         ...

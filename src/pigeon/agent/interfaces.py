@@ -1,7 +1,7 @@
 """The interfaces of the loop: what it needs of a provider, of tools and their gate, of the queue, and of its owner.
 
-Other rooms import these instead of stating them again: `providers` and `tools` implement them, `session` is the owner,
-`guard` and `extensions` are gates.
+Other packages import these instead of stating them again: `providers` and `tools` implement them, `session` is the
+owner, `permissions` and `extensions` are gates.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from pigeon.agent.arguments import checked_arguments
 from pigeon.agent.inference import Delta, Failure, ModelRequest, OutputFormat, Sampled, ToolSpec
 from pigeon.agent.scope import RunningCalls, Scope
-from pigeon.agent.tool_facts import ToolFacts, facts_named
-from pigeon.system.paths import HeldPath, shows_process_memory
+from pigeon.agent.tool_facts import ToolFacts, make_default_facts
+from pigeon.system.paths import HeldPath, is_process_memory
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, ToolCall
 from pigeon.wire.events import Outbound, StreamEvent, ToolOutcome
@@ -42,11 +41,11 @@ class ModelProvider(Protocol):
 class OutputFormats(Protocol):
     """Which models have a format for answers that a program reads; asked before each request of such a run."""
 
-    def output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
+    def find_output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
         """The schema, which is that of an object, as the model's API takes it; none if it cannot be asked for so."""
         ...
 
-    def refused_format(self, model: Model) -> None:
+    def on_format_refused(self, model: Model) -> None:
         """The server of the model has refused a format, and took the request without: it is not asked for again."""
         ...
 
@@ -62,11 +61,11 @@ class PreparedImage(Struct, frozen=True):
 class ImagePreparer(Protocol):
     """Knows which images models take; `tools/images` implements it."""
 
-    def at_once(self, image: ImageContent) -> PreparedImage | None:
+    def prepare_quickly(self, image: ImageContent) -> PreparedImage | None:
         """The answer if the first bytes are enough for one; none if the image has to be decoded."""
         ...
 
-    async def fitted(self, image: ImageContent) -> PreparedImage:
+    async def fit_image(self, image: ImageContent) -> PreparedImage:
         """The answer for any image; decoding may take seconds."""
         ...
 
@@ -79,7 +78,7 @@ class CommandSubject(Struct, frozen=True):
     reason: str = ""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: a command holds no file open."""
 
 
 class PathSubject(Struct, frozen=True):
@@ -89,7 +88,6 @@ class PathSubject(Struct, frozen=True):
     access: Access
 
     def close(self) -> None:
-        """Let go of the file."""
         self.path.close()
 
 
@@ -99,7 +97,7 @@ class ArgumentSubject(Struct, frozen=True):
     arguments: dict[str, Json]
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: arguments hold no file open."""
 
 
 # What a call is about. The permission gate, its question to the host and its memory look at this and nothing else, and
@@ -110,8 +108,8 @@ Subject = CommandSubject | PathSubject | ArgumentSubject
 class PreparedCall:
     """A tool call between its arrival and its run: checked arguments, what it is about, what it must not show.
 
-    Gates look at it and may `change` or `conceal`. `close` lets go of what its subject holds; `agent/tool_calls` calls
-    that when the call has ended, also for one that was refused.
+    Gates look at it and may `replace_arguments` or `conceal`. `close` lets go of what its subject holds;
+    `agent/tool_calls` calls that when the call has ended, also for one that was refused.
     """
 
     def __init__(self, call: ToolCall, tool: Tool, scope: Scope) -> None:
@@ -120,11 +118,10 @@ class PreparedCall:
         self._scope = scope
         self._arguments: dict[str, Json] = {}
         self._subject: Subject = ArgumentSubject({})
-        self._conceals: Callable[[str], bool] = shows_process_memory
+        self._conceals: Callable[[str], bool] = is_process_memory
 
     @property
     def arguments(self) -> dict[str, Json]:
-        """The arguments to run with."""
         return self._arguments
 
     @property
@@ -137,14 +134,16 @@ class PreparedCall:
         """Whether what stands at a real path must not be shown by this call."""
         return self._conceals
 
-    async def change(self, arguments: dict[str, Json]) -> None:
+    async def replace_arguments(self, arguments: dict[str, Json]) -> None:
         """Take these arguments instead, checked anew; raises `ToolFailed`. What a gate concealed before is shown."""
-        arguments = checked_arguments(self.call.name, self.tool.spec.parameters, self.tool.prepare(arguments))
-        subject = self.tool.subject(arguments)
+        from pigeon.agent.arguments import validate_arguments
+
+        arguments = validate_arguments(self.call.name, self.tool.spec.parameters, self.tool.prepare(arguments))
+        subject = self.tool.resolve_subject(arguments)
         if isawaitable(subject):
             subject = await self._scope.wait(subject)
         self.close()
-        self._arguments, self._subject, self._conceals = arguments, subject, shows_process_memory
+        self._arguments, self._subject, self._conceals = arguments, subject, is_process_memory
 
     async def preview(self) -> str | None:
         """What the call would change, as the tool itself says; none if there is nothing to show."""
@@ -152,7 +151,7 @@ class PreparedCall:
 
     def conceal(self, conceals: Callable[[str], bool]) -> None:
         """Do not show what this says of a real path, nor, as ever, what shows the memory of a process."""
-        self._conceals = lambda place: shows_process_memory(place) or conceals(place)
+        self._conceals = lambda place: is_process_memory(place) or conceals(place)
 
     def close(self) -> None:
         """Let go of what the subject holds."""
@@ -216,12 +215,12 @@ class HostAccess(Protocol):
         """True if the host is told what has changed in files."""
         ...
 
-    def read_path(self, place: str) -> str | None:
+    def path_for_reading(self, place: str) -> str | None:
         """The path by which the host is asked for a file; none if it is read from the disk."""
         ...
 
-    def write_path(self, place: str) -> str | None:
-        """The same for writing."""
+    def path_for_writing(self, place: str) -> str | None:
+        """The path by which the host is asked to write a file; None if it is written to the disk."""
         ...
 
     async def read(self, run: ToolRun, path: str) -> str:
@@ -232,7 +231,7 @@ class HostAccess(Protocol):
         """Give a file this content; raises `HostRefused` as the host says, and `ToolFailed`."""
         ...
 
-    def tell_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
+    def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
         """A tool has changed a file; `old` is none for a new one."""
         ...
 
@@ -249,29 +248,24 @@ class NoHost:
     runs_commands = False
     wants_changes = False
 
-    def read_path(self, place: str) -> str | None:
-        """The disk has it."""
+    def path_for_reading(self, place: str) -> str | None:
         return None
 
-    def write_path(self, place: str) -> str | None:
-        """The disk takes it."""
+    def path_for_writing(self, place: str) -> str | None:
         return None
 
     async def read(self, run: ToolRun, path: str) -> str:
-        """Never asked."""
         raise HostRefused(path)
 
     async def write(self, run: ToolRun, path: str, content: str) -> None:
-        """Never asked."""
         raise HostRefused(path)
 
-    def tell_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
-        """Not told."""
+    def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
+        """Does nothing: there is no host that wants to know."""
 
     async def run(
         self, run: ToolRun, argv: Sequence[str], cwd: str, environment: Mapping[str, str], timeout: float | None
     ) -> HostCommandEnd:
-        """Never asked."""
         raise HostRefused(argv[0])
 
 
@@ -282,9 +276,7 @@ class Tool(Protocol):
     """Something the model can call."""
 
     @property
-    def spec(self) -> ToolSpec:
-        """How the model sees it."""
-        ...
+    def spec(self) -> ToolSpec: ...
 
     @property
     def reads_only(self) -> bool:
@@ -300,7 +292,7 @@ class Tool(Protocol):
         """Rewrite old or sloppy argument forms before they are checked, and drop what the tool does not know."""
         ...
 
-    def subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
+    def resolve_subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
         """What a call with these arguments is about, at once unless a disk is asked; raises `ToolFailed`."""
         ...
 
@@ -320,15 +312,12 @@ class ArgumentTool:
 
     @property
     def facts(self) -> ToolFacts:
-        """Nothing but the name."""
-        return facts_named(self.spec.name)
+        return make_default_facts(self.spec.name)
 
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
-        """The arguments unchanged."""
         return arguments
 
-    def subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
-        """All of the arguments."""
+    def resolve_subject(self, arguments: dict[str, Json]) -> ArgumentSubject:
         return ArgumentSubject(arguments)
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> None:
@@ -338,13 +327,11 @@ class ArgumentTool:
 class Gate(Protocol):
     """Stands before and after each tool: permissions and extensions."""
 
-    async def before(self, prepared: PreparedCall) -> None:
+    async def before_call(self, prepared: PreparedCall) -> None:
         """Look at a call and change it; raising blocks the call with that text."""
         ...
 
-    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """The outcome to report."""
-        ...
+    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]: ...
 
 
 class QueuedItem(Protocol):
@@ -356,15 +343,13 @@ class QueuedItem(Protocol):
         ...
 
     @property
-    def message(self) -> Spoken:
-        """What will be said."""
-        ...
+    def message(self) -> Spoken: ...
 
 
 class Feed(Protocol):
     """The queue as the loop sees it: messages that wait for a break in the run."""
 
-    def interrupts(self) -> bool:
+    def should_interrupt(self) -> bool:
         """True if a message waits that skips the tool calls which have not started."""
         ...
 
@@ -376,11 +361,11 @@ class Feed(Protocol):
         """What follow-ups deliver now, by their mode."""
         ...
 
-    def take(self, item: QueuedItem) -> bool:
-        """From here on the item cannot be taken back; false if it was in the meantime."""
+    def try_reserve_item(self, item: QueuedItem) -> bool:
+        """Reserves an item, so that it cannot be taken back any more; returns False if it was taken back before."""
         ...
 
-    async def delivered(self, item: QueuedItem) -> None:
+    async def mark_delivered(self, item: QueuedItem) -> None:
         """The item leaves the queue; called right before its `message_start`."""
         ...
 
@@ -388,7 +373,7 @@ class Feed(Protocol):
 class Watch(Protocol):
     """Looks at an answer while it streams."""
 
-    def sees(self, event: StreamEvent) -> Outbound | None:
+    def process_event(self, event: StreamEvent) -> Outbound | None:
         """What to announce if the answer must be cut here; none lets it go on."""
         ...
 
@@ -409,27 +394,25 @@ class RunOwner(Protocol):
         """True if calls that may run side by side run one after the other, so that they end in the same order."""
         ...
 
-    async def request(self) -> ModelRequest:
+    async def build_request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
         ...
 
-    def model(self) -> Model:
-        """The model that is asked."""
-        ...
+    def model(self) -> Model: ...
 
-    def watches(self) -> Sequence[Watch]:
+    def make_watches(self) -> Sequence[Watch]:
         """What may cut the next answer; asked once per answer, usually nothing."""
         ...
 
-    async def prepare(self, message: SendableT) -> SendableT:
+    async def prepare_message(self, message: SendableT) -> SendableT:
         """The message as models take it; asked right before its `message_start`."""
         ...
 
-    async def finalize(self, message: Message) -> Message:
+    async def finalize_message(self, message: Message) -> Message:
         """The message as it goes on record; asked right before its `message_end`."""
         ...
 
-    async def additions(
+    async def collect_additions(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
     ) -> list[Spoken] | None:
         """What the owner itself wants said before a further turn; with `ends`, the run ends if that is nothing.
@@ -438,19 +421,19 @@ class RunOwner(Protocol):
         """
         ...
 
-    def takes_messages(self) -> bool:
+    def can_accept_messages(self) -> bool:
         """False if queued messages must stay where they are, because no further answer will be asked for."""
         ...
 
-    def refused_call(self, call: ToolCall) -> str | None:
-        """Why this tool call must not be made; asked once for each call that would be, in their order."""
+    def admit_call(self, call: ToolCall) -> str | None:
+        """Admits a tool call, or returns why it must not be made; called once for each call, in their order."""
         ...
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
         ...
 
-    def missing_tool(self, name: str) -> Tool | None:
+    def find_missing_tool(self, name: str) -> Tool | None:
         """The tool that a call names and `tools` lacks, or one that waits for it when run; raises `ToolFailed`."""
         ...
 
@@ -458,18 +441,18 @@ class RunOwner(Protocol):
         """Announce the tools of the run, if they are news; called once, before anything is said."""
         ...
 
-    async def between_turns(self, scope: Scope) -> None:
+    async def before_next_turn(self, scope: Scope) -> None:
         """Called before each further turn; the run's scope says when to stop."""
         ...
 
-    async def answered(self, answer: AssistantMessage) -> None:
+    async def on_answer(self, answer: AssistantMessage) -> None:
         """A good answer is complete; called right after its `message_end`."""
         ...
 
-    def keep_tokens(self, sampled: Sampled) -> None:
+    def record_tokens(self, sampled: Sampled) -> None:
         """The server has told the token ids of the answer that was said last."""
         ...
 
-    async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
+    async def should_retry_answer(self, answer: AssistantMessage, failure: Failure | None) -> bool:
         """An answer ended in an error; true if it will be tried again."""
         ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pigeon.agent.arguments import without_optional_nulls
+from pigeon.agent.arguments import drop_optional_nulls
 from pigeon.agent.schema_check import (
     BrokenSchema,
     CheckTooLong,
@@ -62,7 +62,7 @@ class OutputSchema:
         _check_keywords(schema)
         self._schema: Schema = schema
         inlining = _Inlining(schema)
-        inlined = inlining.whole()
+        inlined = inlining.inline_all()
         _check_compiles(schema)
         self._wrapped = not _is_plain_object(inlined)
         if self._wrapped:
@@ -73,24 +73,24 @@ class OutputSchema:
                 "additionalProperties": False,
             }
         self.parameters: Schema = inlined
-        self.strict = not inlining.is_cut and _may_be_strict(inlined)
+        self.strict = not inlining.is_cut and _can_be_strict(inlined)
 
-    def value_of(self, arguments: dict[str, Json]) -> Json:
+    def validate_arguments(self, arguments: dict[str, Json]) -> Json:
         """The value that a call of the tool brings; raises `ToolFailed` with one line for each thing that is wrong."""
         if not self._wrapped:
-            return self.checked(arguments)
+            return self.validate_value(arguments)
         if arguments.keys() != {MEMBER}:
             raise ToolFailed(f'The answer does not match its schema:\n  - root: expected one member, "{MEMBER}"')
-        return self.checked(arguments[MEMBER])
+        return self.validate_value(arguments[MEMBER])
 
-    def checked(self, value: Json) -> Json:
+    def validate_value(self, value: Json) -> Json:
         """The value as hosts get it, if it fits; raises `ToolFailed` otherwise."""
         try:
             value = codec.decode(codec.encode(value))  # what is checked is what is sent
-            errors = self._errors(value)
+            errors = self._find_errors(value)
             if errors:
-                lean = without_optional_nulls(SchemaCheck(self._schema, value, exact=True), value)
-                if not self._errors(lean):
+                lean = drop_optional_nulls(SchemaCheck(self._schema, value, exact=True), value)
+                if not self._find_errors(lean):
                     return lean
         except CheckTooLong as error:
             errors = [("", f"it could not be checked in time: {error}")]
@@ -103,8 +103,8 @@ class OutputSchema:
             lines.append(f"  - and {len(errors) - MOST_ERRORS} more")
         raise ToolFailed("\n".join(["The answer does not match its schema:", *lines]))
 
-    def _errors(self, value: Json) -> list[Reason]:
-        return SchemaCheck(self._schema, value, exact=True).errors(value)
+    def _find_errors(self, value: Json) -> list[Reason]:
+        return SchemaCheck(self._schema, value, exact=True).find_errors(value)
 
 
 def _check_size(schema: Schema) -> None:
@@ -153,12 +153,12 @@ class _Inlining:
         self._recursive: dict[str, bool] = {}
         self.is_cut = False
 
-    def whole(self) -> Schema:
+    def inline_all(self) -> Schema:
         """The schema without references; raises a `Refusal` for one to nowhere, to another document or to itself."""
-        inlined = self._inlined(self._root, ("#",))
+        inlined = self._inline_schema(self._root, ("#",))
         return inlined if isinstance(inlined, dict) else {"allOf": [inlined]}
 
-    def _inlined(self, schema: Any, inside: tuple[str, ...]) -> Any:
+    def _inline_schema(self, schema: Any, inside: tuple[str, ...]) -> Any:
         self._parts += 1
         if self._parts > MOST_PARTS:
             raise Refusal(f"outputSchema: too large, more than {MOST_PARTS} parts once its references are followed")
@@ -168,21 +168,21 @@ class _Inlining:
             if key in schema:
                 raise Refusal(f"outputSchema: {key} is not supported")
         kept = {key: value for key, value in schema.items() if key != "$ref" and key not in _NOT_FOR_MODELS}
-        out = {key: self._keyword(key, value, inside) for key, value in kept.items()}
+        out = {key: self._inline_keyword(key, value, inside) for key, value in kept.items()}
         if "$ref" not in schema:
             return out
         reference = schema["$ref"]
         if inside.count(reference) > 1 or (len(inside) > MOST_FOLLOWED and self._is_recursive(reference)):
-            return self._cut(reference, out)
-        self._must_lead_somewhere(reference)
-        target = self._inlined(self._target(reference), (*inside, reference))
+            return self._cut_recursion(reference, out)
+        self._check_reference(reference)
+        target = self._inline_schema(self._target_of(reference), (*inside, reference))
         if isinstance(target, dict) and not out.keys() - _REMARKS:
             return {**target, **out}
         return {**out, "allOf": [*out.get("allOf", []), target]}
 
-    def _cut(self, reference: str, out: Schema) -> Schema:
+    def _cut_recursion(self, reference: str, out: Schema) -> Schema:
         self.is_cut = True
-        target = self._target(reference)
+        target = self._target_of(reference)
         kind = {"type": target["type"]} if isinstance(target, dict) and "type" in target else {}
         name = reference.rpartition("/")[2]
         again = "the whole answer" if name == "#" else f"{target.get('title', unescape_step(name))} above"
@@ -194,17 +194,17 @@ class _Inlining:
             seen: set[str] = set()
             waiting = [reference]
             while waiting:
-                parts = schemas_in(self._target(waiting.pop()))
+                parts = schemas_in(self._target_of(waiting.pop()))
                 found = {part["$ref"] for part in parts if isinstance(part, dict) and "$ref" in part} - seen
                 seen |= found
                 waiting += found
             self._recursive[reference] = reference in seen
         return self._recursive[reference]
 
-    def _must_lead_somewhere(self, reference: Any) -> None:
+    def _check_reference(self, reference: Any) -> None:
         """A reference that leads to itself without a step into the value says nothing, and could not be checked."""
         seen: set[int] = set()
-        waiting = [self._target(reference)]
+        waiting = [self._target_of(reference)]
         while waiting:
             part = waiting.pop()
             if not isinstance(part, dict) or id(part) in seen:
@@ -212,18 +212,18 @@ class _Inlining:
             seen.add(id(part))
             if part.get("$ref") == reference:
                 raise Refusal(f"outputSchema: $ref {reference[:200]} leads to nothing but itself")
-            waiting += [self._target(part["$ref"])] if "$ref" in part else []
+            waiting += [self._target_of(part["$ref"])] if "$ref" in part else []
             waiting += [part[key] for key in _BESIDE if key in part]
             waiting += [inner for key in ("allOf", "anyOf", "oneOf") for inner in part.get(key, [])]
 
-    def _keyword(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
+    def _inline_keyword(self, key: str, value: Any, inside: tuple[str, ...]) -> Any:
         if key in _MAPS and isinstance(value, dict):
-            return {name: self._inlined(part, inside) for name, part in value.items()}
+            return {name: self._inline_schema(part, inside) for name, part in value.items()}
         if isinstance(value, list) and (key in _LISTS or key == "items"):
-            return [self._inlined(part, inside) for part in value]
-        return self._inlined(value, inside) if key in _SINGLE else value
+            return [self._inline_schema(part, inside) for part in value]
+        return self._inline_schema(value, inside) if key in _SINGLE else value
 
-    def _target(self, reference: Any) -> Any:
+    def _target_of(self, reference: Any) -> Any:
         if not is_local(reference):
             raise Refusal(f"outputSchema: $ref {str(reference)[:200]} names no place in the schema itself")
         try:
@@ -246,7 +246,7 @@ def _is_plain_object(schema: Schema) -> bool:
     )
 
 
-def _may_be_strict(schema: Schema) -> bool:
+def _can_be_strict(schema: Schema) -> bool:
     """True if servers can hold the model to the schema; a keyword that one does not know would fail every request."""
     text = codec.encode(schema)
     if len(text) > _STRICT_BYTES or codec.shape_error(text, 2 * _STRICT_LEVELS) is not None:

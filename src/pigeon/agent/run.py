@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from pigeon.agent.answer import AnswerStream, Fold
-from pigeon.agent.inference import Failure, unexpected
+from pigeon.agent.inference import Failure, failure_from_error
 from pigeon.agent.interfaces import Feed, Gate, ModelProvider, Publish, QueuedItem, RunOwner, Spoken, ToolMode
 from pigeon.agent.scope import Scope
 from pigeon.agent.tool_calls import ToolBatch
@@ -30,7 +30,7 @@ class RunResult(Struct, frozen=True):
     denied: bool | None = None
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """True if the last answer is an error or was aborted."""
         return self.answer.stop_reason in FAILED
 
@@ -45,7 +45,7 @@ class Turn(Struct, frozen=True):
     results: Sequence[ToolResultMessage] = ()
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """True if the answer is an error or was aborted, but not by a rule."""
         return self.answer.stop_reason in FAILED and not self.cut
 
@@ -58,7 +58,7 @@ class NextTurn(Struct, frozen=True):
 
 
 class Run:
-    """Opening messages in, events out; the context is whatever `owner.request()` says at each turn."""
+    """Opening messages in, events out; the context is whatever `owner.build_request()` returns at each turn."""
 
     def __init__(
         self,
@@ -88,79 +88,81 @@ class Run:
         A run that resumes begins with a queued message instead of an opening.
         """
         try:
-            return await self._play(opening, resumes)
+            return await self._play_turns(opening, resumes)
         except Exception as error:
-            return await self._crashed(error)
+            return await self._end_after_crash(error)
 
-    async def _play(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
+    async def _play_turns(self, opening: Sequence[Spoken], resumes: bool) -> RunResult:
         await self._publish(AgentStart())
         await self._publish(TurnStart())
         await self._owner.declare_tools()
-        await self._say_all(opening)
+        await self._publish_messages(opening)
         queued = self._queued_at_start(resumes)
         while True:
-            turn = await self._turn(queued)
-            following = await self._next_turn(turn)
+            turn = await self._play_turn(queued)
+            following = await self._prepare_next_turn(turn)
             if following is None:
-                return await self._end(turn)
+                return await self._end_run(turn)
             await self._publish(TurnStart())
-            await self._say_all(following.said)
+            await self._publish_messages(following.said)
             queued = following.queued
 
-    async def _say_all(self, messages: Sequence[Spoken]) -> None:
+    async def _publish_messages(self, messages: Sequence[Spoken]) -> None:
         for message in messages:
-            await self._say(message)
+            await self._publish_message(message)
 
     def _queued_at_start(self, resumes: bool) -> Sequence[QueuedItem]:
-        steering = [] if self._stopped() else self._feed.next_steering()
-        return self._taken(steering or (self._feed.next_follow_ups() if resumes else []))
+        steering = [] if self._is_cancelled() else self._feed.next_steering()
+        return self._reserve_items(steering or (self._feed.next_follow_ups() if resumes else []))
 
-    def _taken(self, items: Sequence[QueuedItem]) -> list[QueuedItem]:
-        if not items or not self._owner.takes_messages():
+    def _reserve_items(self, items: Sequence[QueuedItem]) -> list[QueuedItem]:
+        if not items or not self._owner.can_accept_messages():
             return []
-        return [item for item in items if self._feed.take(item)]
+        return [item for item in items if self._feed.try_reserve_item(item)]
 
-    async def _turn(self, queued: Sequence[QueuedItem]) -> Turn:
+    async def _play_turn(self, queued: Sequence[QueuedItem]) -> Turn:
         """Say what was queued, stream one answer, run its tools."""
         for item in queued:
-            await self._feed.delivered(item)
-            await self._say(item.message)
+            await self._feed.mark_delivered(item)
+            await self._publish_message(item.message)
         owner = self._owner
-        stream = AnswerStream(await owner.request(), self._publish, self._now, owner.finalize, owner.watches())
-        scope = self._scope.child()
+        stream = AnswerStream(
+            await owner.build_request(), self._publish, self._now, owner.finalize_message, owner.make_watches()
+        )
+        scope = self._scope.make_child()
         try:
             answer = await stream.stream(self._provider, scope)
             self._added.append(answer)
-            if stream.sampled is not None:
-                owner.keep_tokens(stream.sampled)
+            if stream.sampled_tokens is not None:
+                owner.record_tokens(stream.sampled_tokens)
             batch = ToolBatch(owner, self._feed, self._gate, self._publish, self._now, scope, self._tool_mode)
             results = [] if answer.stop_reason in FAILED else await self._run_tools(batch, answer)
         finally:
             scope.close()
         await self._publish(TurnEnd(message=answer, tool_results=results))
-        return Turn(answer, stream.failure, bool(results) and not batch.terminates, stream.cut, results)
+        return Turn(answer, stream.failure, bool(results) and not batch.should_end_run, stream.cut, results)
 
     async def _run_tools(self, batch: ToolBatch, answer: AssistantMessage) -> list[ToolResultMessage]:
-        await self._owner.answered(answer)
+        await self._owner.on_answer(answer)
         results = await batch.run(answer)
         self._added.extend(results)
-        self._denied = self._denied if batch.denied is None else batch.denied
+        self._denied = self._denied if batch.is_denied is None else batch.is_denied
         return results
 
-    async def _next_turn(self, turn: Turn) -> NextTurn | None:
+    async def _prepare_next_turn(self, turn: Turn) -> NextTurn | None:
         """What follows a turn; none if the run ends with it."""
-        if self._stopped() or turn.failed:
+        if self._is_cancelled() or turn.has_failed:
             return None
         queued = self._queued_after(turn)
         ends = not queued and not turn.wants_more
-        said = await self._owner.additions(turn.answer, turn.results, ends)
-        if self._stopped() or said is None or (ends and not said):
+        said = await self._owner.collect_additions(turn.answer, turn.results, ends)
+        if self._is_cancelled() or said is None or (ends and not said):
             return None
-        await self._owner.between_turns(self._scope)
-        if self._stopped():
+        await self._owner.before_next_turn(self._scope)
+        if self._is_cancelled():
             return None
         # A compaction between the turns takes its time: messages may have been taken back, steering may have come.
-        queued = self._taken(queued) or self._taken(self._feed.next_steering())
+        queued = self._reserve_items(queued) or self._reserve_items(self._feed.next_steering())
         return NextTurn(said, queued) if queued or turn.wants_more or said else None
 
     def _queued_after(self, turn: Turn) -> Sequence[QueuedItem]:
@@ -168,15 +170,17 @@ class Run:
         steering = self._feed.next_steering()
         return steering or ([] if turn.wants_more or turn.cut else self._feed.next_follow_ups())
 
-    async def _end(self, turn: Turn) -> RunResult:
-        wants_retry = turn.answer.stop_reason == "error" and await self._owner.wants_retry(turn.answer, turn.failure)
+    async def _end_run(self, turn: Turn) -> RunResult:
+        wants_retry = turn.answer.stop_reason == "error" and await self._owner.should_retry_answer(
+            turn.answer, turn.failure
+        )
         await self._publish(AgentEnd(messages=self._added, will_retry=wants_retry))
         return RunResult(turn.answer, turn.failure, wants_retry, self._denied)
 
-    async def _crashed(self, error: Exception) -> RunResult:
+    async def _end_after_crash(self, error: Exception) -> RunResult:
         """A defect of ours must not look like a hang: the run still ends, and says why."""
-        answer = Fold(self._owner.model(), self._now()).message(
-            "aborted" if self._stopped() else "error", error=unexpected(error).message
+        answer = Fold(self._owner.model(), self._now()).to_message(
+            "aborted" if self._is_cancelled() else "error", error=failure_from_error(error).message
         )
         await self._publish(MessageStart(message=answer))
         await self._publish(MessageEnd(message=answer))
@@ -184,12 +188,12 @@ class Run:
         await self._publish(AgentEnd(messages=[*self._added, answer], will_retry=False))
         return RunResult(answer, None, will_retry=False)
 
-    async def _say(self, given: Spoken) -> None:
-        message = await self._owner.prepare(given)
+    async def _publish_message(self, given: Spoken) -> None:
+        message = await self._owner.prepare_message(given)
         await self._publish(MessageStart(message=message))
-        final = await self._owner.finalize(message)
+        final = await self._owner.finalize_message(message)
         self._added.append(final)
         await self._publish(MessageEnd(message=final))
 
-    def _stopped(self) -> bool:
+    def _is_cancelled(self) -> bool:
         return self._scope.cancelled

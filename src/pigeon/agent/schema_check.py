@@ -63,8 +63,8 @@ _FORMATS = {
 }
 # What is wrong with a value, by the keyword that says so. Keywords that are missing here use the library's words.
 _REASONS: dict[str, Callable[[Any, Any], str]] = {
-    "type": lambda kind, value: expected_type(kind.types, value),
-    "enum": lambda kind, _: one_of(kind.options),
+    "type": lambda kind, value: describe_expected_type(kind.types, value),
+    "enum": lambda kind, _: describe_listed_values(kind.options),
     "const": lambda kind, _: f"expected {codec.encode(kind.expected_value).decode()}",
     "minimum": lambda kind, _: f"expected >= {kind.limit}",
     "maximum": lambda kind, _: f"expected <= {kind.limit}",
@@ -131,17 +131,19 @@ class SchemaCheck:
         self._patterns = FancyRegexOptions(backtracks, LARGEST_PATTERN, LARGEST_PATTERN)
         self.schema["$schema"] = draft_of(schema)
         if not exact:
-            _make_generous(self.schema)
+            _relax_schema(self.schema)
         self._whole = self._compile()
-        self._pointers = {id(part): pointer for pointer, part in _pointers(self.schema) if isinstance(part, dict)}
+        self._pointers = {
+            id(part): pointer for pointer, part in _schemas_by_pointer(self.schema) if isinstance(part, dict)
+        }
 
-    def fits(self, value: Any, part: Schema | bool) -> bool:
+    def is_valid(self, value: Any, part: Schema | bool) -> bool:
         """Whether a value fits a part of `self.schema`."""
         if isinstance(part, bool):
             return part
         return self._parts_by_pointer()[self._pointers[id(part)]].is_valid(_with_finite_numbers(value))
 
-    def errors(self, value: Any) -> list[Reason]:
+    def find_errors(self, value: Any) -> list[Reason]:
         """Where the value does not fit and why; raises `CheckTooLong`."""
         value = _with_finite_numbers(value)
         if self._whole.is_valid(value):
@@ -150,7 +152,7 @@ class SchemaCheck:
             raise CheckTooLong("the schema has too many ways to read them")
         return list(dict.fromkeys(self._reasons(self._whole.iter_errors(value), value)))
 
-    def follow(self, schema: Schema | bool) -> Schema | bool:
+    def resolve_schema(self, schema: Schema | bool) -> Schema | bool:
         """The schema that a local reference names, merged with what stands beside the reference."""
         for _ in range(LONGEST_CHAIN):
             if isinstance(schema, bool) or not is_local(schema.get("$ref")):
@@ -168,29 +170,31 @@ class SchemaCheck:
 
         for _ in range(MOST_REPAIRS):
             try:
-                return validator_for(self.schema, **self._options(propertyNames=_names_keyword(self._parts_by_pointer)))
+                return validator_for(
+                    self.schema, **self._validator_options(propertyNames=_make_names_keyword(self._parts_by_pointer))
+                )
             except ValidationError as error:
                 if self._exact or not error.instance_path:
                     raise BrokenSchema([str(step) for step in error.instance_path], error.message) from None
-                _remove(self.schema, error.instance_path)
+                _remove_value(self.schema, error.instance_path)
             except ValueError as error:  # of the library: a schema that cannot be read at all
                 raise BrokenSchema([], str(error)) from None
         raise BrokenSchema([], "too many keywords that are no JSON Schema")
 
-    def _options(self, **keywords: type) -> dict[str, Any]:
-        formats = {"format": _format_keyword(self._exact)}
+    def _validator_options(self, **keywords: type) -> dict[str, Any]:
+        formats = {"format": _make_format_keyword(self._exact)}
         return {"offline": True, "pattern_options": self._patterns, "keywords": {**formats, **keywords}}
 
     def _parts_by_pointer(self) -> ValidatorMap:
         from jsonschema_rs import validator_map_for
 
         if self._parts is None:
-            self._parts = validator_map_for(self.schema, **self._options())
+            self._parts = validator_map_for(self.schema, **self._validator_options())
         return self._parts
 
     def _refuse_slow_pattern(self, error: ValidationError, *place: str | int) -> None:
         if type(error.kind).__name__ in ("BacktrackLimitExceeded", "RegexEngineFailure"):
-            pattern = str(_lookup(self.schema, [*place, *error.schema_path]))
+            pattern = str(_find_value(self.schema, [*place, *error.schema_path]))
             raise CheckTooLong(f"the pattern {pattern[:LONGEST_REASON]} takes too long")
 
     def _reasons(self, errors: Iterable[ValidationError], root: Any) -> Iterator[Reason]:
@@ -213,7 +217,7 @@ class SchemaCheck:
             self._refuse_slow_pattern(next(check.iter_errors(kind.message)), *error.schema_path)
             yield [kind.message], "invalid property name"
         elif name == "required":
-            wanted = _lookup(self.schema, error.schema_path)
+            wanted = _find_value(self.schema, error.schema_path)
             others = wanted.items() if isinstance(wanted, dict) else ()
             keys = [key for key, names in others if key in value and kind.property in names]
             yield [kind.property], f"required when {keys[0]} is present" if keys else "missing"
@@ -221,7 +225,7 @@ class SchemaCheck:
             yield from (([key], "unknown field") for key in kind.unexpected)
         elif name == "falseSchema" and keyword == "additionalProperties":
             # Nothing is allowed at all; the error does not say which key it has met.
-            yield from (([key], "unknown field") for key in _lookup(root, error.instance_path))
+            yield from (([key], "unknown field") for key in _find_value(root, error.instance_path))
         elif name == "falseSchema" and keyword == "items":
             yield [], "unexpected item"
         elif name == "additionalItems":
@@ -235,19 +239,19 @@ class SchemaCheck:
         kind: Any = error.kind
         value: Any = error.instance
         place = ".".join(path)
-        followed = [self.follow(branch) for branch in _lookup(self.schema, error.schema_path)]
+        followed = [self.resolve_schema(branch) for branch in _find_value(self.schema, error.schema_path)]
         found = [(form, errors) for form, errors in zip(followed, kind.context, strict=True) if isinstance(form, dict)]
         found = [(form, errors) for form, errors in found if _is_of_type(value, form)]
         if not found:
             types = [types_of(form) if isinstance(form, dict) else [] for form in followed]
             names = dict.fromkeys(name for listed in types for name in listed)
-            yield place, expected_type(list(names), value) if all(types) else NO_ALTERNATIVE
+            yield place, describe_expected_type(list(names), value) if all(types) else NO_ALTERNATIVE
             return
         tag = _tag_of([form for form, _ in found]) if isinstance(value, dict) else None
         if tag is not None:
             key, values = tag
-            if key not in value or not any(is_same(value[key], listed) for listed in values):
-                yield ".".join([*path, key]), one_of(values)
+            if key not in value or not any(is_same_json(value[key], listed) for listed in values):
+                yield ".".join([*path, key]), describe_listed_values(values)
                 return
             found = [one for one in found if value[key] in fixed_values(one[0]["properties"][key])]
         found.sort(key=lambda one: -_count_known_keys(value, one[0]))
@@ -261,14 +265,14 @@ class SchemaCheck:
         pair = (id(part), id(value))
         if pair not in known:
             known[pair] = 0  # ends circles
-            applied = [*self._applied_to_itself(part, value), *_applied_to_children(part, value)]
+            applied = [*self._schemas_for_value(part, value), *_schemas_for_children(part, value)]
             known[pair] = 1 + sum(self._count_applications(inner, item, known) for inner, item in applied)
         return known[pair]
 
-    def _applied_to_itself(self, part: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+    def _schemas_for_value(self, part: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((inner, value) for inner in part.get("allOf", []))
         for branches in (part[key] for key in ("anyOf", "oneOf") if key in part):
-            if not any(self.fits(value, branch) for branch in branches):
+            if not any(self.is_valid(value, branch) for branch in branches):
                 yield from ((branch, value) for branch in branches)
         yield from ((part[key], value) for key in ("then", "else") if key in part)
         for key in ("dependentSchemas", "dependencies"):
@@ -277,7 +281,7 @@ class SchemaCheck:
             yield resolve_reference(self.schema, part["$ref"]), value
 
 
-def _applied_to_children(part: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
+def _schemas_for_children(part: Schema, value: Any) -> Iterator[tuple[Any, Any]]:
     """Each child of a value with the schemas that a part of a schema may apply to it."""
     if isinstance(value, dict):
         named, rest = part.get("properties", {}), [*part.get("patternProperties", {}).values()]
@@ -329,7 +333,7 @@ class _Steps:
             raise CheckTooLong("the schema has too many ways to read them")
 
 
-def _names_keyword(parts: Callable[[], ValidatorMap]) -> type:
+def _make_names_keyword(parts: Callable[[], ValidatorMap]) -> type:
     """`propertyNames` with an error per name; the library would copy the whole object for each."""
 
     class PropertyNames:
@@ -348,7 +352,7 @@ def _names_keyword(parts: Callable[[], ValidatorMap]) -> type:
     return PropertyNames
 
 
-def _format_keyword(exact: bool) -> type:
+def _make_format_keyword(exact: bool) -> type:
     class Format:
         def __init__(self, _: Schema, name: Any, __: list[str | int]) -> None:
             self._name = name
@@ -382,12 +386,12 @@ def has_format(text: str, name: Any, exact: bool = False) -> bool:
         return False
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same_json(one: Any, other: Any) -> bool:
     """Whether two values are one JSON: true is not 1, also inside a list or an object."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
+        return one.keys() == other.keys() and all(is_same_json(value, other[key]) for key, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_same, one, other))
+        return len(one) == len(other) and all(map(is_same_json, one, other))
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
@@ -416,12 +420,12 @@ def fixed_values(schema: Any) -> list[Any]:
     return [schema["const"]] if "const" in schema else list(schema.get("enum", []))
 
 
-def expected_type(types: Iterable[str], value: Any) -> str:
+def describe_expected_type(types: Iterable[str], value: Any) -> str:
     """The reason for a value of another type."""
     return f"expected {' or '.join(types)}, got {kind_of(value)}"
 
 
-def one_of(values: list[Any]) -> str:
+def describe_listed_values(values: list[Any]) -> str:
     """The reason for a value that is not listed: the listed ones, the first of them if there are many."""
     listed = ",".join(codec.encode(value).decode() for value in values[:MOST_VALUES])
     more = len(values) - MOST_VALUES
@@ -435,7 +439,7 @@ def is_local(reference: Any) -> bool:
 
 def resolve_reference(root: Schema, reference: str) -> Any:
     """What a local reference names; raises `LookupError`, `ValueError` or `TypeError` if that is nothing."""
-    return _lookup(root, [unescape_step(step) for step in reference.split("/")[1:]])
+    return _find_value(root, [unescape_step(step) for step in reference.split("/")[1:]])
 
 
 def unescape_step(step: str) -> str:
@@ -452,7 +456,7 @@ def pointer_of(path: Iterable[str | int]) -> str:
 
 def schemas_in(schema: Any) -> Iterator[Any]:
     """The schema and every schema in it."""
-    return (part for _, part in _pointers(schema))
+    return (part for _, part in _schemas_by_pointer(schema))
 
 
 def draft_of(schema: Schema) -> str:
@@ -470,7 +474,7 @@ def draft_of(schema: Schema) -> str:
     return draft
 
 
-def _make_generous(schema: Schema) -> None:
+def _relax_schema(schema: Schema) -> None:
     """Replace `oneOf` by `anyOf`, and take references apart from what stands beside them, which old drafts ignore."""
     parts = [part for part in schemas_in(schema) if isinstance(part, dict)]
     is_old = any(draft in schema["$schema"] for draft in _NO_SIBLINGS)
@@ -490,7 +494,7 @@ def _make_generous(schema: Schema) -> None:
                 part["allOf"] = [*(others if isinstance(others, list) else []), {"anyOf": branches}]
 
 
-def _pointers(schema: Any) -> Iterator[tuple[str, Any]]:
+def _schemas_by_pointer(schema: Any) -> Iterator[tuple[str, Any]]:
     """The schema and every schema in it, by their places as the library names them."""
     waiting: list[tuple[str, Any]] = [("#", schema)]
     while waiting:
@@ -507,14 +511,14 @@ def _pointers(schema: Any) -> Iterator[tuple[str, Any]]:
                     waiting.append((place, inner))
 
 
-def _lookup(value: Any, path: Iterable[str | int]) -> Any:
+def _find_value(value: Any, path: Iterable[str | int]) -> Any:
     for step in path:
         value = value[int(step) if isinstance(value, list) else step]
     return value
 
 
-def _remove(schema: Any, path: list[str | int]) -> None:
-    del _lookup(schema, path[:-1])[path[-1]]
+def _remove_value(schema: Any, path: list[str | int]) -> None:
+    del _find_value(schema, path[:-1])[path[-1]]
 
 
 def _is_whole(value: Any) -> bool:

@@ -27,11 +27,11 @@ class Scope:
     def __init__(self, parent: Scope | None = None) -> None:
         self._callbacks: dict[object, Callable[[], object]] = {}
         self.cancelled = False
-        self._detach = parent.on_cancel(self.cancel) if parent else _nothing
+        self._detach = parent.add_cancel_callback(self.cancel) if parent else _do_nothing
         if parent and parent.cancelled:
             self.cancelled = True
 
-    def child(self) -> Scope:
+    def make_child(self) -> Scope:
         """A scope that ends with this one, and may end before."""
         return Scope(self)
 
@@ -49,16 +49,16 @@ class Scope:
         """The work is over: the parent forgets this scope."""
         self._detach()
 
-    def check(self) -> None:
+    def raise_if_cancelled(self) -> None:
         """Raise `Aborted` if the scope was cancelled."""
         if self.cancelled:
             raise Aborted
 
-    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+    def add_cancel_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back once at cancellation; the returned function takes that back."""
         key = object()
         self._callbacks[key] = callback
-        return lambda: _forget(self._callbacks, key)
+        return lambda: _remove_callback(self._callbacks, key)
 
     async def wait(self, awaitable: Awaitable[_T]) -> _T:
         """Await something, or raise `Aborted` as soon as the scope is cancelled.
@@ -101,10 +101,10 @@ class Scope:
         """Run work that may be deaf: after cancellation it gets a grace, then is cancelled, then abandoned."""
         task = asyncio.ensure_future(work)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        task.add_done_callback(lambda _: _resolve(over))
-        forget = self.on_cancel(lambda: _resolve(over))
+        task.add_done_callback(lambda _: _resolve_future(over))
+        forget = self.add_cancel_callback(lambda: _resolve_future(over))
         if self.cancelled:
-            _resolve(over)
+            _resolve_future(over)
         try:
             await over
             # Cancelled and not done: a tool that watches its scope ends within the grace, and its result counts.
@@ -128,17 +128,17 @@ class RunningCalls:
     def __init__(self) -> None:
         self._open: dict[Scope, tuple[str, asyncio.Future[None]]] = {}
 
-    def begin(self, call_id: str, parent: Scope) -> Scope:
-        """The scope of a call that begins; `end` must follow."""
-        scope = parent.child()
+    def begin_call(self, call_id: str, parent: Scope) -> Scope:
+        """The scope of a call that begins; `end_call` must follow."""
+        scope = parent.make_child()
         self._open[scope] = call_id, asyncio.get_running_loop().create_future()
         return scope
 
-    def end(self, scope: Scope) -> None:
+    def end_call(self, scope: Scope) -> None:
         """The call with this scope has ended, and the host was told."""
         scope.close()
         _, over = self._open.pop(scope)
-        _resolve(over)
+        _resolve_future(over)
 
     def stop(self, call_id: str) -> Awaitable[None]:
         """Cancel this call at once; awaiting the result waits for its end. Raises `Refusal` if it does not run."""
@@ -147,21 +147,21 @@ class RunningCalls:
             raise Refusal(f'No tool call with the id "{call_id[:200]}" is running', "not_found")
         for scope, _ in found:
             scope.cancel()
-        return _all_of([over for _, over in found])
+        return _wait_for_all([over for _, over in found])
 
 
-async def _all_of(futures: list[asyncio.Future[None]]) -> None:
+async def _wait_for_all(futures: list[asyncio.Future[None]]) -> None:
     await asyncio.wait(futures)
 
 
-def _forget(callbacks: dict[object, Callable[[], object]], key: object) -> None:
+def _remove_callback(callbacks: dict[object, Callable[[], object]], key: object) -> None:
     callbacks.pop(key, None)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
+def _resolve_future(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None

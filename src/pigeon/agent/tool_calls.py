@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from pigeon.agent.interfaces import Feed, Gate, PreparedCall, Publish, RunOwner, Subject, Tool, ToolMode
 from pigeon.agent.scope import Scope
-from pigeon.agent.tool_facts import facts_named
+from pigeon.agent.tool_facts import make_default_facts
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.errors import Aborted, CallDenied, ToolFailed, text_for_host
@@ -82,8 +82,7 @@ class Progress:
                 )
             )
 
-    def end(self) -> None:
-        """No updates from here on."""
+    def stop_updates(self) -> None:
         self._open = False
 
 
@@ -115,7 +114,7 @@ class ToolBatch:
         calls = [block for block in answer.content if isinstance(block, ToolCall)]
         results: list[ToolResultMessage] = []
         tools = self._owner.tools()
-        for group in grouped(calls, tools, self._mode):
+        for group in group_calls(calls, tools, self._mode):
             # An answer that hit the token limit is not acted on at all: its calls may not be all that it wanted.
             refused = {
                 call.id: UNREADABLE.format(name=call.name, problem=call.arguments_error)
@@ -126,16 +125,16 @@ class ToolBatch:
                 refused = {call.id: CUT_OFF.format(name=call.name) for call in group}
             ended = await self._run_group(group, tools, refused)
             for call, end in zip(group, ended, strict=True):
-                results.append(await self._report(call, end))
+                results.append(await self._report_result(call, end))
         return results
 
     @property
-    def terminates(self) -> bool:
+    def should_end_run(self) -> bool:
         """True if every call of the batch asked for the run to end."""
         return bool(self._terminated) and all(self._terminated)
 
     @property
-    def denied(self) -> bool | None:
+    def is_denied(self) -> bool | None:
         """True if no call of the batch was allowed to run; none if there was no call."""
         return all(self._denied) if self._denied else None
 
@@ -150,21 +149,21 @@ class ToolBatch:
             try:
                 ended[index] = await self._announce_end(prepared.call, await self._execute(prepared, scope))
             finally:
-                self._owner.calls.end(scope)
+                self._owner.calls.end_call(scope)
 
         for index, call in enumerate(group):
             await self._announce_start(call, tools.get(call.name))
-            scope = self._owner.calls.begin(call.id, self._scope)
+            scope = self._owner.calls.begin_call(call.id, self._scope)
             try:
-                self._must_not_skip(call, refused)
-                prepared = await self._prepared(call, tools, scope)
+                self._check_not_skipped(call, refused)
+                prepared = await self._prepare_call(call, tools, scope)
             except BaseException as error:
                 try:
                     if not isinstance(error, Exception):
                         raise
-                    ended[index] = await self._announce_end(call, self._failure(error))
+                    ended[index] = await self._announce_end(call, self._error_result_of(error))
                 finally:
-                    self._owner.calls.end(scope)
+                    self._owner.calls.end_call(scope)
                 continue
             # The gate was asked for this call before the next one of the group starts, in call order.
             if len(group) == 1:
@@ -172,42 +171,42 @@ class ToolBatch:
             else:
                 work = finish(index, prepared, scope)
                 if self._owner.one_at_a_time:
-                    work = _in_turn(work, all_begun, running[-1] if running else None)
+                    work = _run_in_turn(work, all_begun, running[-1] if running else None)
                 running.append(asyncio.ensure_future(work))
         all_begun.set()
         await asyncio.gather(*running)
         return [end for end in ended if end is not None]
 
-    def _must_not_skip(self, call: ToolCall, refused: dict[str, str]) -> None:
-        self._scope.check()
+    def _check_not_skipped(self, call: ToolCall, refused: dict[str, str]) -> None:
+        self._scope.raise_if_cancelled()
         if call.id in refused:
             raise ToolFailed(refused[call.id])
-        if self._feed.interrupts():
+        if self._feed.should_interrupt():
             raise ToolFailed(SKIPPED)
-        limit = self._owner.refused_call(call)
+        limit = self._owner.admit_call(call)
         if limit is not None:
             raise ToolFailed(limit)
 
-    async def _prepared(self, call: ToolCall, tools: dict[str, Tool], scope: Scope) -> PreparedCall:
-        tool = tools.get(call.name) or self._owner.missing_tool(call.name)
+    async def _prepare_call(self, call: ToolCall, tools: dict[str, Tool], scope: Scope) -> PreparedCall:
+        tool = tools.get(call.name) or self._owner.find_missing_tool(call.name)
         if tool is None:
             raise ToolFailed(f"Tool {call.name} not found")
         prepared = PreparedCall(call, tool, scope)
         try:
-            await prepared.change(call.arguments)
+            await prepared.replace_arguments(call.arguments)
             gate = self._gate()
             if gate is not None:
-                await scope.wait(gate.before(prepared))
-            scope.check()
+                await scope.wait(gate.before_call(prepared))
+            scope.raise_if_cancelled()
         except BaseException:
             prepared.close()
             raise
         return prepared
 
-    def _failure(self, error: Exception) -> CallResult:
+    def _error_result_of(self, error: Exception) -> CallResult:
         """The error result; a call that was aborted while the turn goes on was stopped by itself."""
         alone = isinstance(error, Aborted) and not self._scope.cancelled
-        return failure_of(ToolFailed(STOPPED) if alone else error)
+        return error_result_of(ToolFailed(STOPPED) if alone else error)
 
     async def _execute(self, prepared: PreparedCall, scope: Scope) -> CallResult:
         call, began = prepared.call, self._now()
@@ -216,23 +215,23 @@ class ToolBatch:
             work = prepared.tool.execute(prepared.arguments, progress)
             ended = CallResult(await scope.run(work), is_error=False)
         except Exception as error:
-            ended = self._failure(error)
+            ended = self._error_result_of(error)
         finally:
-            progress.end()
+            progress.stop_updates()
             prepared.close()
         took = max(0, self._now() - began)
         gate = self._gate()
         if gate is not None:
             try:
-                ended = CallResult(*await self._scope.wait(gate.after(call, ended.outcome, ended.is_error)))
+                ended = CallResult(*await self._scope.wait(gate.after_call(call, ended.outcome, ended.is_error)))
             except Aborted:
                 pass
             except Exception as error:
-                ended = failure_of(error)
+                ended = error_result_of(error)
         return CallResult(ended.outcome, ended.is_error, took)
 
     async def _announce_start(self, call: ToolCall, tool: Tool | None) -> None:
-        facts = facts_named(call.name) if tool is None else tool.facts
+        facts = make_default_facts(call.name) if tool is None else tool.facts
         title = facts.title(call.arguments)
         await self._publish(
             ToolCallStarted(
@@ -252,7 +251,7 @@ class ToolBatch:
         )
         return ended
 
-    async def _report(self, call: ToolCall, ended: CallResult) -> ToolResultMessage:
+    async def _report_result(self, call: ToolCall, ended: CallResult) -> ToolResultMessage:
         outcome = ended.outcome
         self._terminated.append(outcome.terminate is True)
         self._denied.append(ended.denied)
@@ -266,15 +265,15 @@ class ToolBatch:
             usage=outcome.usage,
             duration_ms=ended.duration_ms,
         )
-        message = await self._owner.prepare(message)
+        message = await self._owner.prepare_message(message)
         await self._publish(MessageStart(message=message))
-        final = await self._owner.finalize(message)
+        final = await self._owner.finalize_message(message)
         message = final if isinstance(final, ToolResultMessage) else message
         await self._publish(MessageEnd(message=message))
         return message
 
 
-async def _in_turn(
+async def _run_in_turn(
     work: Coroutine[None, None, None], all_begun: asyncio.Event, before: asyncio.Task[None] | None
 ) -> None:
     """Do the work when every call of the group was announced and the one before it has ended."""
@@ -288,7 +287,7 @@ async def _in_turn(
     await work
 
 
-def failure_of(error: Exception) -> CallResult:
+def error_result_of(error: Exception) -> CallResult:
     """The error result that stands for an exception."""
     details = error.details if isinstance(error, ToolFailed) else {}
     text = str(error) or type(error).__name__
@@ -304,7 +303,7 @@ def failure_of(error: Exception) -> CallResult:
     return CallResult(outcome, is_error=True, denied=isinstance(error, CallDenied))
 
 
-def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:
+def group_calls(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> list[list[ToolCall]]:
     """Calls that may run side by side, in call order: neighbours that only read or are declared so, or all, or none."""
     if mode == "parallel":
         return [calls] if calls else []
@@ -312,7 +311,11 @@ def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> li
     last_reads = False
     for call in calls:
         tool = tools.get(call.name)
-        reads = tool is not None and mode != "sequential" and (tool.reads_only or _is_declared(call, tool, mode))
+        reads = (
+            tool is not None
+            and mode != "sequential"
+            and (tool.reads_only or _is_declared_independent(call, tool, mode))
+        )
         if reads and last_reads:
             groups[-1].append(call)
         else:
@@ -321,7 +324,7 @@ def grouped(calls: list[ToolCall], tools: dict[str, Tool], mode: ToolMode) -> li
     return groups
 
 
-def _is_declared(call: ToolCall, tool: Tool, mode: ToolMode) -> bool:
+def _is_declared_independent(call: ToolCall, tool: Tool, mode: ToolMode) -> bool:
     """True if the model says of this call that it is independent, and was offered to."""
     if mode != "declared" or call.arguments.get("parallel") is not True:
         return False

@@ -37,21 +37,21 @@ class ToolFacts(Struct, frozen=True):
         """The argument that permission rules match; empty if they match all of them."""
         return self.command or self.path
 
-    def path_in(self, arguments: Arguments) -> str | None:
+    def find_path(self, arguments: Arguments) -> str | None:
         """The file or folder that a call is about, as the model wrote it."""
         path = arguments.get(self.path) if self.path else None
         return path if isinstance(path, str) else None
 
-    def line_in(self, arguments: Arguments) -> int | None:
+    def find_line(self, arguments: Arguments) -> int | None:
         """The line that a call starts at."""
         line = arguments.get(self.line) if self.line else None
         return int(line) if isinstance(line, int | float) and 1 <= line < MOST_LINES else None
 
-    def changed_file(self, arguments: Arguments) -> str | None:
+    def find_changed_file(self, arguments: Arguments) -> str | None:
         """The file that a call changes, as the model wrote it; None for a call that changes no file that it names."""
-        return self.path_in(arguments) if self.kind == "edit" else None
+        return self.find_path(arguments) if self.kind == "edit" else None
 
 
-def facts_named(name: str) -> ToolFacts:
+def make_default_facts(name: str) -> ToolFacts:
     """The facts of a tool about which nothing is known but its name, which is then the title of its calls."""
     return ToolFacts(lambda arguments: name)

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon import __version__
-from pigeon.agent.inference import Pacing
+from pigeon.agent.inference import Pacing, ProviderHooks
 from pigeon.agent.interfaces import Gate
 from pigeon.app.lifecycle import Lifecycle
-from pigeon.app.models import gateway_of, model_options, registry_of
+from pigeon.app.models import make_gateway, make_registry, resolve_model_options
 from pigeon.app.options import AgentOptions
-from pigeon.app.sandbox import sandbox_of
-from pigeon.app.sessions import journal_of, repository_of
+from pigeon.app.sandbox import make_sandbox
+from pigeon.app.sessions import make_repository, open_journal
 from pigeon.config.layers import Layers
 from pigeon.config.paths import project_dirs
 from pigeon.config.settings import Settings, listed_skills
@@ -35,7 +34,8 @@ from pigeon.providers.catalog.built_in import current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.recorders import ExchangeRecorder
 from pigeon.providers.recording.agent_recordings import AgentRecordings
-from pigeon.resources.resources import ResourceOptions, Resources, prompt_of_tools
+from pigeon.providers.request import NoProviderHooks
+from pigeon.resources.resources import ResourceOptions, Resources
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
@@ -51,11 +51,12 @@ from pigeon.session.model_choice import ModelChoice
 from pigeon.session.session import Session
 from pigeon.session.settings import CompactionPolicy, LoopGuardPolicy, RetryPolicy, SessionSettings
 from pigeon.system.environment import DOCS_FOLDER, Environment
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.system.process.start import ProcessOwner
-from pigeon.tools.agent_tools import AgentTools, ToolOptions, outputs_folder
+from pigeon.tools.agent_tools import AgentTools, ToolOptions
+from pigeon.tools.workplaces import Workplaces, outputs_folder
 from pigeon.trust.control import FolderUser, ProjectDecisions, TrustControl
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, limits_of
@@ -116,13 +117,13 @@ class _Builder:
             options.model_reference, options.record, environment, redactor, recorder, self._reports.notify
         )
         environment = self._recordings.environment
-        self._reports.use_ids(environment.ids)
-        options = _replayed(options, self._recordings)
+        self._reports.set_ids(environment.ids)
+        options = _options_for_replay(options, self._recordings)
         self._options = options
         self._environment = environment
         self._agent_dir = environment.agent_dir(options.agent_dir)
         self._cwd = _working_directory(options, environment)
-        self._layers = Layers(self._agent_dir, self._reports.at_start)
+        self._layers = Layers(self._agent_dir, self._reports.add_startup_problem)
         self._extensions = AgentExtensions(
             ExtensionOptions(named=options.extensions, only_named=options.no_extensions, flags=options.flags),
             self._agent_dir,
@@ -131,42 +132,42 @@ class _Builder:
             self._reports,
             print_tracebacks=bool(environment.variables.get(DEBUG_EXTENSIONS)),
         )
-        self._processes = ProcessOwner()
+        processes = ProcessOwner()
         # The wall stands before anything can start a command; that it works is found out first of all in `build`.
-        self._sandbox = sandbox_of(
-            options, environment, self._agent_dir, self._layers, self._processes, self._reports.notify
+        self._sandbox = make_sandbox(
+            options, environment, self._agent_dir, self._layers, processes, self._reports.notify
         )
         self._sandbox.enclose(self._cwd)
         # Keys are known before the first line of an extension runs.
-        self._registry = registry_of(
-            self._agent_dir, environment.variables, self._cwd, self._processes, redactor, self._recordings.models
+        self._registry = make_registry(
+            self._agent_dir, environment.variables, self._cwd, processes, redactor, self._recordings.models
         )
         self._bus = Bus()
-        self._dialogs = Dialogs(self._bus.post, environment.ids.dialog_id)
+        self._dialogs = Dialogs(self._bus.post, environment.ids.dialog_id, options.several_clients)
         if options.unattended:
             self._dialogs.close()
 
     async def build(self) -> BuiltAgent:
         extensions = self._extensions
         try:
-            await self._sandbox.prove()
+            await self._sandbox.prove_wall()
             settings = self._layers.settings
-            await extensions.load_users(or_else(settings.extensions, []), settings.packages)
+            await extensions.load_users(value_or_default(settings.extensions, []), settings.packages)
             decisions = ProjectDecisions(
                 self._options.trust_project,
                 self._cwd,
                 self._agent_dir,
                 self._environment.home,
                 self._layers.settings.default_project_trust,
-                extensions.vote,
-                self._reports.at_start,
+                extensions.vote_on_trust,
+                self._reports.add_startup_problem,
             )
-            repository, transcript = await self._transcript(decisions)
+            repository, transcript = await self._open_transcript(decisions)
             try:
                 self._sandbox.enclose(transcript.journal.cwd)
-                await self._sandbox.prove()
+                await self._sandbox.prove_wall()
                 cwd = transcript.journal.cwd
-                await extensions.load_project(project_dirs(cwd) if decisions.trusts(cwd) else [])
+                await extensions.load_project(project_dirs(cwd) if decisions.is_trusted(cwd) else [])
                 return self._assemble(decisions, repository, transcript)
             except BaseException:
                 transcript.journal.close()
@@ -176,7 +177,7 @@ class _Builder:
             await extensions.close()
             raise
 
-    async def _transcript(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Transcript]:
+    async def _open_transcript(self, decisions: ProjectDecisions) -> tuple[SessionRepository, Transcript]:
         """The conversation to begin with; the settings are those for its folder from here on.
 
         A trusted project may say where its sessions are kept, so the folder that the agent was started for counts
@@ -185,7 +186,7 @@ class _Builder:
         await decisions.decide(self._cwd)
         decisions.apply(self._cwd, [self._layers])
         options, environment = self._options, self._environment
-        repository = repository_of(
+        repository = make_repository(
             options,
             environment,
             self._layers.settings,
@@ -194,14 +195,14 @@ class _Builder:
             self._reports.notify,
             self._redactor.mask,
         )
-        transcript = Transcript(journal_of(options, environment, repository, self._cwd))
+        transcript = Transcript(open_journal(options, environment, repository, self._cwd))
         cwd = transcript.journal.cwd
         if cwd != self._cwd:
             await decisions.decide(cwd)
             decisions.apply(cwd, [self._layers])
         return repository, transcript
 
-    def _hooks(self) -> Hooks:
+    def _build_hooks(self) -> Hooks:
         return self._extensions.runner.hooks if self._extensions.runner else NoHooks()
 
     def _assemble(
@@ -209,38 +210,38 @@ class _Builder:
     ) -> BuiltAgent:
         options, environment, reports = self._options, self._environment, self._reports
         settings = self._layers.settings
-        hooks, runner = self._hooks(), self._extensions.runner
+        hooks, runner = self._build_hooks(), self._extensions.runner
         registry = self._registry
-        folders = self._folders(transcript.journal)
-        gateway = self._gateway(hooks, folders)
+        folders = self._folders_by_purpose(transcript.journal)
+        gateway = self._build_gateway(runner.hooks if runner else NoProviderHooks(), folders)
         providers = ExtensionProviders(registry, gateway)
         for contributed in runner.contributions.providers() if runner else ():
             providers.add(contributed.name, contributed.entry, contributed.provider)
-        chosen = model_options(options, environment, settings, registry, reports.at_start)
+        chosen = resolve_model_options(options, environment, settings, registry, reports.add_startup_problem)
         for problem in registry.problems():
-            reports.at_start(problem)
+            reports.add_startup_problem(problem)
         models = ModelChoice(chosen, transcript, hooks, self._bus.post)
-        self._recordings.began(models.model, models.level, models.available(), folders)
-        tools = self._tools(transcript, models)
-        resources = self._resources(transcript.journal.cwd)
-        permissions = self._permissions(transcript, tools, runner.gate if runner else None)
-        servers = self._servers = ConfiguredServers(self._server_parts(transcript, tools))
+        self._recordings.record_agent(models.model, models.level, models.list_available(), folders)
+        tools = self._build_tools(transcript, models)
+        resources = self._build_resources(transcript.journal.cwd)
+        permissions = self._build_permissions(transcript, tools, runner.gate if runner else None)
+        servers = self._servers = ConfiguredServers(self._build_server_parts(transcript, tools))
         # What reads a project's files, after what decides which those are.
         readers: list[FolderUser] = [resources, servers, permissions, *([runner] if runner else [])]
         decisions.apply(transcript.journal.cwd, readers)
         trust = TrustControl(
             decisions,
-            transcript.folder,
+            transcript.journal.cwd,
             [self._layers, self._sandbox, tools, *readers],
             self._bus,
-            self._sandbox.check,
+            self._sandbox.check_folder,
         )
         session = Session(
-            self._dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)
+            self._build_dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)
         )
-        servers.watch_commands(session.tell_commands)
+        servers.watch_commands(session.announce_commands)
         if options.name and options.name.strip():
-            self._give_name(session.journal, clean_name(options.name))
+            self._record_session_name(session.journal, clean_name(options.name))
         return BuiltAgent(
             session=session,
             lifecycle=Lifecycle(
@@ -249,11 +250,11 @@ class _Builder:
             problems=reports.startup,
             redactor=self._redactor,
             known_flags=runner.known_flags() if runner else {},
-            processes=self._processes,
-            why_hidden=self._sandbox.why_hidden,
+            processes=self._sandbox.processes,
+            why_hidden=self._sandbox.hidden_reason,
         )
 
-    def _tools(self, transcript: Transcript, models: ModelChoice) -> AgentTools:
+    def _build_tools(self, transcript: Transcript, models: ModelChoice) -> AgentTools:
         options, runner = self._options, self._extensions.runner
         chosen = ToolOptions(
             tools=options.tools,
@@ -261,21 +262,22 @@ class _Builder:
             no_tools=options.no_tools,
             no_builtin_tools=options.no_builtin_tools,
         )
+        environment, settings = self._environment, self._layers.settings
+        workplaces = Workplaces(environment, settings, self._sandbox, transcript, models, self._redactor)
         tools = AgentTools(
             chosen,
-            self._environment,
-            self._layers.settings,
+            environment,
+            settings,
             self._sandbox,
             transcript,
-            models,
+            workplaces,
             self._bus.post,
-            self._redactor,
         )
-        tools.add({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
-        tools.report_unknown(self._reports.at_start)
+        tools.add_tools({tool.spec.name: tool for tool in runner.contributions.tools()} if runner else {})
+        tools.report_unknown(self._reports.add_startup_problem)
         return tools
 
-    def _dependencies(
+    def _build_dependencies(
         self,
         repository: SessionRepository,
         transcript: Transcript,
@@ -288,7 +290,7 @@ class _Builder:
     ) -> Dependencies:
         options, environment, settings = self._options, self._environment, self._layers.settings
         return Dependencies(
-            settings=_session_settings(settings, options, environment, self._recordings),
+            settings=_make_session_settings(settings, options, environment, self._recordings),
             bus=self._bus,
             repository=repository,
             trash=SessionTrash(repository.store, environment.now),
@@ -297,7 +299,7 @@ class _Builder:
             dialogs=self._dialogs,
             workplace=tools.workplace,
             move_to=tools.move_to,
-            provider=self._recordings.provider(gateway),
+            provider=self._recordings.wrap_provider(gateway),
             output_formats=gateway,
             models=models,
             models_file=os.path.join(self._agent_dir, "models.json"),
@@ -306,15 +308,15 @@ class _Builder:
             host_services=tools.host_services,
             images=tools.images,
             expander=resources,
-            system_prompt=partial(prompt_of_tools, resources, tools.toolset.described),
-            rules=resources.rules,
-            hooks=self._hooks(),
+            system_prompt=resources.build_system_prompt,
+            rules=resources.read_rules,
+            hooks=self._build_hooks(),
             permissions=permissions,
-            gate=permissions.gate,
+            gate=permissions.build_gate,
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
             pages=PageWriter(environment, self._redactor.mask, settings.export.mask_secrets),
-            files=tools.project_files(permissions.concealment),
+            files=tools.make_project_files(permissions.make_concealment_test),
             tool_servers=self._servers,
             sandbox=self._sandbox.state,
             now=environment.now,
@@ -322,12 +324,12 @@ class _Builder:
             report=self._reports.notify,
         )
 
-    def _folders(self, journal: Journal) -> dict[str, str]:
+    def _folders_by_purpose(self, journal: Journal) -> dict[str, str]:
         outputs = outputs_folder(journal, self._environment)
-        return self._recordings.folders(journal.cwd, self._agent_dir, outputs)
+        return self._recordings.folders_by_purpose(journal.cwd, self._agent_dir, outputs)
 
-    def _gateway(self, hooks: Hooks, folders: dict[str, str]) -> Gateway:
-        return gateway_of(
+    def _build_gateway(self, hooks: ProviderHooks, folders: dict[str, str]) -> Gateway:
+        return make_gateway(
             self._registry,
             self._layers.settings,
             self._environment,
@@ -338,7 +340,7 @@ class _Builder:
             self._pacing,
         )
 
-    def _permissions(self, transcript: Transcript, tools: AgentTools, extending: Gate | None) -> AgentPermissions:
+    def _build_permissions(self, transcript: Transcript, tools: AgentTools, extending: Gate | None) -> AgentPermissions:
         options = self._options
         return AgentPermissions(
             HostPermissions(options.permissions, options.approval_mode, options.unattended),
@@ -351,14 +353,14 @@ class _Builder:
             self._sandbox.is_enclosing,
         )
 
-    def _server_parts(self, transcript: Transcript, tools: AgentTools) -> AgentParts:
+    def _build_server_parts(self, transcript: Transcript, tools: AgentTools) -> AgentParts:
         environment = self._environment
         return AgentParts(
             agent_dir=self._agent_dir,
             variables=environment.variables,
             home=environment.home,
             cwd=transcript.folder,
-            processes=self._processes,
+            processes=self._sandbox.processes,
             toolset=tools.toolset,
             workplace=tools.current_workplace,
             dialogs=self._dialogs,
@@ -370,22 +372,22 @@ class _Builder:
             unattended=self._options.unattended,
             only=self._options.tool_servers,
             version=__version__,
-            on_run=tools.on_run,
+            on_run=tools.add_run_callback,
         )
 
-    def _give_name(self, journal: Journal, name: str) -> None:
+    def _record_session_name(self, journal: Journal, name: str) -> None:
         try:
             journal.append(SessionInfo, name=name)
         except Refusal as error:
-            self._reports.at_start(f"--name: {error}")
+            self._reports.add_startup_problem(f"--name: {error}")
 
     def _extension_files(self) -> list[str]:
         """Where the extensions are that options and settings name."""
-        home, listed = self._environment.home, or_else(self._layers.settings.extensions, [])
-        named = [absolute(path, self._cwd, home) for path in self._options.extensions]
-        return [*named, *(absolute(path, self._agent_dir, home) for path in listed)]
+        home, listed = self._environment.home, value_or_default(self._layers.settings.extensions, [])
+        named = [absolute_path(path, self._cwd, home) for path in self._options.extensions]
+        return [*named, *(absolute_path(path, self._agent_dir, home) for path in listed)]
 
-    def _resources(self, cwd: str) -> Resources:
+    def _build_resources(self, cwd: str) -> Resources:
         options, settings = self._options, self._layers.settings
         chosen = ResourceOptions(
             skills=options.skills,
@@ -396,7 +398,7 @@ class _Builder:
             system_prompt=options.system_prompt,
             append_system_prompt=options.append_system_prompt,
             user_skills=listed_skills(settings),
-            user_prompts=or_else(settings.prompts, []),
+            user_prompts=value_or_default(settings.prompts, []),
             docs=DOCS_FOLDER if os.path.isdir(DOCS_FOLDER) else None,
             unattended=options.unattended,
             no_rules=options.no_rules,
@@ -409,16 +411,16 @@ class _Builder:
             home=self._environment.home,
             base=self._environment.cwd,
             report=self._reports.notify,
-            expansion_failed=self._reports.skill_failed,
+            expansion_failed=self._reports.report_skill_failure,
         )
 
 
-def _replayed(options: AgentOptions, recordings: AgentRecordings) -> AgentOptions:
+def _options_for_replay(options: AgentOptions, recordings: AgentRecordings) -> AgentOptions:
     """The options of an agent that answers from a recording: its model and thinking level are those of the recording.
 
     A replay makes the same session again, under the same id: it is kept where that was asked for.
     """
-    agent = recordings.replayed
+    agent = recordings.replayed_agent
     if agent is None:
         return options
     kept = options.session or options.resume or options.continue_newest or options.fork or options.session_dir
@@ -432,24 +434,25 @@ def _replayed(options: AgentOptions, recordings: AgentRecordings) -> AgentOption
     )
 
 
-def _session_settings(
+def _make_session_settings(
     settings: Settings, options: AgentOptions, environment: Environment, recordings: AgentRecordings
 ) -> SessionSettings:
     """What the files say, and where they say nothing what the options do: the defaults of a dialect."""
-    overrides = or_else(settings.compaction.model_overrides, {})
-    limits = _limits(settings, options)
+    overrides = value_or_default(settings.compaction.model_overrides, {})
+    limits = _merge_limits(settings, options)
     # A host that watches can stop a loop itself; in runs without one it ends soon.
     guard = LoopGuardPolicy() if options.unattended or limits != Limits() else PATIENT_GUARD
     return SessionSettings(
         steering_mode=settings.steering_mode,
         follow_up_mode=settings.follow_up_mode,
-        interrupt_mode=or_else(settings.interrupt_mode, options.interrupt_mode),
+        interrupt_mode=value_or_default(settings.interrupt_mode, options.interrupt_mode),
         tool_mode=settings.tool_execution,
         block_images=settings.images.block_images,
         keep_unreadable_images=options.keep_unreadable_images,
         unattended=options.unattended,
+        several_clients=options.several_clients,
         reproducible=environment.reproducible,
-        finish_gate=or_else(
+        finish_gate=value_or_default(
             settings.finish_gate, options.unattended if options.finish_gate is None else options.finish_gate
         ),
         auto_retry=settings.retry.enabled,
@@ -458,32 +461,35 @@ def _session_settings(
             base_delay_ms=settings.retry.base_delay_ms,
             max_delay_ms=settings.retry.max_agent_delay_ms,
             sleep=recordings.sleep,
-            chance=environment.ids.fraction,
+            chance=environment.ids.random_fraction,
         ),
         auto_compaction=settings.compaction.enabled,
         compaction=CompactionPolicy(
-            reserve_tokens=or_else(settings.compaction.reserve_tokens, None),
-            keep_tokens=or_else(settings.compaction.keep_recent_tokens, None),
+            reserve_tokens=value_or_default(settings.compaction.reserve_tokens, None),
+            keep_tokens=value_or_default(settings.compaction.keep_recent_tokens, None),
             per_model={current_reference(key): own for key, own in overrides.items()},
         ),
         limits=limits,
         loop_guard=LoopGuardPolicy(
-            warn=or_else(settings.loop_guard.warn, guard.warn), stop=or_else(settings.loop_guard.stop, guard.stop)
+            warn=value_or_default(settings.loop_guard.warn, guard.warn),
+            stop=value_or_default(settings.loop_guard.stop, guard.stop),
         ),
     )
 
 
-def _limits(settings: Settings, options: AgentOptions) -> Limits:
+def _merge_limits(settings: Settings, options: AgentOptions) -> Limits:
     """Those of the options, and for what they do not limit those of the settings."""
     try:
-        first, second = limits_of(options.limits), limits_of(or_else(settings.limits, {}))
+        first, second = limits_of(options.limits), limits_of(value_or_default(settings.limits, {}))
     except BadRecord as error:
         raise StartupError(str(error)) from None
-    return Limits(**{field: or_else(getattr(first, field), getattr(second, field)) for field in LIMIT_FIELDS.values()})
+    return Limits(
+        **{field: value_or_default(getattr(first, field), getattr(second, field)) for field in LIMIT_FIELDS.values()}
+    )
 
 
 def _working_directory(options: AgentOptions, environment: Environment) -> str:
-    folder = environment.absolute(options.cwd or environment.cwd)
+    folder = environment.absolute_path(options.cwd or environment.cwd)
     if not os.path.isabs(folder):
         raise StartupError("The working directory does not exist any more; name another with --cwd")
     if not os.path.isdir(folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from pigeon.system.environment import FAMILY, Environment, no_terminal
+from pigeon.system.environment import FAMILY, Environment, no_terminal_message
 
 
 def family_name(program: str) -> str:
@@ -14,8 +14,8 @@ def family_name(program: str) -> str:
     return base if base in FAMILY else ""
 
 
-def process_environment(
-    program: str = "", pick_session: Callable[[str], str] = no_terminal, module_path: list[str] | None = None
+def environment_of_process(
+    program: str = "", pick_session: Callable[[str], str] = no_terminal_message, module_path: list[str] | None = None
 ) -> Environment:
     """The surroundings of this process; the variables are those of the process, not a copy.
 

@@ -2,11 +2,11 @@
 
 | call | when |
 |---|---|
-| `started` | there is a host to talk to: reports and extensions may send records |
-| `warm` | the first answer was sent, and there is time before the first prompt |
-| `rest` | a run has settled, and the host wants nothing kept for the next one |
-| `drains` | the host went away: whether a run that is under way is finished first |
-| `leaving` | the session still works, and extensions may look at it for the last time |
+| `on_host_ready` | there is a host to talk to: reports and extensions may send records |
+| `warm_up` | the first answer was sent, and there is time before the first prompt |
+| `release_idle` | a run has settled, and the host wants nothing kept for the next one |
+| `should_drain` | the host went away: whether a run that is under way is finished first |
+| `close_extensions` | the session still works, and extensions may look at it for the last time |
 | `stop` | the session was closed |
 """
 
@@ -62,47 +62,48 @@ class Lifecycle:
         self._drain = drain
         self._finding: asyncio.Future[None] | None = None
 
-    async def started(self, shutdown: Callable[[], None]) -> None:
-        """There is a host to talk to; `shutdown` asks it to end the agent."""
+    async def on_host_ready(self, shutdown: Callable[[], None]) -> None:
+        """Announce the commands and start the extensions; `shutdown` asks the host to end the agent."""
         session, runner = self._session, self._runner
         self._reports.connect(session.bus.post)
-        session.tell_commands()
+        session.announce_commands()
         if runner is None:
             return
-        from pigeon.extensions.adapters.session_port import session_port
+        from pigeon.extensions.adapters.session_port import make_session_port
 
         runner.bind(
-            session_port(session, self._providers.add, self._providers.remove, shutdown), session.dependencies.dialogs
+            make_session_port(session, self._providers.add, self._providers.remove, shutdown),
+            session.dependencies.dialogs,
         )
-        session.bus.announce(runner.forward)
-        await runner.hooks.session_started("startup")
-        self._finding = asyncio.ensure_future(self._find_resources(runner))
+        session.bus.set_announcer(runner.forward)
+        await runner.hooks.on_session_started("startup")
+        self._finding = asyncio.ensure_future(self._add_extension_resources(runner))
 
-    async def _find_resources(self, runner: Runner) -> None:
-        found = await runner.hooks.resources(self._session.journal.cwd)
-        if self._resources.add_paths(found.skills, found.prompts):
-            self._session.tell_commands()
+    async def _add_extension_resources(self, runner: Runner) -> None:
+        found = await runner.hooks.find_resources(self._session.journal.cwd)
+        if self._resources.add_new_paths(found.skills, found.prompts):
+            self._session.announce_commands()
 
-    async def warm(self) -> None:
+    async def warm_up(self) -> None:
         """Load what the first request will need: the HTTP client, then the files of the system prompt, then the names
         of tool servers, which are connected a little later."""
         await self._gateway.warm(self._session.models.model)
         self._session.engine.warm_up()
-        self._session.dependencies.tool_servers.begin()
-        await self._read_ahead()
+        self._session.dependencies.tool_servers.start_connecting()
+        await self._parse_and_convert_ahead()
 
-    async def _read_ahead(self) -> None:
-        """Have a long conversation read and converted while the host thinks about its first prompt, a bit at a time."""
+    async def _parse_and_convert_ahead(self) -> None:
+        """Parses and converts a long conversation before the first prompt of the host, a bit at a time."""
         session, transcript = self._session, self._session.transcript
-        for _ in range(0, len(session.visible.lines), READ_AHEAD):
-            if session.activity.busy or not transcript.read_ahead(READ_AHEAD):
+        for _ in range(0, len(session.visible_entries.lines), READ_AHEAD):
+            if session.activity.is_busy or not transcript.parse_more_ahead(READ_AHEAD):
                 break
             await asyncio.sleep(0)
         journal, model, messages = transcript.journal, session.models.model, transcript.model_messages
         for end in range(READ_AHEAD, min(len(messages), CONVERTED_AHEAD), READ_AHEAD):
             # A run does the rest itself; after a change of the conversation or the model it would be in vain.
             unchanged = transcript.journal is journal and session.models.model is model
-            if model is None or session.activity.busy or not unchanged:
+            if model is None or session.activity.is_busy or not unchanged:
                 return
             began = time.monotonic()
             self._gateway.convert_ahead(model, messages[:end])
@@ -110,17 +111,17 @@ class Lifecycle:
                 return
             await asyncio.sleep(0)
 
-    def rest(self) -> None:
-        """Nothing is under way: let go of what is only kept so that the next command need not wait for it."""
-        self._processes.rest()
+    def release_idle(self) -> None:
+        """Release the processes that are only kept so that the next command starts faster."""
+        self._processes.release_when_idle()
 
-    def drains(self) -> bool:
+    def should_drain(self) -> bool:
         """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""
         model = self._session.models.model
         return self._drain or (model is not None and model.provider == DEMO.name)
 
-    async def leaving(self) -> None:
-        """Let extensions end while there is still a session to look at."""
+    async def close_extensions(self) -> None:
+        """Close the extensions while there is still a session for them to read."""
         if self._runner is not None:
             await self._runner.close()
 

@@ -11,7 +11,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
-from pigeon.providers.catalog.built_in import BuiltInCatalog, current_name, current_reference
+from pigeon.providers.catalog.built_in import BuiltInCatalog, current_provider_name, current_reference
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.local_models import RECORDED, AvailableModels, RecordedCatalog, local_model, local_providers
@@ -23,7 +23,7 @@ from pigeon.secrets.redactor import Redactor
 from pigeon.session.model_choice import ModelOptions, ScopedModel
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
@@ -31,7 +31,7 @@ Report = Callable[[str], None]
 Found = tuple[Model | None, ThinkingLevel | None]
 
 
-def registry_of(
+def make_registry(
     folder: str,
     environment: Mapping[str, str],
     cwd: str,
@@ -45,19 +45,19 @@ def registry_of(
     The redactor learns every key from here on, also those in the environment.
     """
     if recorded is None:
-        registry = _users_registry(folder, environment, cwd, processes, redactor)
+        registry = _make_user_registry(folder, environment, cwd, processes, redactor)
     else:
         registry = ModelRegistry(
             catalog=RecordedCatalog(recorded), entries={}, stored=dict, environ={}, values=Values({}, processes, cwd)
         )
         for provider in registry.providers():
             registry.use_key(provider, RECORDED)
-    redactor.ask(registry.secrets, registry.variables)
+    redactor.add_source(registry.secrets, registry.variables)
     redactor.watch_variables(environment)
     return registry
 
 
-def _users_registry(
+def _make_user_registry(
     folder: str, environment: Mapping[str, str], cwd: str, processes: ProcessOwner | None, redactor: Redactor
 ) -> ModelRegistry:
     file = read_models_file(os.path.join(folder, "models.json"))
@@ -66,7 +66,7 @@ def _users_registry(
     return ModelRegistry(
         catalog=BuiltInCatalog(),
         entries=file.providers,
-        stored=auth.all,
+        stored=auth.read_all,
         environ=environment,
         values=Values(environment, processes, cwd, search_path=partial(programs_path, folder)),
         problems=problems,
@@ -74,7 +74,7 @@ def _users_registry(
     )
 
 
-def gateway_of(
+def make_gateway(
     registry: ModelRegistry,
     settings: Settings,
     environment: Environment,
@@ -88,10 +88,10 @@ def gateway_of(
 
     What records is shown every exchange; an agent in these folders that plays a recording has no network.
     """
-    proxy = or_else(settings.http_proxy, "")
+    proxy = value_or_default(settings.http_proxy, "")
     redactor.watch_proxy(proxy)
-    retry = or_else(settings.retry.provider, ProviderRetrySettings())
-    idle = or_else(retry.timeout_ms, settings.http_idle_timeout_ms)
+    retry = value_or_default(settings.retry.provider, ProviderRetrySettings())
+    idle = value_or_default(retry.timeout_ms, settings.http_idle_timeout_ms)
     policy = RequestPolicy(
         idle_ms=0 if idle == "disabled" else idle,
         # Agents that share what providers allow send nothing without asking: what is repeated is a new request.
@@ -101,14 +101,14 @@ def gateway_of(
         new_id=environment.ids.request_id,
         pacing=pacing,
     )
-    answers = recordings.answers(folders)
+    answers = recordings.make_answer_source(folders)
     http = HttpClient(environment.variables, proxy=proxy, recorders=recordings.recorders, answers=answers)
-    budgets = or_else(settings.thinking_budgets, {})
+    budgets = value_or_default(settings.thinking_budgets, {})
     return Gateway(
         registry,
         http,
         hooks,
-        extra=local_providers(environment.absolute),
+        extra=local_providers(environment.absolute_path),
         policy=policy,
         thinking_budgets=budgets or None,
         retention=_retention(environment.variables),
@@ -121,21 +121,21 @@ def _retention(environment: Mapping[str, str]) -> CacheRetention:
     return kinds.get(environment.get("PIGEON_CACHE_RETENTION") or environment.get("PI_CACHE_RETENTION"), "short")
 
 
-def model_options(
+def resolve_model_options(
     options: AgentOptions, environment: Environment, settings: Settings, registry: ModelRegistry, report: Report
 ) -> ModelOptions:
     """What the agent begins with; raises `StartupError` when a model was named that does not exist."""
-    built_in = local_model(options.model_reference, environment.absolute)
-    scoped = _scoped(options, settings, registry, report)
+    built_in = local_model(options.model_reference, environment.absolute_path)
+    scoped = _find_scoped_models(options, settings, registry, report)
     explicit = bool(built_in or options.model or options.provider)
     if built_in is not None:
         found: Found = built_in, None
     elif explicit:
-        found = _named(options, registry, report)
+        found = _find_named_model(options, registry, report)
     else:
-        found = _default(scoped, settings, registry)
+        found = _find_default_model(scoped, settings, registry)
     model, level = found
-    asked = _asked_level(options, report) or (level if explicit else None)
+    asked = _resolve_asked_level(options, report) or (level if explicit else None)
     if options.api_key:
         _use_key(options.api_key, model, registry)
     return ModelOptions(
@@ -148,28 +148,28 @@ def model_options(
     )
 
 
-def _scoped(
+def _find_scoped_models(
     options: AgentOptions, settings: Settings, registry: ModelRegistry, report: Report
 ) -> Sequence[ScopedModel]:
-    patterns: Sequence[str] = options.models or or_else(settings.enabled_models, [])
+    patterns: Sequence[str] = options.models or value_or_default(settings.enabled_models, [])
     if not patterns:
         return ()
-    from pigeon.providers.model_patterns import scope_of
+    from pigeon.providers.model_patterns import resolve_scope
 
-    scoped, warnings = scope_of([pattern.strip() for pattern in patterns], registry.available())
+    scoped, warnings = resolve_scope([pattern.strip() for pattern in patterns], registry.list_available())
     for warning in warnings:
         report(warning)
     return [ScopedModel(model, level) for model, level in scoped]
 
 
-def _named(options: AgentOptions, registry: ModelRegistry, report: Report) -> Found:
-    direct = registry.lookup(options.provider, options.model) if options.provider and options.model else None
+def _find_named_model(options: AgentOptions, registry: ModelRegistry, report: Report) -> Found:
+    direct = registry.find_listed(options.provider, options.model) if options.provider and options.model else None
     if direct is not None:
         return direct, None
-    from pigeon.providers.default_model import named_model
+    from pigeon.providers.default_model import resolve_named_model
 
     try:
-        match = named_model(options.provider, options.model, registry)
+        match = resolve_named_model(options.provider, options.model, registry)
     except StartupError as error:
         raise StartupError("\n".join([str(error), *registry.problems()])) from None
     if match.warning:
@@ -177,15 +177,17 @@ def _named(options: AgentOptions, registry: ModelRegistry, report: Report) -> Fo
     return match.model, match.level
 
 
-def _default(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelRegistry) -> Found:
-    levels = {current_reference(name): one for name, one in or_else(settings.model_thinking_levels, {}).items()}
+def _find_default_model(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelRegistry) -> Found:
+    levels = {
+        current_reference(name): one for name, one in value_or_default(settings.model_thinking_levels, {}).items()
+    }
 
     def own_level(model: Model | None, otherwise: ThinkingLevel | None) -> ThinkingLevel | None:
         return levels.get(model.reference, otherwise) if model is not None else None
 
     preferred = None
     if not isinstance(settings.default_provider, Absent) and not isinstance(settings.default_model, Absent):
-        preferred = (current_name(settings.default_provider), settings.default_model)
+        preferred = (current_provider_name(settings.default_provider), settings.default_model)
     if scoped:
         saved = [entry for entry in scoped if (entry.model.provider, entry.model.id) == preferred]
         chosen = (saved or scoped)[0]
@@ -198,7 +200,7 @@ def _default(scoped: Sequence[ScopedModel], settings: Settings, registry: ModelR
     return model, own_level(model, None)
 
 
-def _asked_level(options: AgentOptions, report: Report) -> ThinkingLevel | None:
+def _resolve_asked_level(options: AgentOptions, report: Report) -> ThinkingLevel | None:
     asked = next((level for level in LEVELS if level == options.thinking), None)
     if asked is None and options.thinking:
         report(f'unknown thinking level "{options.thinking}" is ignored')

@@ -94,6 +94,9 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     # Whether a run is finished when the host goes away.
     drain: bool = False
 
+    # Whether several clients may show a question or work on a call: then each of them learns that it has ended.
+    several_clients: bool = False
+
     # What dialects differ in: the interrupt mode unless the settings name one, and what happens to broken images.
     interrupt_mode: InterruptMode = "immediate"
     keep_unreadable_images: bool = True
@@ -103,7 +106,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
         """The model as it was asked for, with its provider where that was given apart; or the provider alone."""
         return "/".join(filter(None, (self.provider, self.model)))
 
-    def spoken_in(self, dialect: type[Dialect] | Dialect) -> AgentOptions:
+    def for_dialect(self, dialect: type[Dialect] | Dialect) -> AgentOptions:
         """The same for a host that speaks this dialect."""
         return replace(
             self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pigeon.app.models import registry_of
+from pigeon.app.models import make_registry
 from pigeon.config.layers import Layers
 from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import Redactor
@@ -11,7 +11,7 @@ from pigeon.system.environment import Environment
 
 def export_file(environment: Environment, file: str, asked: str = "", *, by_title: bool = False) -> str:
     """Write the page of a session file and return its path."""
-    return _user_pages(environment).export(file, asked, by_title)
+    return _make_user_pages(environment).export(file, asked, by_title)
 
 
 def export_trajectory(environment: Environment, file: str, asked: str = "", leaf: str = "") -> str:
@@ -19,12 +19,12 @@ def export_trajectory(environment: Environment, file: str, asked: str = "", leaf
 
     Of several branches it is the one that ends in `leaf`, else the one of the last entry. Keys are masked as in pages.
     """
-    return _user_pages(environment).trajectory(file, asked, leaf)
+    return _make_user_pages(environment).write_trajectory(file, asked, leaf)
 
 
-def _user_pages(environment: Environment) -> PageWriter:
+def _make_user_pages(environment: Environment) -> PageWriter:
     redactor = Redactor()
     folder = environment.agent_dir()
-    registry_of(folder, environment.variables, environment.cwd or "/", None, redactor)
+    make_registry(folder, environment.variables, environment.cwd or "/", None, redactor)
     settings = Layers(folder, lambda problem: None).settings
     return PageWriter(environment, redactor.mask, settings.export.mask_secrets)

@@ -11,10 +11,10 @@ from pigeon.extensions.runtime.discovery import extension_places
 from pigeon.sandbox.control import AskedSandbox, SandboxControl
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
-from pigeon.trust.trust_file import doubt_trusted
+from pigeon.trust.trust_file import record_doubts
 
 
-def sandbox_of(
+def make_sandbox(
     options: AgentOptions,
     environment: Environment,
     agent_dir: str,
@@ -23,7 +23,7 @@ def sandbox_of(
     report: Callable[[str], None] = lambda problem: None,
 ) -> SandboxControl:
     """The sandbox of an agent, before anything is enclosed; raises `StartupError` for options that make no sense."""
-    named = [environment.absolute(path) for path in options.extensions]
+    named = [environment.absolute_path(path) for path in options.extensions]
     return SandboxControl(
         AskedSandbox(options.sandbox, options.sandbox_network or None),
         environment,
@@ -31,6 +31,6 @@ def sandbox_of(
         layers,
         processes,
         find_extensions=partial(extension_places, named, agent_dir, environment.home),
-        on_writable=partial(doubt_trusted, agent_dir),
+        on_writable=partial(record_doubts, agent_dir),
         report=report,
     )

@@ -19,7 +19,7 @@ from pigeon.wire.errors import Refusal, StartupError, UsageError
 _SESSION_ID = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
-def repository_of(
+def make_repository(
     options: AgentOptions,
     environment: Environment,
     settings: Settings,
@@ -32,28 +32,33 @@ def repository_of(
     own = options.session_dir or environment.variables.get("PI_CODING_AGENT_SESSION_DIR")
     if not own and not isinstance(settings.session_dir, Absent):
         own = settings.session_dir
-    store = FileStore.of_agent(agent_dir)
-    folder = environment.absolute(own) if own else store.folder_of(cwd)
+    store = FileStore.from_agent_dir(agent_dir)
+    folder = environment.absolute_path(own) if own else store.folder_of(cwd)
     return SessionRepository(
-        folder, store, not options.no_session, environment.now, report, environment.absolute, mask, environment.ids
+        folder, store, not options.no_session, environment.now, report, environment.absolute_path, mask, environment.ids
     )
 
 
-def journal_of(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:
+def open_journal(options: AgentOptions, environment: Environment, repository: SessionRepository, cwd: str) -> Journal:
     """The conversation that the options name, or a new one; raises `StartupError` if that cannot be."""
-    _check(options)
+    _check_options(options)
     named = options.session
     if options.resume is not None:
         named = named or options.resume or environment.pick_session(repository.folder)
     try:
         if options.no_session:
-            return repository.new(cwd, session_id=options.session_id)
+            return repository.create_journal(cwd, session_id=options.session_id)
         if options.fork:
-            return _forked(environment.absolute(_found(options.fork, repository)), repository, cwd, options.session_id)
+            return _fork_session(
+                environment.absolute_path(_resolve_session_path(options.fork, repository)),
+                repository,
+                cwd,
+                options.session_id,
+            )
         if named:
-            return repository.open(_found(named, repository), cwd)
+            return repository.open(_resolve_session_path(named, repository), cwd)
         if options.session_id:
-            known = repository.store.find_in(repository.folder, options.session_id)
+            known = repository.store.find_by_id(repository.folder, options.session_id)
             if known is not None and header_of(known) is not None:
                 return repository.open(known, cwd)
         if options.continue_newest:
@@ -63,10 +68,10 @@ def journal_of(options: AgentOptions, environment: Environment, repository: Sess
                 return repository.open(path, cwd)
     except Refusal as error:
         raise StartupError(str(error)) from None
-    return repository.new(cwd, session_id=options.session_id)
+    return repository.create_journal(cwd, session_id=options.session_id)
 
 
-def _check(options: AgentOptions) -> None:
+def _check_options(options: AgentOptions) -> None:
     beginnings = {
         "--session": options.session,
         "--continue": options.continue_newest,
@@ -85,7 +90,7 @@ def _check(options: AgentOptions) -> None:
         )
 
 
-def _found(reference: str, repository: SessionRepository) -> str:
+def _resolve_session_path(reference: str, repository: SessionRepository) -> str:
     if repository.store.is_file_name(reference):
         return reference
     found = repository.store.resolve(reference, repository.folder)
@@ -100,7 +105,7 @@ def _found(reference: str, repository: SessionRepository) -> str:
     return path
 
 
-def _forked(path: str, repository: SessionRepository, cwd: str, session_id: str | None) -> Journal:
+def _fork_session(path: str, repository: SessionRepository, cwd: str, session_id: str | None) -> Journal:
     loaded = load_session(path)
     if loaded is None:
         raise StartupError(f"No session found matching '{path}'")

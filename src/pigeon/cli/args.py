@@ -16,7 +16,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import option_selection
 from pigeon.frontends.call import CommandLine, Row
 from pigeon.wire.errors import BadRecord, UsageError
-from pigeon.wire.steering import LIMIT_FIELDS, Limits, checked_limit
+from pigeon.wire.steering import LIMIT_FIELDS, Limits, check_limit
 
 LONG_DASHES = "\u2013\u2014"
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
@@ -128,17 +128,16 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message[:1].upper() + message[1:])
 
 
-def parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
+def make_parser(rows: Sequence[Row]) -> argparse.ArgumentParser:
     """A parser of these options, and of words between them."""
     made = _Parser(prog="pigeon", add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
     made.add_argument("messages", nargs="*")
     for names, value, _ in rows:
-        made.add_argument(*names.split(), **_kind(names, value))
+        made.add_argument(*names.split(), **_argument_settings(names, value))
     return made
 
 
 def option_rows() -> list[Row]:
-    """All options."""
     return [row for rows in GROUPS.values() for row in rows]
 
 
@@ -147,7 +146,7 @@ def option_names(rows: Sequence[Row]) -> list[str]:
     return [name for names, _, text in rows if text for name in names.split()]
 
 
-def _kind(names: str, value: str) -> dict[str, Any]:
+def _argument_settings(names: str, value: str) -> dict[str, Any]:
     if not value:
         return {"action": "store_true"}
     if names == "--export":
@@ -159,16 +158,18 @@ def _kind(names: str, value: str) -> dict[str, Any]:
     return {"metavar": value}
 
 
-def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str, bool] | None = None) -> CommandLine:
+def parse_arguments(
+    arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str, bool] | None = None
+) -> CommandLine:
     """The options; raises `UsageError` for a value that cannot be used.
 
     `flags` are the options of extensions where they are known by now, and whether they take a value.
     """
-    known, literal = _without_messages(arguments)
-    known = _with_tool_lists(known)
+    known, literal = _split_messages(arguments)
+    known = _join_tool_lists(known)
     own = [(f"--{name}", "VALUE" if takes_value else "", "") for name, takes_value in (flags or {}).items()]
     table = {name for names, _, _ in option_rows() for name in names.split()}
-    found, unknown = parser([*option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(known)
+    found, unknown = make_parser([*option_rows(), *(row for row in own if row[0] not in table)]).parse_known_args(known)
     _check_words(found)
     _check_dashes(found.messages, table)
     words = [word for word in unknown if not word.startswith("-")]
@@ -176,7 +177,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str,
     return CommandLine(
         program=program,
         arguments=tuple(arguments),
-        agent=_agent_options(found, _flags(options, known)),
+        agent=_agent_options(found, _parse_flags(options, known)),
         api_key_file=found.api_key_file,
         mode=found.mode,
         print=found.print,
@@ -198,7 +199,7 @@ def parse(arguments: Sequence[str], program: str = "pigeon", flags: Mapping[str,
         version=found.version,
         unknown=tuple(options),
         known=tuple(option_names(option_rows())),
-        parse_again=partial(parse, arguments, program),
+        parse_again=partial(parse_arguments, arguments, program),
         own_options=partial(agent_arguments, arguments),
     )
 
@@ -238,7 +239,7 @@ def agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[
     """The options among the arguments but those named, with their values: to start another process of this agent."""
     takes = {name: value for names, value, _ in option_rows() for name in names.split()}
     kept: list[str] = []
-    words = list(_without_messages(arguments)[0])
+    words = list(_split_messages(arguments)[0])
     while words:
         word = words.pop(0)
         if not word.startswith("-"):
@@ -252,7 +253,7 @@ def agent_arguments(arguments: Sequence[str], without: Collection[str]) -> list[
     return kept
 
 
-def _without_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def _split_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Everything behind `--` is a message."""
     if "--" in arguments:
         at = arguments.index("--")
@@ -260,7 +261,7 @@ def _without_messages(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments), []
 
 
-def _with_tool_lists(arguments: Sequence[str]) -> list[str]:
+def _join_tool_lists(arguments: Sequence[str]) -> list[str]:
     """The same arguments with each list of tools joined to its option: it may begin like an option (`-bash`)."""
     joined: list[str] = []
     words = iter(arguments)
@@ -269,11 +270,11 @@ def _with_tool_lists(arguments: Sequence[str]) -> list[str]:
         joined.append(word if value is None else f"{word}={value}")
         option, equals, given = joined[-1].partition("=")
         if equals and option in TOOL_LISTS[:2]:
-            option_selection(_listed(given), option)
+            option_selection(_split_list(given), option)
     return joined
 
 
-def _flags(options: list[str], arguments: list[str]) -> dict[str, bool | str]:
+def _parse_flags(options: list[str], arguments: list[str]) -> dict[str, bool | str]:
     """Options that only extensions may know, by name; a word that follows one is its value."""
     found: dict[str, bool | str] = {}
     for option in options:
@@ -302,8 +303,8 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         no_session=found.no_session,
         session_dir=found.session_dir,
         name=found.name,
-        tools=None if found.tools is None else _listed(found.tools),
-        exclude_tools=_listed(found.exclude_tools or ""),
+        tools=None if found.tools is None else _split_list(found.tools),
+        exclude_tools=_split_list(found.exclude_tools or ""),
         no_tools=found.no_tools,
         no_builtin_tools=found.no_builtin_tools,
         extensions=tuple(found.extension),
@@ -323,27 +324,29 @@ def _agent_options(found: argparse.Namespace, flags: dict[str, bool | str]) -> A
         approval_mode=found.approval_mode or "yolo",
         sandbox=found.sandbox,
         sandbox_network=found.sandbox_network,
-        limits=_limits(found),
+        limits=_parse_limits(found),
         drain=found.drain,
         unattended=found.unattended,
         record=found.record,
     )
 
 
-def _limits(found: argparse.Namespace) -> Limits:
+def _parse_limits(found: argparse.Namespace) -> Limits:
     """Those that were given; raises `UsageError` that names the option."""
     limits: dict[str, int | float] = {}
     for name, field in LIMIT_FIELDS.items():
         text = getattr(found, f"max_{field}")
         if text is not None:
             try:
-                limits[field] = checked_limit(name, _number(text), f'Invalid --max-{field.replace("_", "-")} "{text}"')
+                limits[field] = check_limit(
+                    name, _parse_number(text), f'Invalid --max-{field.replace("_", "-")} "{text}"'
+                )
             except BadRecord as error:
                 raise UsageError(str(error)) from None
     return Limits(**limits)  # type: ignore[arg-type]
 
 
-def _number(text: str) -> int | float | None:
+def _parse_number(text: str) -> int | float | None:
     try:
         return int(text)
     except ValueError:
@@ -354,5 +357,5 @@ def _number(text: str) -> int | float | None:
         return None
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())

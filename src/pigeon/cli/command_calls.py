@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.cli.args import option_names, parse, parser
+from pigeon.cli.args import make_parser, option_names, parse_arguments
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 from pigeon.frontends.printing import did_you_mean
 from pigeon.system.environment import Environment
@@ -17,7 +17,7 @@ def call_of(command: CommandDeclaration, arguments: Sequence[str], environment: 
     if "--" in known:
         at = known.index("--")
         known, literal = known[:at], known[at + 1 :]
-    found, rest = parser(command.rows).parse_known_args(known)
+    found, rest = make_parser(command.rows).parse_known_args(known)
     for word in rest:
         if word.startswith("-") and word != "-":
             option = word.partition("=")[0]
@@ -37,7 +37,7 @@ def call_of(command: CommandDeclaration, arguments: Sequence[str], environment: 
             )
     _check_count(command, action, words)
     options = {name: value for name, value in vars(found).items() if name != "messages"}
-    return CommandCall(action.name, tuple(words), options, environment, parse)
+    return CommandCall(action.name, tuple(words), options, environment, parse_arguments)
 
 
 def _check_count(command: CommandDeclaration, action: Action, words: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from pigeon.cli.args import GROUPS
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.frontends.call import Action, CommandDeclaration, Row
-from pigeon.frontends.printing import WIDTH, did_you_mean, say
+from pigeon.frontends.printing import WIDTH, did_you_mean, print_line
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 
@@ -46,23 +46,23 @@ def show_help(name: str = "") -> int:
             f'There is no command "{name}".{did_you_mean(name, COMMANDS)} `pigeon help` lists the commands.\n'
             'To ask the model, put the prompt in quotes: pigeon "help me …"'
         )
-    say(command_page(COMMANDS[name]) if name and name != "help" else main_page())
+    print_line(command_page(COMMANDS[name]) if name and name != "help" else main_page())
     return exit_codes.OK
 
 
 def main_page() -> str:
     """What `pigeon --help` prints."""
-    width = _width()
+    width = _page_width()
     commands = [(f"{one.name}", one.summary) for one in COMMANDS.values()]
     shown = {title: rows for title, rows in GROUPS.items() if any(text for _, _, text in rows)}
     return "\n\n".join(
         [
             _paragraph(ABOUT, width),
-            _section("Usage", _pairs(USES, width)),
-            _section("Commands (see pigeon help COMMAND)", _pairs(commands, width)),
-            _section("Examples", _pairs(EXAMPLES, width)),
+            _section("Usage", _pairs_text(USES, width)),
+            _section("Commands (see pigeon help COMMAND)", _pairs_text(commands, width)),
+            _section("Examples", _pairs_text(EXAMPLES, width)),
             _paragraph(KEYS, width),
-            *(_section(title, _options(rows, width)) for title, rows in shown.items()),
+            *(_section(title, _options_text(rows, width)) for title, rows in shown.items()),
             _paragraph(CODES, width),
         ]
     )
@@ -70,26 +70,26 @@ def main_page() -> str:
 
 def command_page(command: CommandDeclaration) -> str:
     """What `pigeon help COMMAND` prints."""
-    width = _width()
-    calls = [(" ".join(["pigeon", command.name, *_words(action)]), action.summary) for action in command.actions]
+    width = _page_width()
+    calls = [(" ".join(["pigeon", command.name, *_action_words(action)]), action.summary) for action in command.actions]
     title = _paragraph(f"pigeon {command.name}: {command.summary}.", width)
-    parts = [title, _section("Usage", _pairs(calls, width))]
+    parts = [title, _section("Usage", _pairs_text(calls, width))]
     if command.actions[0].name:
         parts.append(f"`pigeon {command.name}` alone means `pigeon {command.name} {command.actions[0].name}`.")
-    parts.append(_section("Options", _options(command.rows, width)))
+    parts.append(_section("Options", _options_text(command.rows, width)))
     if command.examples:
-        parts.append(_section("Examples", _pairs(command.examples, width)))
+        parts.append(_section("Examples", _pairs_text(command.examples, width)))
     if command.notes:
         parts.append(_paragraph(command.notes, width))
     return "\n\n".join(parts)
 
 
-def _width() -> int:
+def _page_width() -> int:
     """That of the terminal, within what can be read well; where there is none, the widest."""
     return min(WIDTH, max(NARROWEST, get_terminal_size((WIDTH, 0)).columns))
 
 
-def _words(action: Action) -> list[str]:
+def _action_words(action: Action) -> list[str]:
     return [*([action.name] if action.name else []), *action.arguments]
 
 
@@ -102,28 +102,28 @@ def _paragraph(text: str, width: int) -> str:
     return "\n".join(wrap(text, width, break_long_words=False, break_on_hyphens=False))
 
 
-def _options(rows: Sequence[Row], width: int) -> str:
-    return "\n".join(_row(_call(*row), row[2], NAME_WIDTH, width) for row in rows if row[2])
+def _options_text(rows: Sequence[Row], width: int) -> str:
+    return "\n".join(_pair_row(_option_call(*row), row[2], NAME_WIDTH, width) for row in rows if row[2])
 
 
-def _call(names: str, value: str, _text: str) -> str:
-    """`--model PATTERN`"""
+def _option_call(names: str, value: str, _text: str) -> str:
+    """How an option is written in the help: `--model PATTERN`."""
     return ", ".join(names.split()) + (f" {value.removesuffix('...')}" if value else "")
 
 
-def _pairs(pairs: Sequence[tuple[str, str]], width: int) -> str:
+def _pairs_text(pairs: Sequence[tuple[str, str]], width: int) -> str:
     """Calls and what they do: in two columns, or one below the other where the calls leave too little room."""
     column = max(len(call) for call, _ in pairs) + 2
     if column + 2 + LEAST_ABOUT <= width:
-        return "\n".join(_row(call, text, column, width) for call, text in pairs)
-    return "\n".join(f"  {call}\n{_indented(text, 6, width)}" for call, text in pairs)
+        return "\n".join(_pair_row(call, text, column, width) for call, text in pairs)
+    return "\n".join(f"  {call}\n{_wrap_indented(text, 6, width)}" for call, text in pairs)
 
 
-def _row(call: str, text: str, column: int, width: int) -> str:
+def _pair_row(call: str, text: str, column: int, width: int) -> str:
     """`--model PATTERN    what it does`, on more lines where it is long."""
-    about = _indented(text, column + 2, width)
+    about = _wrap_indented(text, column + 2, width)
     return f"  {call}\n{about}" if len(call) > column - 2 else f"  {call.ljust(column)}{about.lstrip()}"
 
 
-def _indented(text: str, indent: int, width: int) -> str:
+def _wrap_indented(text: str, indent: int, width: int) -> str:
     return "\n".join(" " * indent + line for line in _paragraph(text, width - indent).splitlines())

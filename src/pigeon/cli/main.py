@@ -26,24 +26,24 @@ def main() -> NoReturn:
     # Nothing that a start makes is garbage: looking for some costs time. A mode that serves switches it on again.
     gc.disable()
     _hide_from_other_processes()
-    _fill_stderr()
+    _occupy_stderr()
     _use_utf8()
     try:
-        code = _run_from(*sys.argv)
+        code = _run_program(*sys.argv)
     except BrokenPipeError:
         os._exit(FAILED)
     except OSError as error:
-        code = _failed(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
+        code = _report_failure(": ".join(str(part) for part in (error.filename, error.strerror) if part) or str(error))
     except KeyboardInterrupt:
         # Here, while the frames that it broke off still stand: a half-made event loop complains when it is collected.
-        _leave(130)
-    _leave(code)
+        _exit_now(130)
+    _exit_now(code)
 
 
 def _refuse_windows() -> None:
-    from pigeon.system.platforms import why_unsupported
+    from pigeon.system.platforms import unsupported_reason
 
-    why = why_unsupported()
+    why = unsupported_reason()
     if why is not None:
         sys.exit(f"Error: {why}")
 
@@ -52,7 +52,7 @@ def _end_on_interrupt() -> None:
     """Let Ctrl-C end the process itself while it starts.
 
     As an exception it could come in the middle of any import, where it may be lost and leaves modules half made. What
-    has to end in order takes interrupts again (`take_interrupts`), or handles the signal in its event loop.
+    has to end in order raises on interrupts again (`raise_on_interrupt`), or handles the signal in its event loop.
     """
     # The part of `signal` that is there without an import that could be interrupted.
     import _signal  # type: ignore[import-not-found]
@@ -61,12 +61,12 @@ def _end_on_interrupt() -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 
-def _run_from(program: str, *arguments: str) -> int:
+def _run_program(program: str, *arguments: str) -> int:
     if sys.stdout is None:
         raise OSError(errno.EBADF, "it is closed, so output would be lost", "stdout")
     if list(arguments) in (["--version"], ["-v"]):
         return _print_version(program)
-    _take_all_signals()
+    _reset_signals()
     _import_msgspec()
     from pigeon.cli.running import run
     from pigeon.transport import exit_codes
@@ -76,22 +76,22 @@ def _run_from(program: str, *arguments: str) -> int:
         code = run(program, list(arguments))
         return _print_version(program) if code is None else code
     except UsageError as error:
-        return _failed(error, exit_codes.USAGE)
+        return _report_failure(error, exit_codes.USAGE)
     except StartupError as error:
-        return _failed(error)
+        return _report_failure(error)
 
 
-def _failed(reason: object, code: int = FAILED) -> int:
+def _report_failure(reason: object, code: int = FAILED) -> int:
     """Say why on stderr, if there is one."""
-    from pigeon.wire.errors import printable
+    from pigeon.wire.errors import to_printable
 
     with suppress(OSError):
         if sys.stderr is not None:
-            print(f"Error: {printable(reason)}", file=sys.stderr)  # noqa: T201
+            print(f"Error: {to_printable(reason)}", file=sys.stderr)  # noqa: T201
     return code
 
 
-def _fill_stderr() -> None:
+def _occupy_stderr() -> None:
     """Where stderr is closed, have its number taken: a file that got it would be written to by every complaint."""
     try:
         os.fstat(2)
@@ -132,7 +132,7 @@ def _hide_from_other_processes() -> None:
             _ctypes.call_function(prctl, (PR_SET_DUMPABLE, 0, 0, 0, 0))
 
 
-def _take_all_signals() -> None:
+def _reset_signals() -> None:
     """Undo what the host has left us: with SIGCHLD ignored no child could be waited for, and a blocked SIGTERM would
     never arrive. Before there are threads, which inherit the mask."""
     import signal
@@ -161,7 +161,7 @@ def _print_version(program: str) -> int:
     return 0
 
 
-def _leave(code: int) -> NoReturn:
+def _exit_now(code: int) -> NoReturn:
     """End now: threads that are stuck, as an extension's may be, must not keep the process alive."""
     try:
         if sys.stdout is not None:
@@ -170,7 +170,7 @@ def _leave(code: int) -> NoReturn:
         pass
     except OSError as error:
         # What has failed already says more by its own code.
-        code = code or _failed(f"stdout: {error.strerror}")
+        code = code or _report_failure(f"stdout: {error.strerror}")
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.flush()
     os._exit(code)

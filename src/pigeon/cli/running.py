@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from pigeon.app.environment import process_environment
-from pigeon.cli.args import parse
+from pigeon.app.environment import environment_of_process
+from pigeon.cli.args import parse_arguments
 from pigeon.frontends.call import CommandLine
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
@@ -26,26 +26,26 @@ def run(program: str, arguments: list[str]) -> int | None:
 
     Raises `UsageError` and `StartupError` with what to say.
     """
-    environment = process_environment(program, _pick, sys.path)
+    environment = environment_of_process(program, _pick_session, sys.path)
     if arguments and not arguments[0].startswith("-"):
         from pigeon.cli.commands.all import COMMANDS
 
         if arguments[0] == "acp" and not {"--help", "-h"} & set(arguments):
             # A mode with a name: its options are those of every agent.
-            return _run_mode(parse(["--mode", "acp", *arguments[1:]], program), environment)
+            return _run_mode(parse_arguments(["--mode", "acp", *arguments[1:]], program), environment)
         if arguments[0] in COMMANDS:
             return _run_command(arguments[0], arguments[1:], environment)
         if arguments[0] in PACKAGE_COMMANDS:
-            raise UsageError(_no_packages(arguments, environment))
-    line = parse(arguments, program)
+            raise UsageError(_no_package_manager_text(arguments, environment))
+    line = parse_arguments(arguments, program)
     if line.version:
         return None
     if line.help:
-        return _help(line)
+        return _show_help(line)
     if line.list_models is not None:
-        from pigeon.cli.commands.models import list_models
+        from pigeon.cli.commands.models import print_models
 
-        return list_models(line.list_models, environment)
+        return print_models(line.list_models, environment)
     if line.export:
         from pigeon.app.pages import export_file
 
@@ -54,7 +54,7 @@ def run(program: str, arguments: list[str]) -> int | None:
     return _run_mode(line, environment)
 
 
-def _no_packages(arguments: Sequence[str], environment: Environment) -> str:
+def _no_package_manager_text(arguments: Sequence[str], environment: Environment) -> str:
     folder = environment.agent_dir()
     return (
         f'There is no command "{arguments[0]}": Pigeon has no package manager. An extension is a Python file in '
@@ -74,11 +74,11 @@ def _run_command(name: str, arguments: Sequence[str], environment: Environment) 
     if "--help" in before_dashes or "-h" in before_dashes:
         return show_help(name)
     call = call_of(command, arguments, environment)
-    take_interrupts()
+    raise_on_interrupt()
     return command.run(call)
 
 
-def take_interrupts() -> None:
+def raise_on_interrupt() -> None:
     """From now on Ctrl-C is an exception: while the program starts, it ends the process."""
     import signal
 
@@ -86,7 +86,7 @@ def take_interrupts() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _help(line: CommandLine) -> int:
+def _show_help(line: CommandLine) -> int:
     from pigeon.cli.commands.all import COMMANDS
     from pigeon.cli.help_pages import show_help
 
@@ -137,7 +137,7 @@ def open_chat(line: CommandLine, environment: Environment) -> int:
         refuse_unknown_options(line, environment)
     from pigeon.frontends.terminal.chat_mode import run_chat
 
-    take_interrupts()
+    raise_on_interrupt()
     return run_chat(line, environment)
 
 
@@ -147,9 +147,9 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
     if not word or word in line.literal or any(char.isspace() for char in word):
         return
     from pigeon.cli.commands.all import COMMANDS
-    from pigeon.frontends.printing import nearest
+    from pigeon.frontends.printing import find_nearest
 
-    meant = nearest(word, COMMANDS)
+    meant = find_nearest(word, COMMANDS)
     if meant is None:
         return
     prompt = " ".join(line.messages)
@@ -159,7 +159,7 @@ def _refuse_misspelt_command(line: CommandLine) -> None:
     raise UsageError(f'There is no command "{word}". Did you mean: pigeon {meant}? {advice}')
 
 
-def _pick(folder: str) -> str:
-    from pigeon.frontends.terminal.picker import pick
+def _pick_session(folder: str) -> str:
+    from pigeon.frontends.terminal.picker import pick_session
 
-    return pick(folder)
+    return pick_session(folder)

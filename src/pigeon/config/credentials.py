@@ -40,11 +40,11 @@ class AuthFile:
     @property
     def problem(self) -> str | None:
         """Why the file cannot be used; None while it can."""
-        self.all()
+        self.read_all()
         return self._problem
 
-    def all(self) -> dict[str, Credential]:
-        """All credentials; empty, with `problem` set, when the file is unusable."""
+    def read_all(self) -> dict[str, Credential]:
+        """Returns all credentials, read again if the file changed; empty, with `problem` set, when it is unusable."""
         try:
             state = os.stat(self.path)
         except OSError as error:
@@ -56,11 +56,11 @@ class AuthFile:
         if revision != self._revision:
             self._revision = revision
             self._load()
-            self._tighten(state.st_mode)
+            self._restrict_mode(state.st_mode)
         return self._entries
 
-    def put(self, name: str, entry: Credential) -> str | None:
-        """Keep a credential; returns why it could not be. Other processes may write the file, too: one at a time."""
+    def store_credential(self, name: str, entry: Credential) -> str | None:
+        """Keep a credential; returns why it could not be. Waits for other processes that write the file."""
         import fcntl
 
         from pigeon.config.json_file import has_comments
@@ -73,7 +73,7 @@ class AuthFile:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 try:
-                    entries = _read(self.path)
+                    entries = _read_file(self.path)
                     if has_comments(self.path):
                         return f"{self.path} has comments, which would be lost; the sign-in was not saved"
                 except FileNotFoundError:
@@ -85,7 +85,7 @@ class AuthFile:
             return f"{self.path}: {error}; the sign-in was not saved"
         return None
 
-    def _tighten(self, mode: int) -> None:
+    def _restrict_mode(self, mode: int) -> None:
         if mode & 0o077 and stat.S_ISREG(mode):
             try:
                 os.chmod(self.path, 0o600)
@@ -94,7 +94,7 @@ class AuthFile:
 
     def _load(self) -> None:
         try:
-            entries = _read(self.path)
+            entries = _read_file(self.path)
         except (BadRecord, OSError) as error:
             self._entries = {}
             self._problem = f"{self.path}: {error}; stored credentials are ignored until this is fixed"
@@ -103,7 +103,7 @@ class AuthFile:
         self._entries = {name: entry for name, entry in entries.items() if isinstance(entry, dict)}
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_file(path: str) -> dict[str, Any]:
     value = read_json(path, may_be_blank=True)
     if not isinstance(value, dict):
         raise BadRecord("must be an object of providers")
@@ -137,13 +137,13 @@ class Values:
         self._search_path = search_path
         self._kept: dict[str, tuple[int, str]] = {}
 
-    def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
+    def is_configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
         """True if the value can be expected to resolve; no command is run to find out."""
         if value.startswith("!"):
             return bool(value[1:].strip())
-        return bool(self.interpolated(value, own))
+        return bool(self.interpolate_value(value, own))
 
-    def interpolated(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+    def interpolate_value(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The text with its variables filled in; None if one is missing. `own` wins over the environment."""
         missing = False
 
@@ -160,10 +160,10 @@ class Values:
         text = re.sub(_REFERENCE, put, value)
         return None if missing else text
 
-    def known(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+    def known_value(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The value as far as it is known without running a command: for `!command`, what it printed last."""
         if not value.startswith("!"):
-            return self.interpolated(value, own)
+            return self.interpolate_value(value, own)
         kept = self._kept.get(value[1:].strip())
         return kept[1] if kept else None
 
@@ -174,7 +174,7 @@ class Values:
     async def resolve(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The value to use; None if it cannot be had."""
         if not value.startswith("!"):
-            return self.interpolated(value, own) or None
+            return self.interpolate_value(value, own) or None
         command = value[1:].strip()
         kept = self._kept.get(command)
         if kept and monotonic_ms() - kept[0] < self._keep_ms:
@@ -182,12 +182,12 @@ class Values:
         variables = {**self._environ, **(own or {})}
         # A key is asked for in the folder of a project, which must not answer in place of the program that was meant.
         variables["PATH"] = self._search_path(variables.get("PATH"))
-        printed = await self._printed(command, variables)
+        printed = await self._run_command(command, variables)
         if printed:
             self._kept[command] = (monotonic_ms(), printed)
         return printed or None
 
-    async def _printed(self, command: str, environment: Mapping[str, str]) -> str:
+    async def _run_command(self, command: str, environment: Mapping[str, str]) -> str:
         """What the shell command wrote to its output, trimmed; empty on failure."""
         if not command or self._owner is None:
             return ""

@@ -36,21 +36,21 @@ def change_file(path: str, change: Callable[[], dict[str, Any]], instead: str) -
         # Where the file system has no locks, two changes at the same moment remain a risk.
         with suppress(OSError):
             fcntl.flock(folder, fcntl.LOCK_EX)
-        _write(path, change(), instead)
+        _write_file(path, change(), instead)
     finally:
         os.close(folder)
 
 
-def _write(path: str, raw: dict[str, Any], instead: str) -> None:
+def _write_file(path: str, raw: dict[str, Any], instead: str) -> None:
     try:
         if os.path.exists(path) and has_comments(path):
             raise StartupError(f"{path} has comments or trailing commas, which would be lost. {instead}")
-        replace_file(path, _file_bytes(raw, _indent(path)))
+        replace_file(path, _file_bytes(raw, _detect_indent(path)))
     except OSError as error:
         raise StartupError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _indent(path: str) -> int | str:
+def _detect_indent(path: str) -> int | str:
     """As the file is indented by now."""
     try:
         found = re.search(r'^([ \t]+)"', read_text(path), re.MULTILINE)

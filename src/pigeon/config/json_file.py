@@ -73,11 +73,11 @@ def repeated_key(path: str) -> str | None:
 
     found: list[str] = []
 
-    def look(pairs: list[tuple[str, Any]]) -> None:
+    def note_repeated(pairs: list[tuple[str, Any]]) -> None:
         keys = [key for key, _ in pairs]
         found.extend(key for at, key in enumerate(keys) if key in keys[:at])
 
-    json.loads(data.decode("utf-8", "replace"), object_pairs_hook=look)
+    json.loads(data.decode("utf-8", "replace"), object_pairs_hook=note_repeated)
     return found[0] if found else None
 
 
@@ -87,7 +87,7 @@ def _count_keys(value: Any) -> int:
     return sum(map(_count_keys, value)) if isinstance(value, list) else 0
 
 
-def leads_nowhere(path: str) -> bool:
+def is_dangling_link(path: str) -> bool:
     """Whether a path that does not exist does so because of a link: the file is meant to be there, and is not."""
     while not os.path.lexists(path):
         above = os.path.dirname(path)

@@ -1,7 +1,7 @@
 """Keys of a settings file that Pigeon does not read: which are mistakes, and what was probably meant.
 
 Settings files are shared with other agents of the family, so their keys are no mistakes. Everything else is reported
-with the nearest key that there is. `hides_rules` is for the mistake that must not pass: permission rules that
+with the nearest key that there is. `find_hidden_rules` is for the mistake that must not pass: permission rules that
 stand under another name, and so would not be seen. Only imported for a file with a key that `settings.py` does not
 declare.
 """
@@ -52,27 +52,27 @@ _MOST_LOOKED_AT = 1000
 _LONGEST_KEY = 80
 
 
-def unknown_keys(keys: Sequence[str], known: Sequence[str], group: str = "") -> list[str]:
+def describe_unknown_keys(keys: Sequence[str], known: Sequence[str], group: str = "") -> list[str]:
     """A sentence for each key that no agent of the family knows, with the nearest that Pigeon does."""
     others = _OF_OTHERS.get(group, frozenset())
     unknown = [key for key in keys if key not in known and key not in others]
     shown = unknown[:_MOST_REPORTED]
-    said = [_sentence(f"{group}.{key}" if group else key, _nearest(key, known), group) for key in shown]
+    said = [_describe_key(f"{group}.{key}" if group else key, _nearest_key(key, known), group) for key in shown]
     more = len(unknown) - len(shown)
     return [*said, f"{more} more keys are unknown"] if more else said
 
 
-def hides_rules(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
+def find_hidden_rules(raw: Mapping[str, Any], known: Sequence[str], group: str = "") -> tuple[str, str] | None:
     """A key that is not read but looks as if permission rules or an approval mode stand under it, and its right name;
     none if there is none. Of too many keys, one after the last that is looked at stands for them all."""
-    for count, (name, value) in enumerate(_unread(raw, known, group)):
-        meant = _meant(name, value) if count < _MOST_LOOKED_AT else PERMISSIONS
+    for count, (name, value) in enumerate(_unread_items(raw, known, group)):
+        meant = _guess_rules_key(name, value) if count < _MOST_LOOKED_AT else PERMISSIONS
         if meant is not None:
             return name, meant
     return None
 
 
-def _unread(raw: Mapping[str, Any], known: Sequence[str], group: str) -> Iterator[tuple[str, Any]]:
+def _unread_items(raw: Mapping[str, Any], known: Sequence[str], group: str) -> Iterator[tuple[str, Any]]:
     """What is not read of a file or one of its groups, and what stands directly inside of it."""
     for key, value in raw.items():
         if key in known or (key in _OF_OTHERS[group] and not isinstance(value, list)):
@@ -82,8 +82,8 @@ def _unread(raw: Mapping[str, Any], known: Sequence[str], group: str) -> Iterato
             yield from value.items()
 
 
-def _meant(key: str, value: Any) -> str | None:
-    plain = _letters(key)
+def _guess_rules_key(key: str, value: Any) -> str | None:
+    plain = _normalize_key(key)
     if plain in _LISTS:
         return f"{PERMISSIONS}.{plain}" if isinstance(value, (list, str)) else None
     if "permission" in plain or _likeness(plain, PERMISSIONS) >= _NEAR:
@@ -91,8 +91,8 @@ def _meant(key: str, value: Any) -> str | None:
     return f"tools.{APPROVAL}" if _likeness(plain, APPROVAL.lower()) >= _NEAR else None
 
 
-def _nearest(key: str, known: Sequence[str]) -> str | None:
-    plain = _letters(key)
+def _nearest_key(key: str, known: Sequence[str]) -> str | None:
+    plain = _normalize_key(key)
     best = max(known, key=lambda one: _likeness(plain, one.lower()), default=None)
     return best if best is not None and _likeness(plain, best.lower()) >= _NEAR else None
 
@@ -103,11 +103,11 @@ def _likeness(one: str, other: str) -> float:
     return SequenceMatcher(None, one[:_LONGEST_KEY], other, autojunk=False).ratio()
 
 
-def _letters(key: str) -> str:
+def _normalize_key(key: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", key[:_LONGEST_KEY])).lower()
 
 
-def _sentence(key: str, near: str | None, group: str) -> str:
+def _describe_key(key: str, near: str | None, group: str) -> str:
     shown = key if len(key) <= _LONGEST_KEY else key[:_LONGEST_KEY] + "…"
     meant = f'; did you mean "{group}.{near}"?' if group and near else f'; did you mean "{near}"?' if near else ""
     return f"unknown key {shown!r} is ignored{meant}"

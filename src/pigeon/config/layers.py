@@ -17,11 +17,11 @@ from typing import Any
 
 from pigeon.config.json_file import LARGEST, repeated_key
 from pigeon.config.paths import project_dirs
-from pigeon.config.settings import Settings, ToolSettings, fitting, keys_of, read_settings_file
-from pigeon.config.tool_selection import joined_lists, listed_names
+from pigeon.config.settings import Settings, ToolSettings, keys_of, read_settings_file, select_valid_keys
+from pigeon.config.tool_selection import join_tool_lists, read_tool_names
 from pigeon.system.files import read_whole
 from pigeon.wire import codec
-from pigeon.wire.base import merged
+from pigeon.wire.base import merge_objects
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.steering import limits_of
 
@@ -51,11 +51,11 @@ class Layers:
         self._path = os.path.join(agent_dir, "settings.json")
         self._user_doubts: list[str] = []
         self._unusable: list[str] = []
-        self._user = self._read(self._path, self._user_doubts)
+        self._user = self._read_layer(self._path, self._user_doubts)
         self.doubts = list(self._user_doubts)
         self.project_permissions: Any = None
         self.project_sandboxes: list[tuple[str, Any]] = []
-        self.settings = self._checked([(self._path, self._user)])
+        self.settings = self._merge_layers([(self._path, self._user)])
 
     @property
     def user_permissions(self) -> Any:
@@ -67,15 +67,15 @@ class Layers:
         """What the user's settings say of the sandbox, as it stands in the file."""
         return self._user.get("sandbox")
 
-    def unclear_sandbox(self, with_users: bool) -> str | None:
+    def find_unclear_sandbox(self, with_users: bool) -> str | None:
         """A file that cannot be used and speaks of the sandbox: it is not known what it asks for. None if none."""
-        return next((path for path in self._doubtful(with_users) if _speaks_of_sandbox(path)), None)
+        return next((path for path in self._unusable_files(with_users) if _has_sandbox_word(path)), None)
 
-    def unread_sandbox(self, with_users: bool) -> bool:
+    def has_unreadable_file(self, with_users: bool) -> bool:
         """Whether a file is there that cannot be read at all: it may ask for a sandbox or not."""
-        return any(_speaks_of_sandbox(path) is None for path in self._doubtful(with_users))
+        return any(_has_sandbox_word(path) is None for path in self._unusable_files(with_users))
 
-    def _doubtful(self, with_users: bool) -> list[str]:
+    def _unusable_files(self, with_users: bool) -> list[str]:
         return [path for path in self._unusable if with_users or path != self._path]
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
@@ -94,16 +94,16 @@ class Layers:
         self._unusable = [path for path in self._unusable if path == self._path]
         for folder in reversed(folders):
             path = os.path.join(folder, "settings.json")
-            raw = self._read(path, self.doubts)
+            raw = self._read_layer(path, self.doubts)
             if raw:
-                self.project_permissions = _joined(self.project_permissions, _rules_in(raw))
+                self.project_permissions = _join_rules(self.project_permissions, _rules_in(raw))
                 if "sandbox" in raw:
                     self.project_sandboxes.append((path, raw["sandbox"]))
                 layers.append((path, {key: value for key, value in raw.items() if key not in USERS_ONLY}))
-        self.settings = self._checked(layers)
+        self.settings = self._merge_layers(layers)
         return self.settings
 
-    def _read(self, path: str, doubts: list[str]) -> dict[str, Any]:
+    def _read_layer(self, path: str, doubts: list[str]) -> dict[str, Any]:
         raw = read_settings_file(path, doubts.append)
         if raw is None:
             self._unusable.append(path)
@@ -111,16 +111,16 @@ class Layers:
         doubts.extend(f"{path}: {doubt}" for doubt in _doubts_of(raw, path))
         return raw
 
-    def _checked(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
+    def _merge_layers(self, layers: list[tuple[str, dict[str, Any]]]) -> Settings:
         together: dict[str, Any] = {}
         for path, raw in layers:
             wrong: list[str] = []
             given = dict(raw)
             if TOOLS in raw:
-                given[TOOLS] = joined_lists(together.get(TOOLS, []), listed_names(raw[TOOLS], wrong.append))
+                given[TOOLS] = join_tool_lists(together.get(TOOLS, []), read_tool_names(raw[TOOLS], wrong.append))
             if isinstance(raw.get(LIMITS), dict):
                 given[LIMITS] = _lower_limits(together.get(LIMITS, {}), raw[LIMITS], wrong.append)
-            together = merged(together, fitting(given, wrong.append))
+            together = merge_objects(together, select_valid_keys(given, wrong.append))
             for problem in (f"{path}: {text}" for text in wrong):
                 if problem not in self._reported:
                     self._reported.add(problem)
@@ -128,7 +128,7 @@ class Layers:
         return codec.convert(together, Settings)
 
 
-def _speaks_of_sandbox(path: str) -> bool | None:
+def _has_sandbox_word(path: str) -> bool | None:
     """Whether the word is in a file; none if it cannot be read."""
     try:
         return b"sandbox" in read_whole(path, LARGEST).lower()
@@ -164,21 +164,21 @@ def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
             yield f"{repeated[:80]!r} appears twice, and only the last one counts"
     known, within = keys_of(Settings), keys_of(ToolSettings)
     if not (raw.keys() <= set(known) and tools.keys() <= set(within)):
-        from pigeon.config.known_keys import hides_rules
+        from pigeon.config.known_keys import find_hidden_rules
 
-        hiding = hides_rules(raw, known) or hides_rules(tools, within, "tools")
+        hiding = find_hidden_rules(raw, known) or find_hidden_rules(tools, within, "tools")
         if hiding is not None:
             yield f"{hiding[0][:80]!r} is ignored; the key is called {hiding[1]!r}"
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _join_rules(one: Any, other: Any) -> Any:
     """Permission rules of two files together: lists are put behind each other, so that no rule gets lost."""
     if one is None or other is None:
         return one if other is None else other
     joined = dict(one)
     for key, value in other.items():
         some = isinstance(joined.get(key), list) or isinstance(value, list)
-        joined[key] = [*_items(joined.get(key, [])), *_items(value)] if some else value
+        joined[key] = [*_to_list(joined.get(key, [])), *_to_list(value)] if some else value
     return joined
 
 
@@ -187,5 +187,5 @@ def _rules_in(raw: dict[str, Any]) -> Any:
     return rules if isinstance(rules, dict) else None
 
 
-def _items(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]

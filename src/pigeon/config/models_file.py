@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pigeon.config.json_file import LARGEST, decode_with_comments, leads_nowhere
+from pigeon.config.json_file import LARGEST, decode_with_comments, is_dangling_link
 from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent, Record
@@ -74,7 +74,7 @@ def read_models_file(path: str) -> ModelsFile:
     try:
         data = read_whole(path, LARGEST)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and not leads_nowhere(path):
+        if isinstance(error, FileNotFoundError) and not is_dangling_link(path):
             return ModelsFile()
         return ModelsFile(problem=f"{path}: cannot be read ({error.strerror or error}); its models are ignored")
     return parse_models_file(data, path)
@@ -83,40 +83,40 @@ def read_models_file(path: str) -> ModelsFile:
 def parse_models_file(data: bytes, path: str = "models.json") -> ModelsFile:
     """The same, from bytes; the path is only for the message."""
     try:
-        return ModelsFile(providers=_checked(decode_with_comments(data, may_be_blank=True)))
+        return ModelsFile(providers=_check_providers(decode_with_comments(data, may_be_blank=True)))
     except BadRecord as error:
         return ModelsFile(problem=f"{path}: {error}; its models are ignored until this is fixed")
 
 
-def _checked(value: Any) -> dict[str, dict[str, Any]]:
-    providers = _object(value, "the file").get("providers", {})
+def _check_providers(value: Any) -> dict[str, dict[str, Any]]:
+    providers = _require_object(value, "the file").get("providers", {})
     out: dict[str, dict[str, Any]] = {}
-    for name, entry in _object(providers, 'field "providers"').items():
-        out[name] = _provider(_object(entry, f'field "providers.{name}"'), f"providers.{name}")
+    for name, entry in _require_object(providers, 'field "providers"').items():
+        out[name] = _check_provider(_require_object(entry, f'field "providers.{name}"'), f"providers.{name}")
     return out
 
 
-def _provider(entry: dict[str, Any], where: str) -> dict[str, Any]:
-    present = _present(entry)
+def _check_provider(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    present = _without_nulls(entry)
     if not any(key in present for key in _SAYS_SOMETHING):
         raise BadRecord(f'field "{where}" must set at least one of {", ".join(_SAYS_SOMETHING)}')
-    _fits(present, _Provider, where)
+    _check_fields(present, _Provider, where)
     models = present.get("models", [])
     if not isinstance(models, list):
         raise BadRecord(f'field "{where}.models" must be an array')
-    overrides = _object(present.get("modelOverrides", {}), f'field "{where}.modelOverrides"')
+    overrides = _require_object(present.get("modelOverrides", {}), f'field "{where}.modelOverrides"')
     return {
         **present,
-        "models": [_model(model, _Model, f"{where}.models[{index}]") for index, model in enumerate(models)],
+        "models": [_check_model(model, _Model, f"{where}.models[{index}]") for index, model in enumerate(models)],
         "modelOverrides": {
-            key: _model(patch, _Patch, f"{where}.modelOverrides.{key}") for key, patch in overrides.items()
+            key: _check_model(patch, _Patch, f"{where}.modelOverrides.{key}") for key, patch in overrides.items()
         },
     }
 
 
-def _model(entry: Any, kind: type[_Patch], where: str) -> dict[str, Any]:
-    present = _present(_object(entry, f'field "{where}"'))
-    _fits(present, kind, where)
+def _check_model(entry: Any, kind: type[_Patch], where: str) -> dict[str, Any]:
+    present = _without_nulls(_require_object(entry, f'field "{where}"'))
+    _check_fields(present, kind, where)
     for key in _POSITIVE:
         if key in present and present[key] <= 0:
             raise BadRecord(f'field "{where}.{key}" must be greater than 0')
@@ -125,18 +125,18 @@ def _model(entry: Any, kind: type[_Patch], where: str) -> dict[str, Any]:
     return present
 
 
-def _fits(value: dict[str, Any], kind: type[Record], where: str) -> None:
+def _check_fields(value: dict[str, Any], kind: type[Record], where: str) -> None:
     try:
         codec.convert(value, kind)
     except BadRecord as error:
         raise BadRecord(str(error).replace('field "', f'field "{where}.', 1)) from None
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _require_object(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRecord(f"{what} must be an object")
     return value
 
 
-def _present(entry: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value is not None}

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from pigeon.config.json_file import leads_nowhere, read_json
+from pigeon.config.json_file import is_dangling_link, read_json
 from pigeon.wire import codec
-from pigeon.wire.base import ABSENT, Absent, Json, Record, or_else
+from pigeon.wire.base import ABSENT, Absent, Json, Record, value_or_default
 from pigeon.wire.commands import InterruptMode, QueueMode
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import ThinkingLevel
@@ -42,7 +42,7 @@ class ProviderRetrySettings(Group, kw_only=True, frozen=True):
 
 
 class RetrySettings(Group, kw_only=True, frozen=True):
-    """Retries of a failed answer."""
+    """Whether and how often a failed answer is retried, and after which delays."""
 
     enabled: bool = True
     max_retries: int = 3
@@ -52,7 +52,7 @@ class RetrySettings(Group, kw_only=True, frozen=True):
 
 
 class ImageSettings(Group, kw_only=True, frozen=True):
-    """What happens to images."""
+    """Whether images are resized, and whether they are blocked."""
 
     auto_resize: bool = True
     block_images: bool = False
@@ -90,7 +90,7 @@ class LoopGuardSettings(Group, kw_only=True, frozen=True):
 
 
 class Settings(Record, kw_only=True):
-    """All keys that Pigeon reads."""
+    """All keys of a settings file that Pigeon reads, with their defaults."""
 
     default_provider: str | Absent = ABSENT
     default_model: str | Absent = ABSENT
@@ -130,7 +130,7 @@ class Settings(Record, kw_only=True):
 
 def listed_skills(settings: Settings) -> list[str]:
     """Where skills are besides the usual places; older files say it in an object."""
-    skills: Json = or_else(settings.skills, [])
+    skills: Json = value_or_default(settings.skills, [])
     if isinstance(skills, dict):
         skills = skills.get("customDirectories")
     return [item for item in skills if isinstance(item, str)] if isinstance(skills, list) else []
@@ -141,7 +141,7 @@ def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, An
     try:
         value = read_json(path)
     except FileNotFoundError as error:
-        if not leads_nowhere(path):
+        if not is_dangling_link(path):
             return {}
         report(f"{path} cannot be read: {error.strerror}(dangling link)")
         return None
@@ -157,7 +157,7 @@ def read_settings_file(path: str, report: Callable[[str], None]) -> dict[str, An
     return value
 
 
-def fitting(
+def select_valid_keys(
     raw: dict[str, Any], report: Callable[[str], None], kind: type[Struct] = Settings, where: str = ""
 ) -> dict[str, Any]:
     """The part of an object that fits, key by key; the rest is reported."""
@@ -166,7 +166,7 @@ def fitting(
         name = f"{where}.{key}" if where else key
         group = GROUPS.get(name)
         if group is not None and isinstance(item, dict):
-            kept[key] = fitting(item, report, group, name)
+            kept[key] = select_valid_keys(item, report, group, name)
             continue
         try:
             codec.convert({key: item}, kind)
@@ -176,9 +176,9 @@ def fitting(
             kept[key] = item
     known = keys_of(kind)
     if not raw.keys() <= set(known):
-        from pigeon.config.known_keys import unknown_keys
+        from pigeon.config.known_keys import describe_unknown_keys
 
-        for problem in unknown_keys(list(raw), known, where):
+        for problem in describe_unknown_keys(list(raw), known, where):
             report(problem)
     return kept
 

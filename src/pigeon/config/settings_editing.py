@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pigeon.config.file_editing import change_file
 from pigeon.config.layers import USERS_ONLY
-from pigeon.config.settings import GROUPS, Settings, fitting, keys_of, read_settings_file
+from pigeon.config.settings import GROUPS, Settings, keys_of, read_settings_file, select_valid_keys
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, StartupError, UsageError
@@ -50,22 +50,22 @@ class SettingsFile:
         wrong: list[str] = []
         raw = read_settings_file(self.path, wrong.append)
         if raw is not None:
-            fitting(raw, wrong.append)
+            select_valid_keys(raw, wrong.append)
         return wrong
 
     def create(self) -> None:
-        """Have a file to edit."""
-        self._change(lambda raw: raw)
+        """Write the file as it is, so that there is one to edit."""
+        self._apply_change(lambda raw: raw)
 
     def set(self, key: str, value: Json) -> None:
         """Change one value; raises `UsageError` for a key or value that cannot be."""
-        check_known(key)
+        require_known(key)
         top = key.partition(".")[0]
         if self._of_project and top in USERS_ONLY:
             raise UsageError(f"{key} is a personal setting: it cannot be set for a project")
-        changed = _with(self.read(), key.split("."), value)
+        changed = _with_value(self.read(), key.split("."), value)
         wrong: list[str] = []
-        fitting({top: changed[top]}, wrong.append)
+        select_valid_keys({top: changed[top]}, wrong.append)
         if top in self._checks:
             wrong += self._checks[top](changed[top])
         if top == "limits" and not wrong:
@@ -73,17 +73,17 @@ class SettingsFile:
         if wrong:
             reason = re.sub(r'Missing or invalid field "[^"]*": ', "", wrong[0].replace(" is ignored", ""))
             raise UsageError(f"{reason}. Nothing was changed")
-        self._change(lambda raw: _with(raw, key.split("."), value))
+        self._apply_change(lambda raw: _with_value(raw, key.split("."), value))
 
     def unset(self, key: str) -> bool:
         """Take one value out of the file; false if it is not there. Raises `UnknownSetting`."""
         if value_at(self.read(), key) is UNSET:
-            check_known(key)
+            require_known(key)
             return False
-        self._change(lambda raw: raw if value_at(raw, key) is UNSET else _without(raw, key.split(".")))
+        self._apply_change(lambda raw: raw if value_at(raw, key) is UNSET else _without_key(raw, key.split(".")))
         return True
 
-    def _change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def _apply_change(self, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         change_file(self.path, lambda: change(self.read()), "Change it with: pigeon config edit")
 
 
@@ -106,12 +106,12 @@ def default_of(key: str) -> Json:
     return {name.removeprefix(f"{key}."): one for name, one in declared_settings() if name.startswith(f"{key}.")}
 
 
-def check_known(key: str) -> None:
+def require_known(key: str) -> None:
     """Raise `UnknownSetting` for a key that is not declared; below a setting that is an object any key goes."""
     names = [name for name, _ in declared_settings()]
     parts = key.split(".")
     above = {".".join(parts[: count + 1]) for count in range(len(parts))}
-    in_object = any(name in above and _takes_object(name) for name in names)
+    in_object = any(name in above and _is_object_setting(name) for name in names)
     if key not in names and key not in GROUPS and not in_object:
         raise UnknownSetting(key, [*names, *GROUPS])
 
@@ -131,11 +131,11 @@ def with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
     made = dict(raw)
     for key, default in declared_settings():
         if value_at(made, key) is UNSET and default is not None:
-            made = _with(made, key.split("."), default)
+            made = _with_value(made, key.split("."), default)
     return made
 
 
-def _takes_object(name: str) -> bool:
+def _is_object_setting(name: str) -> bool:
     group, _, last = name.rpartition(".")
     try:
         codec.convert({last: {}}, GROUPS[group] if group else Settings)
@@ -153,15 +153,15 @@ def _check_limits(given: Json) -> None:
         raise UsageError(f"{error}. Nothing was changed") from None
 
 
-def _with(raw: dict[str, Any], parts: list[str], value: Json) -> dict[str, Any]:
+def _with_value(raw: dict[str, Any], parts: list[str], value: Json) -> dict[str, Any]:
     first, *rest = parts
     inner = raw.get(first)
-    return {**raw, first: _with(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
+    return {**raw, first: _with_value(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
-def _without(raw: dict[str, Any], parts: list[str]) -> dict[str, Any]:
+def _without_key(raw: dict[str, Any], parts: list[str]) -> dict[str, Any]:
     first, *rest = parts
     if not rest:
         return {key: value for key, value in raw.items() if key != first}
-    inner = _without(raw[first], rest)
+    inner = _without_key(raw[first], rest)
     return {**raw, first: inner} if inner else {key: value for key, value in raw.items() if key != first}

@@ -24,13 +24,13 @@ class ToolSelection(Struct, frozen=True):
     names: tuple[str, ...] | None = None
     changes: tuple[tuple[bool, str], ...] = ()
 
-    def named(self, before: Iterable[str], known: Sequence[str]) -> list[str]:
+    def select_named(self, before: Iterable[str], known: Sequence[str]) -> list[str]:
         """The known tools that the names mean, in the order of the names."""
         if self.names is None:
             return list(dict.fromkeys(before))
-        return list(dict.fromkeys(tool for name in self.names for tool in known if matches(name, tool)))
+        return list(dict.fromkeys(tool for name in self.names for tool in known if is_match(name, tool)))
 
-    def changed(self, before: Iterable[str], known: Sequence[str]) -> list[str]:
+    def apply_changes(self, before: Iterable[str], known: Sequence[str]) -> list[str]:
         """What is left and added of the tools that were chosen."""
         chosen = list(before)
         for adds, name in self.changes:
@@ -40,14 +40,14 @@ class ToolSelection(Struct, frozen=True):
                 chosen.append(name)
         return chosen
 
-    def unknown(self, known: Sequence[str]) -> list[str]:
+    def find_unknown(self, known: Sequence[str]) -> list[str]:
         """The names and patterns that mean no tool, as they were written."""
-        names = [name for name in self.names or () if not any(matches(name, tool) for tool in known)]
+        names = [name for name in self.names or () if not any(is_match(name, tool) for tool in known)]
         changes = [("+" if adds else "-") + name for adds, name in self.changes if name and name not in known]
         return [name for name in [*names, *changes] if name]
 
 
-def matches(pattern: str, tool: str) -> bool:
+def is_match(pattern: str, tool: str) -> bool:
     """Whether a name or pattern means this tool."""
     if WILDCARD not in pattern:
         return pattern == tool
@@ -78,12 +78,12 @@ def is_change(entry: str) -> bool:
     return entry.startswith(("+", "-"))
 
 
-def joined_lists(users: Sequence[str], projects: Sequence[str]) -> list[str]:
+def join_tool_lists(users: Sequence[str], projects: Sequence[str]) -> list[str]:
     """The lists of two settings files: a project's changes are added to what the user has, its names replace it."""
     return [*users, *projects] if all(map(is_change, projects)) else list(projects)
 
 
-def listed_names(value: Any, report: Callable[[str], None]) -> list[str]:
+def read_tool_names(value: Any, report: Callable[[str], None]) -> list[str]:
     """The list that stands in a settings file; what is no list names no tool, and what is no name is left out."""
     if not isinstance(value, list):
         report("defaultTools must be a list of tool names; until this is fixed, no tool is active")

@@ -34,19 +34,18 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import AssistantMessage
 
-_UPDATE = "message_update"
 _APART = (AgentSettled, PromptResult, SessionSettled)
 
 
 class OutputLine(Struct):
     """One line of output in pieces, which are never joined here; `apart` asks for a write call of its own.
 
-    `kind` is the type of the event, for hosts that want some types only; a line without is always sent.
+    `record` is what an event was sent as, for hosts that want some types only; a line without is always sent.
     """
 
     pieces: tuple[bytes, ...]
     apart: bool = False
-    kind: str = ""
+    record: Record | None = None
 
 
 class Dialect:
@@ -67,35 +66,32 @@ class Dialect:
         self._snapshot: Snapshot | None = None
 
     def greeting(self) -> list[OutputLine]:
-        """Row: first line."""
+        """The lines that are sent before all others; here none."""
         return []
 
-    def lines(self, event: Outbound) -> list[OutputLine]:
+    def to_lines(self, event: Outbound) -> list[OutputLine]:
         """An event as this dialect shows it: none, one or several lines."""
         if isinstance(event, MessageUpdate):
-            return [self.update(event)]
-        return [
-            OutputLine(kind=kind_of(record), apart=isinstance(record, _APART), pieces=(encode(record),))
-            for record in self.project(event)
-        ]
+            return [self.to_update_line(event)]
+        return [OutputLine((encode(record),), isinstance(record, _APART), record) for record in self.to_records(event)]
 
-    def project(self, event: Outbound) -> Iterable[Record]:
+    def to_records(self, event: Outbound) -> Iterable[Record]:
         """All rows about events other than `message_update`."""
         if isinstance(event, MessageStart):
-            return (self.message_start(event),)
+            return (self.convert_message_start(event),)
         if isinstance(event, (CompactionStart, CompactionEnd)):
-            return self.compaction(event)
+            return self.convert_compaction(event)
         if isinstance(event, ToolsDeclared):
-            return self.tools_declared(event)
+            return self.convert_tools_declared(event)
         if isinstance(event, ToolCallStarted):
-            return (event.plain(),)
+            return (event.to_plain_event(),)
         return (event,) if event.dialects is None or self.name in event.dialects else ()
 
-    def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
+    def convert_tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, here none: most clients do not know the role."""
         return ()
 
-    def message_start(self, event: MessageStart) -> MessageStart:
+    def convert_message_start(self, event: MessageStart) -> MessageStart:
         """Row: provisional stop reason. An answer also begins its snapshot here."""
         message = event.message
         if not isinstance(message, AssistantMessage):
@@ -105,41 +101,41 @@ class Dialect:
             return event
         return MessageStart(message=replace(message, stop_reason=self.provisional_stop))
 
-    def update(self, event: MessageUpdate) -> OutputLine:
+    def to_update_line(self, event: MessageUpdate) -> OutputLine:
         """Row: `message_update`, here with `message` and `partial` snapshots unless the host wants deltas only."""
         if self.deltas:
-            return OutputLine((encode(event),), kind=_UPDATE)
+            return OutputLine((encode(event),), record=event)
         assert self._snapshot is not None
         opening = self._snapshot.apply(event)
-        message = self._snapshot.encoded()
+        message = self._snapshot.encode_message()
         return OutputLine(
             (
                 b'{"type":"message_update","message":',
                 message,
                 b',"assistantMessageEvent":' + opening + b',"partial":',
                 message,
-                b'},"usage":' + encode(event.usage) + b"}",
+                b'},"usage":' + self._snapshot.encoded_usage + b"}",
             ),
-            kind=_UPDATE,
+            record=event,
         )
 
-    def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
+    def convert_compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
         """Row: compaction events, here under both names when automatic."""
         if event.reason == "manual":
             return (event,)
-        return (older_name(event), event)
+        return (to_older_event(event), event)
 
-    def answer(self, response: Response) -> list[OutputLine]:
-        """Row: responses."""
+    def to_answer_lines(self, response: Response) -> list[OutputLine]:
+        """A response as lines of this dialect; here unchanged."""
         return plain_answer(response)
 
-    def refused_prompt(self, response: Response) -> list[OutputLine]:
+    def to_refusal_lines(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt, here one failure."""
-        return self.answer(response)
+        return self.to_answer_lines(response)
 
-    def unknown_command(self, response: Response) -> list[OutputLine]:
+    def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, here with its id."""
-        return self.answer(response)
+        return self.to_answer_lines(response)
 
 
 def plain_answer(response: Response) -> list[OutputLine]:
@@ -150,26 +146,26 @@ def plain_answer(response: Response) -> list[OutputLine]:
 def with_member(line: OutputLine, member: bytes) -> OutputLine:
     """The same record with one more member, encoded already, at its end."""
     *before, last = line.pieces
-    return OutputLine((*before, last[:-1] + b"," + member + b"}"), line.apart, line.kind)
+    return OutputLine((*before, last[:-1] + b"," + member + b"}"), line.apart, line.record)
 
 
 def with_data(line: OutputLine, pieces: list[bytes]) -> OutputLine:
     """An answer with its data, encoded already; the pieces are not joined."""
     *before, last = line.pieces
-    return OutputLine((*before, last[:-1] + b',"data":', *pieces, b"}"), line.apart, line.kind)
+    return OutputLine((*before, last[:-1] + b',"data":', *pieces, b"}"), line.apart, line.record)
 
 
-def numbered(line: OutputLine, number: int) -> OutputLine:
+def with_sequence_number(line: OutputLine, number: int) -> OutputLine:
     """The same event with its place in the order of events."""
     return with_member(line, b'"seq":%d' % number)
 
 
-def kind_of(record: Record) -> str:
+def kind_of(record: Record | None) -> str:
     """The type of an event; empty for what is always sent: dialogs, calls, and how prompts ended."""
     return str(record.__struct_config__.tag) if isinstance(record, Event) and not record.always_sent else ""
 
 
-def older_name(event: CompactionStart | CompactionEnd) -> Record:
+def to_older_event(event: CompactionStart | CompactionEnd) -> Record:
     """The event under its older name, with the null that the documents show for an abort."""
     if isinstance(event, CompactionStart):
         return AutoCompactionStart(reason=event.reason)

@@ -1,6 +1,6 @@
 """Which dialect to speak: the one asked for, else by the name of the program, else by a flag that only one family has.
 
-This is the registry of the dialects: a new one is imported in `_kind` and named in `wire/answers.py`.
+This is the registry of the dialects: a new one is imported in `_dialect_class_of` and named in `wire/answers.py`.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ _TELLING_FLAGS = {"--no-title": "xcsh", "--no-rules": "xcsh", "--provider-sessio
 _TRUE = ("1", "true", "yes", "on")
 
 
-def chosen_name(asked: str | None, called: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
+def choose_dialect_name(asked: str | None, called: str, arguments: Sequence[str], variables: Mapping[str, str]) -> str:
     """The name of the dialect; raises `UsageError` for an unknown name.
 
     `called` is the agent of the family whose name the program was called by, if it was.
     """
-    name = asked or variables.get("PIGEON_DIALECT") or called or _by_flag(arguments) or "pi"
+    name = asked or variables.get("PIGEON_DIALECT") or called or _find_flag_name(arguments) or "pi"
     if name not in NAMES:
         raise UsageError(f'Unknown dialect "{name}". Use one of: {", ".join(NAMES)}')
     return name
 
 
-def _by_flag(arguments: Sequence[str]) -> str | None:
+def _find_flag_name(arguments: Sequence[str]) -> str | None:
     return next((_TELLING_FLAGS[flag] for flag in arguments if flag in _TELLING_FLAGS), None)
 
 
-def dialect_named(name: str, version: str, variables: Mapping[str, str]) -> Dialect:
+def make_dialect(name: str, version: str, variables: Mapping[str, str]) -> Dialect:
     """The dialect itself; only the one that is spoken is imported."""
     emit_title = variables.get("PI_RPC_EMIT_TITLE", "").strip().lower() in _TRUE
-    return _kind(name)(version, emit_title)
+    return _dialect_class_of(name)(version, emit_title)
 
 
-def changed_dialect(dialect: Dialect, name: str, deltas: bool) -> Dialect:
+def switch_dialect(dialect: Dialect, name: str, deltas: bool) -> Dialect:
     """Another dialect for the same host, without any state of the one before."""
-    return _kind(name)(dialect.version, dialect.emit_title, deltas)
+    return _dialect_class_of(name)(dialect.version, dialect.emit_title, deltas)
 
 
-def _kind(name: str) -> type[Dialect]:
+def _dialect_class_of(name: str) -> type[Dialect]:
     kind: type[Dialect] = Dialect
     if name == "pi-latest":
         from pigeon.dialects.pi_latest import PiLatest as kind  # noqa: N813

@@ -36,19 +36,18 @@ class Companion(OhMyPi):
     name: ClassVar[DialectName] = "companion"
 
     def greeting(self) -> list[OutputLine]:
-        """Row: first line."""
         return []
 
-    def project(self, event: Outbound) -> Iterable[Record]:
+    def to_records(self, event: Outbound) -> Iterable[Record]:
         """Only the events that this protocol has."""
-        return super().project(event) if isinstance(event, _SENT) else ()
+        return super().to_records(event) if isinstance(event, _SENT) else ()
 
-    def answer(self, response: Response) -> list[OutputLine]:
+    def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """Row: responses: none, a failure becomes an `error` event."""
         if response.success or isinstance(response.error, Absent):
             return []
         return [OutputLine((encode(ErrorEvent(error=response.error)),))]
 
-    def unknown_command(self, response: Response) -> list[OutputLine]:
+    def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
         """Row: unknown command: ignored."""
         return []

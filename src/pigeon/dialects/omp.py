@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from pigeon.dialects.base import Dialect, OutputLine, older_name, with_member, without_id
-from pigeon.wire.answers import Accepted, DialectName, LocalOnly, Response, succeeded
+from pigeon.dialects.base import Dialect, OutputLine, to_older_event, with_member, without_id
+from pigeon.wire.answers import Accepted, DialectName, LocalOnly, Response, success_response
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.codec import encode
 from pigeon.wire.errors import ABORTED_BEFORE, ENTRY_MISSING
@@ -44,10 +44,9 @@ class OhMyPi(Dialect):
         self._added: list[Message] = []
 
     def greeting(self) -> list[OutputLine]:
-        """Row: first line."""
         return [OutputLine((encode(Ready()),))]
 
-    def project(self, event: Outbound) -> Iterable[Record]:
+    def to_records(self, event: Outbound) -> Iterable[Record]:
         """Row: run end, sent once, when nothing more happens by itself."""
         if isinstance(event, AgentStart):
             begun, self._begun = self._begun, True
@@ -57,32 +56,35 @@ class OhMyPi(Dialect):
             return ()
         if isinstance(event, AgentSettled):
             messages, self._added, self._begun = self._added, [], False
-            return self.run_end(event, messages)
-        return super().project(event)
+            return self.convert_run_end(event, messages)
+        return super().to_records(event)
 
-    def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
-        """Row: run end."""
+    def convert_run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
+        """The end of a run as records of this dialect."""
         return (AgentEnd(messages=messages),)
 
-    def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
+    def convert_compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
         """Row: compaction events under their older name, automatic ones only."""
-        return () if event.reason == "manual" else (older_name(event),)
+        return () if event.reason == "manual" else (to_older_event(event),)
 
-    def answer(self, response: Response) -> list[OutputLine]:
+    def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """Row: an accepted message, here without data unless no run follows."""
         if isinstance(response.data, Accepted) and response.data.disposition == "handled":
             response = replace(response, data=LocalOnly())
         elif isinstance(response.data, Accepted) and not is_attributed(response.data):
             response = replace(response, data=ABSENT)
-        return super().answer(response)
+        return super().to_answer_lines(response)
 
-    def refused_prompt(self, response: Response) -> list[OutputLine]:
+    def to_refusal_lines(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt: accepted first, then failed under the same id."""
-        return [*self.answer(succeeded(response.command, id=response.id)), *self.answer(response)]
+        return [
+            *self.to_answer_lines(success_response(response.command, id=response.id)),
+            *self.to_answer_lines(response),
+        ]
 
-    def unknown_command(self, response: Response) -> list[OutputLine]:
+    def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, without id."""
-        return self.answer(without_id(response))
+        return self.to_answer_lines(without_id(response))
 
 
 def is_attributed(accepted: Accepted) -> bool:
@@ -101,26 +103,26 @@ class Omp(OhMyPi):
         self._settled = True
         self._messages = 0
 
-    def lines(self, event: Outbound) -> list[OutputLine]:
+    def to_lines(self, event: Outbound) -> list[OutputLine]:
         """Row: `messageId`, shared by the start, the updates and the end of a message."""
         if isinstance(event, MessageStart):
             self._messages += 1
-        lines = super().lines(event)
+        lines = super().to_lines(event)
         if isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
             return [with_member(line, b'"messageId":"msg-%d"' % self._messages) for line in lines]
         return lines
 
-    def project(self, event: Outbound) -> Iterable[Record]:
+    def to_records(self, event: Outbound) -> Iterable[Record]:
         """Rows: how each prompt ended, then that nothing follows; the slash commands."""
         if isinstance(event, (AgentStart, SessionSettled)):
             self._settled = isinstance(event, SessionSettled)
-        return super().project(event)
+        return super().to_records(event)
 
-    def run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
+    def convert_run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
         """Row: run end; results follow."""
         return (AgentEnd(messages=messages, is_terminal=True, yielded=True),)
 
-    def answer(self, response: Response) -> list[OutputLine]:
+    def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """Rows: an accepted prompt gets a result later, unless its answer says that no run follows; `get_entries` after
         an entry that is not there."""
         if isinstance(response.data, Accepted) and response.data.disposition == "started":
@@ -129,9 +131,9 @@ class Omp(OhMyPi):
             missing = response.error.removeprefix(ENTRY_MISSING)
             if missing != response.error:
                 response = replace(response, error=f"Unknown entries cursor: {missing}", code="unknown_since")
-        return super().answer(response)
+        return super().to_answer_lines(response)
 
-    def refused_prompt(self, response: Response) -> list[OutputLine]:
+    def to_refusal_lines(self, response: Response) -> list[OutputLine]:
         """Row: rejected prompt: its acknowledgement promised a result, too."""
         text = "" if isinstance(response.error, Absent) else response.error
         aborted = text == ABORTED_BEFORE
@@ -142,8 +144,8 @@ class Omp(OhMyPi):
             session_settled=self._settled,
             error=ABSENT if aborted else PromptError(message=text, retryable=False),
         )
-        return [*super().refused_prompt(response), OutputLine((encode(result),), apart=True)]
+        return [*super().to_refusal_lines(response), OutputLine((encode(result),), apart=True)]
 
-    def unknown_command(self, response: Response) -> list[OutputLine]:
+    def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
         """Row: unknown command, with its id: the client waits for it."""
-        return self.answer(response)
+        return self.to_answer_lines(response)

@@ -36,22 +36,22 @@ class PiLatest(Dialect):
         super().__init__(version, emit_title, deltas=True)
         self._declared: list[Message] = []
 
-    def message_start(self, event: MessageStart) -> MessageStart:
+    def convert_message_start(self, event: MessageStart) -> MessageStart:
         """Row: provisional stop reason."""
         return event
 
-    def project(self, event: Outbound) -> Iterable[Record]:
+    def to_records(self, event: Outbound) -> Iterable[Record]:
         """Row: the messages of a run, system messages included."""
         if isinstance(event, AgentEnd):
             declared, self._declared = self._declared, []
             event = replace(event, messages=[*declared, *event.messages])
-        return super().project(event)
+        return super().to_records(event)
 
-    def tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
+    def convert_tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, as a start and an end like those of the user's."""
         self._declared.append(event.message)
         return (MessageStart(message=event.message), MessageEnd(message=event.message))
 
-    def compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
+    def convert_compaction(self, event: CompactionStart | CompactionEnd) -> Iterable[Record]:
         """Row: compaction events under their newer name."""
         return (event,)

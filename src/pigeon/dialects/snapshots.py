@@ -23,8 +23,6 @@ from pigeon.wire.model import Usage
 
 
 class _GrowingText:
-    """A text or thinking block."""
-
     def __init__(self, head: bytes) -> None:
         self._body = bytearray(head)
 
@@ -67,7 +65,8 @@ class Snapshot:
         self._message = message
         self._usage = message.usage
         self._blocks: list[_GrowingText | _GrowingCall] = []
-        self._head, self._tail = _around_content(message, message.usage)
+        self._head, self._tail = _split_around_content(message, message.usage)
+        self.encoded_usage = encode(message.usage)
 
     def apply(self, update: MessageUpdate) -> bytes:
         """Take one update in; returns the encoded event without its closing brace."""
@@ -75,11 +74,10 @@ class Snapshot:
             self._reprice(update.usage)
         event = update.assistant_message_event
         encoded = encode(event)
-        self._grow(event, encoded)
+        self._apply_event(event, encoded)
         return encoded[:-1]
 
-    def encoded(self) -> bytes:
-        """The message so far."""
+    def encode_message(self) -> bytes:
         pieces: list[bytes | bytearray] = [self._head]
         for index, block in enumerate(self._blocks):
             if index:
@@ -88,7 +86,7 @@ class Snapshot:
         pieces.append(self._tail)
         return b"".join(pieces)
 
-    def _grow(self, event: StreamEvent, encoded: bytes) -> None:
+    def _apply_event(self, event: StreamEvent, encoded: bytes) -> None:
         if isinstance(event, (TextDelta, ThinkingDelta)):
             block = self._blocks[event.content_index]
             assert isinstance(block, _GrowingText)
@@ -110,10 +108,11 @@ class Snapshot:
 
     def _reprice(self, usage: Usage) -> None:
         self._usage = usage
-        self._head, self._tail = _around_content(self._message, usage)
+        self._head, self._tail = _split_around_content(self._message, usage)
+        self.encoded_usage = encode(usage)
 
 
-def _around_content(message: AssistantMessage, usage: Usage) -> tuple[bytes, bytes]:
+def _split_around_content(message: AssistantMessage, usage: Usage) -> tuple[bytes, bytes]:
     """The encoded message in two halves, split inside its empty content list."""
     empty = AssistantMessage(
         content=[],

@@ -16,17 +16,16 @@ from pigeon.wire.events import Outbound, Ready
 
 
 class Xcsh(OhMyPi):
-    """Clients of xcsh."""
+    """The dialect of clients that were written for xcsh."""
 
     name: ClassVar[DialectName] = "xcsh"
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
 
     def greeting(self) -> list[OutputLine]:
-        """Row: first line."""
         return [OutputLine((encode(Ready(version=self.version)),))]
 
-    def project(self, event: Outbound) -> Iterable[Record]:
-        """Row: `setTitle` requests."""
+    def to_records(self, event: Outbound) -> Iterable[Record]:
+        """Like the base class, but with `setTitle` requests only where they were asked for."""
         if isinstance(event, SetTitleRequest) and not self.emit_title:
             return ()
-        return super().project(event)
+        return super().to_records(event)

@@ -25,15 +25,15 @@ class Spent(Struct):
     cost: float = 0
 
     def add(self, usage: Usage) -> None:
-        """Count one answer more."""
-        self.new += _sane(usage.input) + _sane(usage.cache_write)
-        self.cached += _sane(usage.cache_read)
-        self.out += _sane(usage.output)
-        self.cost += _sane(usage.cost.total)
+        """Add the usage of one more answer to the sums."""
+        self.new += _to_sane_figure(usage.input) + _to_sane_figure(usage.cache_write)
+        self.cached += _to_sane_figure(usage.cache_read)
+        self.out += _to_sane_figure(usage.output)
+        self.cost += _to_sane_figure(usage.cost.total)
 
 
-def spent_on(usage: Usage) -> Spent:
-    """What one answer used."""
+def spent_of(usage: Usage) -> Spent:
+    """Returns the tokens and dollars that one answer used."""
     spent = Spent()
     spent.add(usage)
     return spent
@@ -43,7 +43,7 @@ def chart_html(answers: Sequence[Spent]) -> str:
     """Both pictures and the table; empty for fewer than two answers, which need no picture."""
     if len(answers) < 2:
         return ""
-    bars = _grouped(answers, MOST_BARS)
+    bars = _group_answers(answers, MOST_BARS)
     total = sum(spent.cost for spent in answers)
     most = max(spent.new + spent.cached + spent.out for spent in bars)
     per = "answer" if len(bars) == len(answers) else f"{-(-len(answers) // len(bars))} answers"
@@ -54,14 +54,15 @@ def chart_html(answers: Sequence[Spent]) -> str:
     )
     cost = f"Cost so far after each {per}: ${total:,.4f} in the end."
     return (
-        f'<div class="charts">{_figure("Tokens per " + per, tokens, _bars(bars, most), f"{most:,.0f}", len(answers))}'
-        f"{_figure('Cost so far', cost, _line(bars, total), f'${total:,.2f}', len(answers))}</div>"
+        '<div class="charts">'
+        f"{_figure_svg('Tokens per ' + per, tokens, _bars_svg(bars, most), f'{most:,.0f}', len(answers))}"
+        f"{_figure_svg('Cost so far', cost, _cost_line_svg(bars, total), f'${total:,.2f}', len(answers))}</div>"
         '<p class="legend"><span class="key-cached">from cache</span> <span class="key-new">new</span> '
-        f'<span class="key-out">written by the model</span></p>{_table(answers)}'
+        f'<span class="key-out">written by the model</span></p>{_table_html(answers)}'
     )
 
 
-def _grouped(answers: Sequence[Spent], most: int) -> list[Spent]:
+def _group_answers(answers: Sequence[Spent], most: int) -> list[Spent]:
     size = -(-len(answers) // most)
     groups = []
     for at in range(0, len(answers), size):
@@ -75,7 +76,7 @@ def _grouped(answers: Sequence[Spent], most: int) -> list[Spent]:
     return groups
 
 
-def _figure(title: str, said: str, drawing: str, top: str, count: int) -> str:
+def _figure_svg(title: str, said: str, drawing: str, top: str, count: int) -> str:
     return (
         f'<figure><svg role="img" viewBox="0 0 {_WIDTH} {_HEIGHT}" aria-label="{title}. {said}">'
         f'<text x="{_LEFT}" y="14" class="head">{title}</text>'
@@ -87,7 +88,7 @@ def _figure(title: str, said: str, drawing: str, top: str, count: int) -> str:
     )
 
 
-def _bars(bars: Sequence[Spent], most: float) -> str:
+def _bars_svg(bars: Sequence[Spent], most: float) -> str:
     room = (_WIDTH - 2 * _LEFT) / len(bars)
     gap = min(2.0, room / 4)
     drawn = []
@@ -104,7 +105,7 @@ def _bars(bars: Sequence[Spent], most: float) -> str:
     return "".join(drawn)
 
 
-def _line(bars: Sequence[Spent], total: float) -> str:
+def _cost_line_svg(bars: Sequence[Spent], total: float) -> str:
     """A line of steps, filled below."""
     room = (_WIDTH - 2 * _LEFT) / len(bars)
     base = _HEIGHT - _BOTTOM
@@ -116,7 +117,7 @@ def _line(bars: Sequence[Spent], total: float) -> str:
     return f'<path class="cost" d="{"".join(steps)}V{base}Z"/>'
 
 
-def _sane(figure: float) -> float:
+def _to_sane_figure(figure: float) -> float:
     """A figure that can be added and drawn, whatever a session says."""
     return min(1e12, max(0.0, figure))
 
@@ -125,10 +126,10 @@ def _share(value: float, most: float) -> float:
     return min(1.0, value / most) if most > 0 else 0.0
 
 
-def _table(answers: Sequence[Spent]) -> str:
+def _table_html(answers: Sequence[Spent]) -> str:
     size = -(-len(answers) // MOST_ROWS)
     so_far, rows = 0.0, []
-    for at, spent in enumerate(_grouped(answers, MOST_ROWS)):
+    for at, spent in enumerate(_group_answers(answers, MOST_ROWS)):
         so_far += spent.cost
         first, last = at * size + 1, min(len(answers), (at + 1) * size)
         name = f"{first:,}" if first == last else f"{first:,} to {last:,}"

@@ -15,7 +15,7 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from pigeon.export.escaping import escaped, plain
+from pigeon.export.escaping import escape_html, to_plain_text
 
 MOST_LINES = 5_000
 LONGEST_COMPARED = 400
@@ -76,8 +76,8 @@ def lines_of_listing(listing: str) -> list[DiffLine]:
 def lines_of_change(old: str, new: str) -> list[DiffLine]:
     """What was to be replaced by what, without the lines that both begin or end with."""
     before, after = old.split("\n"), new.split("\n")
-    start = _shared(before, after)
-    end = _shared(before[start:][::-1], after[start:][::-1])
+    start = _common_prefix_length(before, after)
+    end = _common_prefix_length(before[start:][::-1], after[start:][::-1])
     gone, come = before[start : len(before) - end], after[start : len(after) - end]
     around = before[max(0, start - 3) : start], before[len(before) - end : len(before) - end + 3]
     return [
@@ -93,67 +93,67 @@ def diff_html(lines: list[DiffLine], may_spend: Callable[[int], bool] = lambda a
 
     `may_spend` is asked before lines are compared word by word, with their length.
     """
-    parts = list(_stretches(lines[:MOST_LINES], may_spend))
+    parts = list(_stretches_html(lines[:MOST_LINES], may_spend))
     if len(lines) > MOST_LINES:
         parts.append(f'<div class="gap">{len(lines) - MOST_LINES:,} more lines</div>')
     return f'<div class="diff">{"".join(parts)}</div>'
 
 
-def counted(lines: Iterable[DiffLine]) -> tuple[int, int]:
+def count_changed_lines(lines: Iterable[DiffLine]) -> tuple[int, int]:
     """How many lines were added and how many removed."""
     signs = [line.sign for line in lines]
     return signs.count("+"), signs.count("-")
 
 
-def _stretches(lines: list[DiffLine], may_spend: Callable[[int], bool]) -> Iterator[str]:
+def _stretches_html(lines: list[DiffLine], may_spend: Callable[[int], bool]) -> Iterator[str]:
     for kind, group in groupby(lines, key=lambda line: {"+": "change", "-": "change"}.get(line.sign, line.sign)):
         if kind == "@":
             for line in group:
-                yield f'<div class="gap">{escaped(line.text) or "⋯"}</div>'
+                yield f'<div class="gap">{escape_html(line.text) or "⋯"}</div>'
         elif kind == "change":
-            yield f'<div class="change">{"".join(_changed(list(group), may_spend))}</div>'
+            yield f'<div class="change">{"".join(_changed_lines_html(list(group), may_spend))}</div>'
         else:
-            yield f'<div class="same">{"".join(map(_unchanged, group))}</div>'
+            yield f'<div class="same">{"".join(map(_unchanged_line_html, group))}</div>'
 
 
-def _unchanged(line: DiffLine) -> str:
-    text = escaped(line.text)
+def _unchanged_line_html(line: DiffLine) -> str:
+    text = escape_html(line.text)
     return (
-        f'<span class="l" data-n="{escaped(line.old)}" data-new="{escaped(line.new)}">{text}</span>'
-        f'<span class="r" data-n="{escaped(line.new)}" aria-hidden="true">{text}</span>'
+        f'<span class="l" data-n="{escape_html(line.old)}" data-new="{escape_html(line.new)}">{text}</span>'
+        f'<span class="r" data-n="{escape_html(line.new)}" aria-hidden="true">{text}</span>'
     )
 
 
-def _changed(lines: list[DiffLine], may_spend: Callable[[int], bool]) -> Iterator[str]:
+def _changed_lines_html(lines: list[DiffLine], may_spend: Callable[[int], bool]) -> Iterator[str]:
     """Removed lines, then added ones; the words that differ are marked where a line has one that takes its place."""
     gone = [line for line in lines if line.sign == "-"]
     come = [line for line in lines if line.sign == "+"]
-    old, new = [escaped(line.text) for line in gone], [escaped(line.text) for line in come]
+    old, new = [escape_html(line.text) for line in gone], [escape_html(line.text) for line in come]
     at = 0
     for number, line in enumerate(gone):
         for other in range(at, min(len(come), at + FARTHEST_PAIR)):
             both = len(line.text) + len(come[other].text)
-            pair = _compared(line.text, come[other].text) if may_spend(both) else None
+            pair = _mark_differences(line.text, come[other].text) if may_spend(both) else None
             if pair is not None:
                 old[number], new[other] = pair
                 at = other + 1
                 break
-    yield from (f'<del data-n="{escaped(line.old)}">{text}</del>' for line, text in zip(gone, old, strict=True))
-    yield from (f'<ins data-n="{escaped(line.new)}">{text}</ins>' for line, text in zip(come, new, strict=True))
+    yield from (f'<del data-n="{escape_html(line.old)}">{text}</del>' for line, text in zip(gone, old, strict=True))
+    yield from (f'<ins data-n="{escape_html(line.new)}">{text}</ins>' for line, text in zip(come, new, strict=True))
 
 
-def _compared(old: str, new: str) -> tuple[str, str] | None:
+def _mark_differences(old: str, new: str) -> tuple[str, str] | None:
     """Both lines with what differs marked; none if they have too little in common for that to help."""
     if len(old) + len(new) > LONGEST_COMPARED:
         return None
-    before, after = _words(plain(old)), _words(plain(new))
+    before, after = _words(to_plain_text(old)), _words(to_plain_text(new))
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     if matcher.quick_ratio() < ALIKE or matcher.ratio() < ALIKE:
         return None
     marked: tuple[list[str], list[str]] = ([], [])
     for kind, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         for parts, words in zip(marked, (before[old_from:old_to], after[new_from:new_to]), strict=True):
-            text = escaped("".join(words))
+            text = escape_html("".join(words))
             parts.append(f"<b>{text}</b>" if text and kind != "equal" else text)
     return "".join(marked[0]), "".join(marked[1])
 
@@ -162,7 +162,7 @@ def _words(text: str) -> list[str]:
     return re.findall(r"\w+|\s+|[^\w\s]", text)
 
 
-def _shared(one: list[str], other: list[str]) -> int:
+def _common_prefix_length(one: list[str], other: list[str]) -> int:
     """How many items both begin with."""
     count = 0
     for item, opposite in zip(one, other, strict=False):

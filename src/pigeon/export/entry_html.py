@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pigeon.export.escaping import escaped, moment_html, moment_of
+from pigeon.export.escaping import escape_html, moment_html, moment_of
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
 from pigeon.export.tool_html import blocks_html, call_html, card_html, json_text, shell_html
 from pigeon.wire import codec
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.content import TextContent, ThinkingContent, ToolCall, UserBlock
 from pigeon.wire.entries import (
     BranchSummaryEntry,
@@ -72,7 +72,7 @@ def conversation_html(
         another_day = moment_of(this_day * DAY)[:10] if this_day != day and day else ""
         day = this_day
         if isinstance(message, AssistantMessage):
-            results = _results_behind(message, ahead, rest)
+            results = _pop_results(message, ahead, rest)
             again = speaker == message.model
             piece = answer_html(message, formatter, results, f"m{number}", label, again)
             speaker = message.model
@@ -83,7 +83,7 @@ def conversation_html(
             yield number, f'<p class="changed day">{another_day}</p>{piece}' if another_day else piece
 
 
-def _results_behind(
+def _pop_results(
     message: AssistantMessage, ahead: deque[tuple[int, Item]], rest: Iterator[tuple[int, Item]]
 ) -> dict[str, ToolResultMessage]:
     """The results of this answer's calls, taken out of what follows it up to the next answer: ids may come again."""
@@ -109,19 +109,19 @@ def _results_behind(
 def entry_html(item: Item, formatter: TextFormatter, anchor: str = "", label: str = "") -> str:
     """One entry, empty if it says nothing; of an answer without its results (see `answer_html`)."""
     if isinstance(item, dict):
-        return _unknown(item, formatter, anchor)
+        return _unknown_html(item, formatter, anchor)
     if isinstance(item, MessageEntry):
-        return _message(item.message, formatter, anchor, label)
+        return _message_html(item.message, formatter, anchor, label)
     if isinstance(item, CompactionEntry):
-        return _compaction(item.tokens_before, item.summary, item.timestamp, formatter, anchor, label)
+        return _compaction_html(item.tokens_before, item.summary, item.timestamp, formatter, anchor, label)
     if isinstance(item, BranchSummaryEntry):
-        return _summary("Summary of another branch", "", item.summary, item.timestamp, formatter, anchor, label)
+        return _summary_html("Summary of another branch", "", item.summary, item.timestamp, formatter, anchor, label)
     if isinstance(item, CustomMessageEntry):
-        return _custom(item.custom_type, item.content, item.display, item.timestamp, formatter, anchor, label)
+        return _custom_html(item.custom_type, item.content, item.display, item.timestamp, formatter, anchor, label)
     if isinstance(item, ModelChange):
-        return f'<p class="changed">model: {escaped(item.provider)}/{escaped(item.model_id)}</p>'
+        return f'<p class="changed">model: {escape_html(item.provider)}/{escape_html(item.model_id)}</p>'
     if isinstance(item, ThinkingLevelChange):
-        return f'<p class="changed">thinking: {escaped(item.thinking_level)}</p>'
+        return f'<p class="changed">thinking: {escape_html(item.thinking_level)}</p>'
     return ""
 
 
@@ -137,24 +137,24 @@ def answer_html(
     parts = []
     for block in message.content:
         if isinstance(block, TextContent):
-            parts.append(formatter.prose(block.text) if block.text.strip() else "")
+            parts.append(formatter.format_prose(block.text) if block.text.strip() else "")
         elif isinstance(block, ThinkingContent):
-            parts.append(_thinking(block, formatter))
+            parts.append(_thinking_html(block, formatter))
         else:
             parts.append(call_html(block, results.get(block.id), formatter))
     if not isinstance(message.error_message, Absent):
-        parts.append(_failure(message.error_message))
+        parts.append(_failure_html(message.error_message))
     if message.stop_reason not in _ORDINARY_ENDS:
-        parts.append(f'<p class="note">ended: {escaped(message.stop_reason)}</p>')
+        parts.append(f'<p class="note">ended: {escape_html(message.stop_reason)}</p>')
     works = all(isinstance(block, (ThinkingContent, ToolCall)) for block in message.content)
     kind = "assistant work" if works and message.stop_reason in _ORDINARY_ENDS else "assistant"
     if again:
-        return _article(kind, "", "", "", "".join(parts), anchor, label) if any(parts) else ""
-    about = f"{escaped(message.model)} · {message.usage.output:,} tokens out"
-    return _article(kind, "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
+        return _article_html(kind, "", "", "", "".join(parts), anchor, label) if any(parts) else ""
+    about = f"{escape_html(message.model)} · {message.usage.output:,} tokens out"
+    return _article_html(kind, "Assistant", about, moment_of(message.timestamp), "".join(parts), anchor, label)
 
 
-def _failure(text: str) -> str:
+def _failure_html(text: str) -> str:
     """What went wrong: the sentence of a server that answered with JSON, and below it all that it sent."""
     found = re.search(r"\{.*\}", text, re.DOTALL) if len(text) <= _LONGEST_FAILURE else None
     try:
@@ -164,56 +164,55 @@ def _failure(text: str) -> str:
     error = sent.get("error", sent) if isinstance(sent, dict) else None
     said = error.get("message") if isinstance(error, dict) else error
     if not isinstance(said, str) or not said.strip():
-        return f'<pre class="bad">{escaped(text)}</pre>'
-    whole = (
-        f'<details><summary>What the server sent</summary><div class="inner"><pre>{escaped(text)}</pre></div></details>'
-    )
-    return f'<p class="bad">{escaped(said)}</p>{whole}'
+        return f'<pre class="bad">{escape_html(text)}</pre>'
+    inner = f'<div class="inner"><pre>{escape_html(text)}</pre></div>'
+    whole = f"<details><summary>What the server sent</summary>{inner}</details>"
+    return f'<p class="bad">{escape_html(said)}</p>{whole}'
 
 
-def _message(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:
+def _message_html(message: Message, formatter: TextFormatter, anchor: str, label: str) -> str:
     at = moment_of(message.timestamp)
     if isinstance(message, UserMessage):
-        return _user(message, formatter, anchor, label)
+        return _user_html(message, formatter, anchor, label)
     if isinstance(message, AssistantMessage):
         return answer_html(message, formatter, {}, anchor, label)
     if isinstance(message, ToolResultMessage):
         card = card_html(message.tool_name, {}, message, formatter)
-        return _article("tool", "Tool result", "", at, card, anchor, label)
+        return _article_html("tool", "Tool result", "", at, card, anchor, label)
     if isinstance(message, BashExecutionMessage):
-        return _article("shell", "Shell", "", at, shell_html(message, formatter), anchor, label)
+        return _article_html("shell", "Shell", "", at, shell_html(message, formatter), anchor, label)
     if isinstance(message, CustomMessage):
-        return _custom(message.custom_type, message.content, message.display, at, formatter, anchor, label)
+        return _custom_html(message.custom_type, message.content, message.display, at, formatter, anchor, label)
     if isinstance(message, CompactionSummaryMessage):
-        return _compaction(message.tokens_before, message.summary, at, formatter, anchor, label)
+        return _compaction_html(message.tokens_before, message.summary, at, formatter, anchor, label)
     if isinstance(message, BranchSummaryMessage):
-        return _summary("Summary of another branch", "", message.summary, at, formatter, anchor, label)
-    return _tools(message)
+        return _summary_html("Summary of another branch", "", message.summary, at, formatter, anchor, label)
+    return _tools_html(message)
 
 
-def _user(message: UserMessage, formatter: TextFormatter, anchor: str, label: str) -> str:
+def _user_html(message: UserMessage, formatter: TextFormatter, anchor: str, label: str) -> str:
     blocks = [TextContent(text=message.content)] if isinstance(message.content, str) else message.content
     body = "".join(
-        formatter.prose(block.text, keep_lines=True) if isinstance(block, TextContent) else picture_html(block)
+        formatter.format_prose(block.text, keep_lines=True) if isinstance(block, TextContent) else picture_html(block)
         for block in blocks
         if not isinstance(block, TextContent) or block.text
     )
     files = [] if isinstance(message.attachments, Absent) else [file.file_name for file in message.attachments]
-    if names := ", ".join(escaped(name) for name in files if name):
+    if names := ", ".join(escape_html(name) for name in files if name):
         body += f'<p class="note">attached: {names}</p>'
-    return _article("user", "User", "", moment_of(message.timestamp), body, anchor, label)
+    return _article_html("user", "User", "", moment_of(message.timestamp), body, anchor, label)
 
 
-def _thinking(block: ThinkingContent, formatter: TextFormatter) -> str:
+def _thinking_html(block: ThinkingContent, formatter: TextFormatter) -> str:
     if block.redacted is True or not block.thinking.strip():
         return '<p class="note">thinking, kept secret by the provider</p>' if block.redacted is True else ""
     return (
         '<details class="thinking"><summary>Thinking</summary><div class="inner">'
-        f"{formatter.prose(block.thinking, keep_lines=True)}</div></details>"
+        f"{formatter.format_prose(block.thinking, keep_lines=True)}</div></details>"
     )
 
 
-def _custom(
+def _custom_html(
     kind: str,
     content: str | list[UserBlock],
     shown: bool,
@@ -225,49 +224,53 @@ def _custom(
     body = blocks_html(content, ' class="text"')
     if not shown:
         body = f'<details><summary>for the model only</summary><div class="inner">{body}</div></details>'
-    return _article("custom", "Extension", escaped(kind), at, body, anchor, label)
+    return _article_html("custom", "Extension", escape_html(kind), at, body, anchor, label)
 
 
-def _compaction(tokens: int, summary: str, at: str, formatter: TextFormatter, anchor: str, label: str) -> str:
-    return _summary("Compaction", f"{tokens:,} tokens before", summary, at, formatter, anchor, label)
+def _compaction_html(tokens: int, summary: str, at: str, formatter: TextFormatter, anchor: str, label: str) -> str:
+    return _summary_html("Compaction", f"{tokens:,} tokens before", summary, at, formatter, anchor, label)
 
 
-def _summary(title: str, about: str, summary: str, at: str, formatter: TextFormatter, anchor: str, label: str) -> str:
+def _summary_html(
+    title: str, about: str, summary: str, at: str, formatter: TextFormatter, anchor: str, label: str
+) -> str:
     body = (
         '<details><summary>what came before, in short</summary><div class="inner">'
-        f"{formatter.prose(summary)}</div></details>"
+        f"{formatter.format_prose(summary)}</div></details>"
     )
-    return _article("summary", title, about, at, body, anchor, label)
+    return _article_html("summary", title, about, at, body, anchor, label)
 
 
-def _tools(message: SystemMessage) -> str:
+def _tools_html(message: SystemMessage) -> str:
     """Which tools the model has from here on."""
-    added = or_else(message.tools_added, [])
-    names = [f"+ {tool.name}" for tool in added] + [f"- {tool.name}" for tool in or_else(message.tools_removed, [])]
+    added = value_or_default(message.tools_added, [])
+    names = [f"+ {tool.name}" for tool in added] + [
+        f"- {tool.name}" for tool in value_or_default(message.tools_removed, [])
+    ]
     if not names:
         return ""
-    rows = "".join(f"<dt>{escaped(tool.name)}</dt><dd>{escaped(tool.description)}</dd>" for tool in added)
+    rows = "".join(f"<dt>{escape_html(tool.name)}</dt><dd>{escape_html(tool.description)}</dd>" for tool in added)
     listed = f'<dl class="arguments">{rows}</dl>' if rows else ""
     return (
-        f'<details class="changed"><summary>tools: {escaped(", ".join(names))}</summary><div class="inner">{listed}'
+        f'<details class="changed"><summary>tools: {escape_html(", ".join(names))}</summary><div class="inner">{listed}'
         "</div></details>"
     )
 
 
-def _unknown(item: dict[str, Any], formatter: TextFormatter, anchor: str) -> str:
+def _unknown_html(item: dict[str, Any], formatter: TextFormatter, anchor: str) -> str:
     """An entry of unknown form is shown as it stands in the file."""
-    kind = escaped(str(item.get("type", "entry")))
-    code = formatter.code(json_text(item), "json")
+    kind = escape_html(str(item.get("type", "entry")))
+    code = formatter.format_code(json_text(item), "json")
     body = f'<details><summary>as kept</summary><div class="inner"><pre>{code}</pre></div></details>'
-    return _article("custom", "Entry", kind, str(item.get("timestamp", "")), body, anchor, "")
+    return _article_html("custom", "Entry", kind, str(item.get("timestamp", "")), body, anchor, "")
 
 
-def _article(kind: str, title: str, about: str, at: str, body: str, anchor: str, label: str) -> str:
+def _article_html(kind: str, title: str, about: str, at: str, body: str, anchor: str, label: str) -> str:
     """`kind`, `title` and `anchor` are our own, `about` and `body` are HTML already, the rest is text."""
     place = f' id="{anchor}"' if anchor else ""
     head = f"<h2>{title}</h2>" if title else ""
     if label:
-        head += f'<span class="bookmark">{escaped(label[:200])}</span>'
+        head += f'<span class="bookmark">{escape_html(label[:200])}</span>'
     head += f'<span class="about">{about}</span>' if about else ""
     head += moment_html(at, short=True)
     if head:

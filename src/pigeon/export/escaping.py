@@ -1,7 +1,7 @@
 """From any text, and from points in time, to HTML text.
 
-Everything that a session holds reaches the page through `escaped`, `moment_html` or `markdown_html`, and only through
-them: the tests with hostile sessions rely on it.
+Everything that a session holds reaches the page through `escape_html`, `moment_html` or `markdown_html`, and only
+through them: the tests with hostile sessions rely on it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from pigeon.system.shell.terminal_text import without_sequences
+from pigeon.system.shell.terminal_text import remove_sequences
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -23,26 +23,26 @@ _UNSEEN = re.compile(
 )
 
 
-def plain(text: str) -> str:
+def to_plain_text(text: str) -> str:
     """The text as it can be shown: line ends are LF, no terminal sequences, no control characters, and none that turn
     the order of others around: `exe.txt` must not be shown for `txt.exe`."""
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _TURNING.sub(_marked, _UNPRINTABLE.sub("\ufffd", without_sequences(text)))
+    return _TURNING.sub(_code_point_label, _UNPRINTABLE.sub("\ufffd", remove_sequences(text)))
 
 
 def name_html(text: str) -> str:
     """A name, a path or a command, escaped, with everything in it that is not seen shown by its number."""
-    return escaped(_UNSEEN.sub(_marked, text))
+    return escape_html(_UNSEEN.sub(_code_point_label, text))
 
 
-def _marked(found: re.Match[str]) -> str:
+def _code_point_label(found: re.Match[str]) -> str:
     return f"[U+{ord(found[0]):04X}]"
 
 
-def escaped(text: str) -> str:
+def escape_html(text: str) -> str:
     """The text for the inside of an element or of a quoted attribute."""
-    text = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = to_plain_text(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return text.replace('"', "&quot;").replace("'", "&#39;")
 
 
@@ -60,7 +60,7 @@ def moment_html(iso: str, short: bool = False) -> str:
         moment = datetime.fromisoformat(iso)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        return f"<span>{escaped(iso)}</span>" if iso else ""
+        return f"<span>{escape_html(iso)}</span>" if iso else ""
     shown = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     if short:
         return f'<time datetime="{moment.isoformat()}" title="{shown}">{moment:%H:%M}</time>'

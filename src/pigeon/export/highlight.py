@@ -12,7 +12,7 @@ import time
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from pigeon.export.escaping import escaped, plain
+from pigeon.export.escaping import escape_html, to_plain_text
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -52,7 +52,7 @@ TOKEN_CLASSES = frozenset(_CLASSES.values())
 _BY_ENDING = {ending: language for language, endings in _ENDINGS.items() for ending in endings.split()}
 
 
-def language_called(name: str) -> str:
+def find_language(name: str) -> str:
     """The language that a fence names (`py`, `Python`); empty for one that is not highlighted."""
     name = name.strip().lower()[:40]
     name = _OTHER_NAMES.get(name, name)
@@ -66,9 +66,9 @@ def language_of(path: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def highlighted(text: str, language: str) -> str | None:
+def highlight_code(text: str, language: str) -> str | None:
     """The text as HTML; none where it is to be shown plain."""
-    text = plain(text)
+    text = to_plain_text(text)
     if language not in _ENDINGS or len(text) > LONGEST_CODE or max(map(len, text.split("\n"))) > LONGEST_LINE:
         return None
     lexer = _lexer(language)
@@ -86,7 +86,7 @@ def highlighted(text: str, language: str) -> str | None:
             return None
     if seen != len(text) or "".join(piece for _, pieces in runs for piece in pieces) != text:
         return None
-    shown = ((name, escaped("".join(pieces))) for name, pieces in runs)
+    shown = ((name, escape_html("".join(pieces))) for name, pieces in runs)
     return "".join(f'<span class="{name}">{code}</span>' if name else code for name, code in shown)
 
 

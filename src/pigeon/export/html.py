@@ -14,16 +14,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pigeon.export.chart import Spent, chart_html, spent_on
+from pigeon.export.chart import Spent, chart_html, spent_of
 from pigeon.export.entry_html import Item, conversation_html
-from pigeon.export.escaping import escaped, moment_html, plain
+from pigeon.export.escaping import escape_html, moment_html, to_plain_text
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.style import CSS, style_hash
 from pigeon.export.tree import BranchRow, Line, branches_of
 from pigeon.system import files
 from pigeon.wire.answers import SessionStats
 from pigeon.wire.base import Absent
-from pigeon.wire.content import text_of, with_files_named
+from pigeon.wire.content import shorten_file_blocks, text_of
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, Entry, LabelEntry, MessageEntry, UsageEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage, UserMessage
@@ -53,30 +53,30 @@ class SessionPage:
         self._lines = lines
         self._stats = stats
         self._branches = branches_of(lines, active)
-        self._found = _look_through(lines)
+        self._found = _summarize_entries(lines)
         self._forks: dict[int, list[BranchRow]] = {}
         for branch in self._branches[1:]:
             if branch.leaves is not None:
                 self._forks.setdefault(branch.leaves, []).append(branch)
         said = (self._found.prompts[number] for number in self._branches[0].entries if number in self._found.prompts)
-        self.title = one_line(name or next(said, "") or f"Session {header.get('id', '')}")
+        self.title = to_one_line(name or next(said, "") or f"Session {header.get('id', '')}")
 
     def pieces(self, formatter: TextFormatter) -> Iterator[str]:
         """The page from its first line to its last; entries are read as they are needed, and not kept."""
-        title = escaped(self.title)
+        title = escape_html(self.title)
         yield (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-            f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">'
+            f'<meta http-equiv="Content-Security-Policy" content="{_content_security_policy()}">'
             '<meta name="referrer" content="no-referrer"><meta name="robots" content="noindex">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{title}</title><style>{CSS}</style></head>\n<body>"
-            f'<a class="skip" href="#talk">Skip to the conversation</a>\n{_switches()}\n'
-            f'<header class="top"><h1>{title}</h1><p>{self._in_short()}</p></header>\n'
+            f'<a class="skip" href="#talk">Skip to the conversation</a>\n{_switches_html()}\n'
+            f'<header class="top"><h1>{title}</h1><p>{self._summary_html()}</p></header>\n'
         )
-        yield from self._contents()
-        yield f'<main id="talk">\n{self._about()}\n'
-        yield from self._talk(self._branches[0], formatter)
-        yield from self._other_branches(formatter)
+        yield from self._contents_html()
+        yield f'<main id="talk">\n{self._about_html()}\n'
+        yield from self._conversation_html(self._branches[0], formatter)
+        yield from self._other_branches_html(formatter)
         yield "</main>\n<footer>A Pigeon session"
         if formatter.left_plain:
             yield (
@@ -92,27 +92,27 @@ class SessionPage:
         id = re.sub(r"\W", "", str(self._header.get("id", "")))[-8:]
         return "-".join(part for part in ("pigeon", name, id) if part) + ".html"
 
-    def _in_short(self) -> str:
+    def _summary_html(self) -> str:
         stats, models = self._stats, self._found.models
-        model = escaped(next(iter(models), "").rpartition("/")[2])
+        model = escape_html(next(iter(models), "").rpartition("/")[2])
         more = f" and {len(models) - 1} more" if len(models) > 1 else ""
         parts = [
-            escaped(str(self._header.get("timestamp", ""))[:10]),
+            escape_html(str(self._header.get("timestamp", ""))[:10]),
             f"{model}{more}",
             f"{stats.total_messages:,} message{'' if stats.total_messages == 1 else 's'}",
             f"${stats.cost:,.2f}",
         ]
         return " · ".join(part for part in parts if part)
 
-    def _about(self) -> str:
+    def _about_html(self) -> str:
         stats, header = self._stats, self._header
         tokens = stats.tokens
         rows = [
-            ("session", escaped(str(header.get("id", ""))), True),
+            ("session", escape_html(str(header.get("id", ""))), True),
             ("began", moment_html(str(header.get("timestamp", ""))), False),
-            ("folder", escaped(str(header.get("cwd", ""))), True),
-            ("forked from", escaped(str(header.get("parentSession") or "")), True),
-            ("models", "<br>".join(map(escaped, self._found.models)), False),
+            ("folder", escape_html(str(header.get("cwd", ""))), True),
+            ("forked from", escape_html(str(header.get("parentSession") or "")), True),
+            ("models", "<br>".join(map(escape_html, self._found.models)), False),
             ("messages", f"{stats.total_messages:,} ({stats.user_messages:,} by the user)", False),
             ("branches", f"{len(self._branches):,}" if len(self._branches) > 1 else "", False),
             ("tool calls", f"{stats.tool_calls:,}", False),
@@ -130,35 +130,36 @@ class SessionPage:
             f"<dl>{''.join(shown)}</dl>{chart_html(self._found.spent)}</div></details>"
         )
 
-    def _contents(self) -> Iterator[str]:
+    def _contents_html(self) -> Iterator[str]:
         """What the user asked, the bookmarks and the other branches, as links; and what the reader may switch."""
         found, active = self._found, self._branches[0]
         yield (
             '<nav class="side" aria-label="Contents"><label class="opens" for="contents">Contents</label>'
             '<div class="panel">'
         )
-        yield from _list("Prompts", (self._prompt(n) for n in active.entries if n in found.prompts), "ol")
+        yield from _list_html("Prompts", (self._link_to_prompt(n) for n in active.entries if n in found.prompts), "ol")
         marked = [n for n in active.entries if self._lines[n].id in found.labels and n not in found.prompts]
-        yield from _list("Bookmarks", (_link(f"m{n}", "", found.labels[self._lines[n].id]) for n in marked))
-        others = (_link(f"b{b.number}", self._branch_title(b), f"{b.number}") for b in self._branches[1:])
-        yield from _list("Other branches", others)
+        yield from _list_html("Bookmarks", (_link_html(f"m{n}", "", found.labels[self._lines[n].id]) for n in marked))
+        others = (_link_html(f"b{b.number}", self._branch_title(b), f"{b.number}") for b in self._branches[1:])
+        yield from _list_html("Other branches", others)
         options = "".join(f'<label for="{id}">{text}</label>' for id, text in _VIEWS.items())
         yield f'<div class="view"><h2>View</h2>{options}</div></div></nav>\n'
 
-    def _prompt(self, number: int) -> str:
-        return _link(f"m{number}", self._found.prompts[number], self._found.labels.get(self._lines[number].id, ""))
+    def _link_to_prompt(self, number: int) -> str:
+        return _link_html(f"m{number}", self._found.prompts[number], self._found.labels.get(self._lines[number].id, ""))
 
-    def _talk(self, branch: BranchRow, formatter: TextFormatter) -> Iterator[str]:
-        items = ((number, self._item(number)) for number in branch.entries)
+    def _conversation_html(self, branch: BranchRow, formatter: TextFormatter) -> Iterator[str]:
+        items = ((number, self._read_item(number)) for number in branch.entries)
         for number, piece in conversation_html(items, formatter, self._found.labels):
             yield piece + "\n"
             if number in self._forks:
                 links = (
-                    f'<a href="#b{fork.number}">{escaped(self._branch_title(fork))}</a>' for fork in self._forks[number]
+                    f'<a href="#b{fork.number}">{escape_html(self._branch_title(fork))}</a>'
+                    for fork in self._forks[number]
                 )
                 yield f'<p class="forks">Another branch leaves here: {", ".join(links)}</p>\n'
 
-    def _other_branches(self, formatter: TextFormatter) -> Iterator[str]:
+    def _other_branches_html(self, formatter: TextFormatter) -> Iterator[str]:
         if len(self._branches) > 1:
             yield "<h2>Other branches</h2>\n"
         for branch in self._branches[1:]:
@@ -167,12 +168,12 @@ class SessionPage:
                 if branch.leaves is None
                 else f'It leaves the conversation <a href="#m{branch.leaves}">here</a>.'
             )
-            title = escaped(self._branch_title(branch))
+            title = escape_html(self._branch_title(branch))
             yield (
                 f'<details class="branch"><summary>Branch {branch.number}: {title}</summary>'
                 f'<p class="note" id="b{branch.number}">{way}</p>\n'
             )
-            yield from self._talk(branch, formatter)
+            yield from self._conversation_html(branch, formatter)
             yield "</details>\n"
 
     def _branch_title(self, branch: BranchRow) -> str:
@@ -180,7 +181,7 @@ class SessionPage:
         said = next((prompts[number] for number in branch.entries if number in prompts), "")
         return said or f"{len(branch.entries):,} entries"
 
-    def _item(self, number: int) -> Item:
+    def _read_item(self, number: int) -> Item:
         line = self._lines[number]
         return line.read() or line.plain()
 
@@ -194,19 +195,19 @@ class _Found(Struct):
     spent: list[Spent] = field(default_factory=list)
 
 
-def _look_through(lines: Sequence[Line]) -> _Found:
+def _summarize_entries(lines: Sequence[Line]) -> _Found:
     found = _Found()
     for number, line in enumerate(lines):
         if line.role not in ("toolResult", "system"):
             entry = line.read()
             if entry is not None:
-                _note(found, number, entry)
+                _note_entry(found, number, entry)
     return found
 
 
-def _note(found: _Found, number: int, entry: Entry) -> None:
+def _note_entry(found: _Found, number: int, entry: Entry) -> None:
     if isinstance(entry, LabelEntry):
-        label = "" if isinstance(entry.label, Absent) else one_line(entry.label)
+        label = "" if isinstance(entry.label, Absent) else to_one_line(entry.label)
         found.labels.pop(entry.target_id, None)
         if label:
             found.labels[entry.target_id] = label
@@ -216,15 +217,15 @@ def _note(found: _Found, number: int, entry: Entry) -> None:
     elif isinstance(entry, MessageEntry):
         message = entry.message
         if isinstance(message, UserMessage):
-            text = one_line(with_files_named(text_of(message.content)))
+            text = to_one_line(shorten_file_blocks(text_of(message.content)))
             if text:
                 found.prompts[number] = text
         elif isinstance(message, AssistantMessage):
             found.models[f"{message.provider}/{message.model}"] = None
-            found.spent.append(spent_on(message.usage))
+            found.spent.append(spent_of(message.usage))
 
 
-def _list(title: str, rows: Iterable[str], kind: str = "ul") -> Iterator[str]:
+def _list_html(title: str, rows: Iterable[str], kind: str = "ul") -> Iterator[str]:
     """A list of links under a heading; nothing where there are none."""
     empty = True
     for row in rows:
@@ -236,18 +237,18 @@ def _list(title: str, rows: Iterable[str], kind: str = "ul") -> Iterator[str]:
         yield f"</{kind}>"
 
 
-def _link(anchor: str, text: str, mark: str = "") -> str:
-    shown = f'<span class="bookmark">{escaped(mark)}</span> ' if mark else ""
-    return f'<a href="#{anchor}">{shown}{escaped(text)}</a>'
+def _link_html(anchor: str, text: str, mark: str = "") -> str:
+    shown = f'<span class="bookmark">{escape_html(mark)}</span> ' if mark else ""
+    return f'<a href="#{anchor}">{shown}{escape_html(text)}</a>'
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """The beginning of a text; signs of markdown that mean bold or code are left out."""
-    line = " ".join(plain(text[: LONGEST_TITLE * 8]).replace("**", "").replace("`", "").split())
+    line = " ".join(to_plain_text(text[: LONGEST_TITLE * 8]).replace("**", "").replace("`", "").split())
     return line if len(line) <= LONGEST_TITLE else line[:LONGEST_TITLE] + "…"
 
 
-def _switches() -> str:
+def _switches_html() -> str:
     """What the style sheet asks; they stand before all that they decide about, and their labels in the contents."""
     views = "".join(
         f'<input type="radio" class="toggle" name="view" id="{id}"{" checked" if id == "view-folded" else ""}>'
@@ -256,7 +257,7 @@ def _switches() -> str:
     return f'<input type="checkbox" class="toggle" id="contents">{views}'
 
 
-def _policy() -> str:
+def _content_security_policy() -> str:
     return (
         f"default-src 'none'; style-src '{style_hash()}'; img-src data:; script-src 'none'; base-uri 'none'; "
         "form-action 'none'"

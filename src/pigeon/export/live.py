@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pigeon.export.diff_html import diff_html, lines_of_listing, lines_of_patch
 from pigeon.export.entry_html import conversation_html
-from pigeon.export.escaping import escaped, plain
-from pigeon.export.html import one_line
+from pigeon.export.escaping import escape_html, to_plain_text
+from pigeon.export.html import to_one_line
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.tool_html import card_html, json_text
 from pigeon.export.tree import Line, branches_of
@@ -54,14 +54,16 @@ def pieces_of(
     """
     before = None if previous is None else previous.read()
     items = ((start + at, line.read() or line.plain()) for at, line in enumerate(lines))
-    made = conversation_html(items, formatter, _texts_of(labels), before if isinstance(before, MessageEntry) else None)
+    made = conversation_html(
+        items, formatter, _label_texts_of(labels), before if isinstance(before, MessageEntry) else None
+    )
     return [
         HtmlPiece(entry_id=lines[number - start].id, html=html, settled=number - start < settled)
         for number, html in made
     ]
 
 
-def with_source(pieces: Iterable[HtmlPiece], lines: Iterable[Line]) -> list[HtmlPiece]:
+def add_sources(pieces: Iterable[HtmlPiece], lines: Iterable[Line]) -> list[HtmlPiece]:
     """The pieces, those of messages with what was written: the texts, without thinking and calls."""
     by_id = {line.id: line for line in lines}
     return [replace(piece, markdown=_markdown_of(by_id[piece.entry_id].read())) for piece in pieces]
@@ -77,7 +79,7 @@ def _markdown_of(entry: Entry | None) -> str | Absent:
     return ABSENT
 
 
-def unsettled_at(lines: Sequence[Line]) -> int:
+def find_unsettled_index(lines: Sequence[Line]) -> int:
     """The place of the last answer, if it has a call without a result; else that behind the last entry."""
     done: set[str] = set()
     for at in range(len(lines) - 1, -1, -1):
@@ -96,22 +98,22 @@ def unsettled_at(lines: Sequence[Line]) -> int:
 def text_html(asked: RenderHtml, formatter: TextFormatter) -> str:
     """What a program wants to have shown."""
     if not isinstance(asked.markdown, Absent):
-        return formatter.prose(asked.markdown)
+        return formatter.format_prose(asked.markdown)
     if not isinstance(asked.diff, Absent):
         lines = lines_of_patch(asked.diff) or lines_of_listing(asked.diff)
-        return diff_html(lines, formatter.may_spend) if lines else f"<pre>{escaped(asked.diff)}</pre>"
+        return diff_html(lines, formatter.try_spend) if lines else f"<pre>{escape_html(asked.diff)}</pre>"
     if not isinstance(asked.call, Absent):
         return card_html(asked.call.name, asked.call.arguments, None, formatter)
     return ""
 
 
-def found_in(lines: Sequence[Line], text: str, most: int) -> tuple[list[FoundText], bool]:
+def find_entries_with_text(lines: Sequence[Line], text: str, most: int) -> tuple[list[FoundText], bool]:
     """The entries that have a text in them, newest first, and whether there are more of them."""
     wanted = text.casefold()
     found: list[FoundText] = []
     for at in range(len(lines) - 1, -1, -1):
         entry = lines[at].read()
-        for role, said in () if entry is None else _said_by(entry):
+        for role, said in () if entry is None else _texts_of_entry(entry):
             place = said.casefold().find(wanted)
             if place < 0:
                 continue
@@ -119,13 +121,13 @@ def found_in(lines: Sequence[Line], text: str, most: int) -> tuple[list[FoundTex
                 return found, True
             start, end = place - AROUND, place + len(text) + AROUND
             around = f"{'… ' * (start > 0)}{said[max(0, start) : end]}{' …' * (end < len(said))}"
-            shown = _shown_with(lines, at)
-            found.append(FoundText(entry_id=lines[shown].id, role=role, text=" ".join(plain(around).split())))
+            shown = _answer_index_of(lines, at)
+            found.append(FoundText(entry_id=lines[shown].id, role=role, text=" ".join(to_plain_text(around).split())))
             break
     return found, False
 
 
-def listed_branches(lines: Sequence[Line], active: Sequence[str]) -> list[BranchInfo]:
+def list_branches(lines: Sequence[Line], active: Sequence[str]) -> list[BranchInfo]:
     """Every branch of a session, for a list of them."""
     rows = []
     for branch in branches_of(lines, active):
@@ -133,7 +135,7 @@ def listed_branches(lines: Sequence[Line], active: Sequence[str]) -> list[Branch
             continue
         last = lines[branch.entries[-1]]
         entries = (lines[number].read() for number in branch.entries if lines[number].role == "user")
-        said = (one_line(text_of(_user_content(entry))) for entry in entries)
+        said = (to_one_line(text_of(_user_content(entry))) for entry in entries)
         title = next(filter(None, said), "")
         rows.append(
             BranchInfo(
@@ -152,23 +154,23 @@ def _user_content(entry: Entry | None) -> str:
     return text_of(message.content) if isinstance(message, UserMessage) else ""
 
 
-def _texts_of(labels: Iterable[Line]) -> Mapping[str, str]:
+def _label_texts_of(labels: Iterable[Line]) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for line in labels:
         entry = line.read()
         if isinstance(entry, LabelEntry):
-            found[entry.target_id] = "" if isinstance(entry.label, Absent) else one_line(entry.label)
+            found[entry.target_id] = "" if isinstance(entry.label, Absent) else to_one_line(entry.label)
     return found
 
 
-def _shown_with(lines: Sequence[Line], at: int) -> int:
+def _answer_index_of(lines: Sequence[Line], at: int) -> int:
     """A result is shown with the answer before it."""
     while at > 0 and lines[at].role == "toolResult":
         at -= 1
     return at
 
 
-def _said_by(entry: Entry) -> Iterator[tuple[str, str]]:
+def _texts_of_entry(entry: Entry) -> Iterator[tuple[str, str]]:
     if isinstance(entry, (CompactionEntry, BranchSummaryEntry)):
         yield "summary", entry.summary
     elif isinstance(entry, CustomMessageEntry):

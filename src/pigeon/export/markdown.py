@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pigeon.export.escaping import escaped, plain
-from pigeon.export.highlight import TOKEN_CLASSES, highlighted, language_called
+from pigeon.export.escaping import escape_html, to_plain_text
+from pigeon.export.highlight import TOKEN_CLASSES, find_language, highlight_code
 from pigeon.export.terminal import terminal_html
 
 if TYPE_CHECKING:
@@ -53,64 +53,64 @@ class TextFormatter:
         self.left_plain = 0
         """How many texts were shown as they are, because the page had cost enough."""
 
-    def prose(self, text: str, keep_lines: bool = False) -> str:
-        """Markdown formatted; with `keep_lines` each line of it stays one, as people expect of what they typed."""
-        text = plain(text)
+    def format_prose(self, text: str, keep_lines: bool = False) -> str:
+        """Formats Markdown as HTML; with `keep_lines` each line stays one, as people expect of what they typed."""
+        text = to_plain_text(text)
         if _MARKUP.search(text) is None and text.strip():
-            return _paragraphs(text, keep_lines)
+            return _paragraphs_html(text, keep_lines)
         made = None
         if len(text) <= LONGEST:
             if self._prose_left < len(text):
                 self.left_plain += 1
             else:
                 self._prose_left -= len(text)
-                made = _rendered(text, keep_lines, self)
-        return f'<pre class="text">{escaped(text)}</pre>' if made is None else _cleaned(made)
+                made = _render_markdown(text, keep_lines, self)
+        return f'<pre class="text">{escape_html(text)}</pre>' if made is None else _sanitize_html(made)
 
-    def code(self, text: str, language: str) -> str:
-        """The inside of a `pre`: the text, coloured if the language is known."""
-        if language and not self.may_spend(len(text)):
+    def format_code(self, text: str, language: str) -> str:
+        """Returns the inside of a `pre`: the text, coloured if the language is known and the budget allows it."""
+        if language and not self.try_spend(len(text)):
             self.left_plain += 1
             language = ""
-        made = highlighted(text, language) if language else None
-        return escaped(text) if made is None else made
+        made = highlight_code(text, language) if language else None
+        return escape_html(text) if made is None else made
 
-    def may_spend(self, characters: int) -> bool:
+    def try_spend(self, characters: int) -> bool:
         """Whether so many characters of code may still be coloured or compared; if so, they are counted."""
         if self._code_left < characters:
             return False
         self._code_left -= characters
         return True
 
-    def output(self, text: str) -> str:
+    def format_output(self, text: str) -> str:
         """The inside of a `pre`: what a command printed."""
         return terminal_html(text, self._mask)
 
 
-def _paragraphs(text: str, keep_lines: bool) -> str:
+def _paragraphs_html(text: str, keep_lines: bool) -> str:
     parts = (part.strip() for part in re.split(r"\n[ \t]*\n", text))
     end = "<br>\n" if keep_lines else "\n"
     return "".join(
-        f"<p>{end.join(escaped(line.strip()) for line in part.split(chr(10)))}</p>\n" for part in parts if part
+        f"<p>{end.join(escape_html(line.strip()) for line in part.split(chr(10)))}</p>\n" for part in parts if part
     )
 
 
-def _cleaned(made: str) -> str:
+def _sanitize_html(made: str) -> str:
     import nh3
 
     return nh3.clean(
         made,
         tags=TAGS,
         attributes=ATTRIBUTES,
-        attribute_filter=_kept_value,
+        attribute_filter=_filter_attribute,
         url_schemes=SCHEMES,
         link_rel="noopener noreferrer nofollow",
     )
 
 
-def _rendered(text: str, keep_lines: bool, formatter: TextFormatter) -> str | None:
+def _render_markdown(text: str, keep_lines: bool, formatter: TextFormatter) -> str | None:
     """None where the renderer would leave out everything, or what is nested too deep."""
-    renderer = _renderer(keep_lines)
+    renderer = _make_renderer(keep_lines)
     env: dict[str, Any] = {"formatter": formatter}
     tokens = renderer.parse(text, env)
     if not tokens or any(token.level >= DEEPEST - 1 for token in tokens):
@@ -118,7 +118,7 @@ def _rendered(text: str, keep_lines: bool, formatter: TextFormatter) -> str | No
     return str(renderer.renderer.render(tokens, renderer.options, env))
 
 
-def _kept_value(tag: str, name: str, value: str) -> str | None:
+def _filter_attribute(tag: str, name: str, value: str) -> str | None:
     """A link into the project's folder leads nowhere from the page, so only its text stays."""
     if name == "href":
         return value if value.partition(":")[0].lower() in SCHEMES else None
@@ -130,34 +130,34 @@ def _kept_value(tag: str, name: str, value: str) -> str | None:
 
 
 @cache
-def _renderer(keep_lines: bool) -> MarkdownIt:
+def _make_renderer(keep_lines: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     made = MarkdownIt("commonmark", {"html": False, "linkify": False, "breaks": keep_lines, "maxNesting": DEEPEST})
     made.enable(["table", "strikethrough"])
-    made.add_render_rule("image", _picture_as_link)
-    made.add_render_rule("fence", _coloured_fence)
-    made.add_render_rule("heading_open", _heading)
-    made.add_render_rule("heading_close", _heading)
+    made.add_render_rule("image", _render_picture_as_link)
+    made.add_render_rule("fence", _render_coloured_fence)
+    made.add_render_rule("heading_open", _render_heading)
+    made.add_render_rule("heading_close", _render_heading)
     return made
 
 
-def _picture_as_link(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+def _render_picture_as_link(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token = tokens[index]
     source = str(token.attrGet("src") or "")
     label = f"[picture: {token.content or source}]"
-    return f'<a href="{escaped(source)}">{escaped(label)}</a>'
+    return f'<a href="{escape_html(source)}">{escape_html(label)}</a>'
 
 
-def _coloured_fence(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+def _render_coloured_fence(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     token = tokens[index]
     formatter: TextFormatter = env["formatter"]
     called = (token.info.split() or [""])[0]
-    label = f' data-language="{escaped(called)}"' if re.fullmatch(_LANGUAGE_NAME, called) else ""
-    return f"<pre><code{label}>{formatter.code(token.content, language_called(called))}</code></pre>\n"
+    label = f' data-language="{escape_html(called)}"' if re.fullmatch(_LANGUAGE_NAME, called) else ""
+    return f"<pre><code{label}>{formatter.format_code(token.content, find_language(called))}</code></pre>\n"
 
 
-def _heading(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+def _render_heading(self: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
     """Two levels lower: the title of the page is its h1, and each entry of the conversation has an h2."""
     token = tokens[index]
     name = f"h{min(6, int(token.tag[1]) + 2)}"

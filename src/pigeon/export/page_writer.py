@@ -45,7 +45,7 @@ class PageWriter:
         self._mask_keys = mask
         self._mask_shapes = mask_shapes
 
-    def write(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
+    def write_page(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
         """Write the page of a session and return its path as it was asked for.
 
         Without a path its name is that of the session's file, as hosts of the family expect. Runs in a thread: so it
@@ -60,18 +60,18 @@ class PageWriter:
 
         With `by_title` a page without a path is named after the title of the session, for people.
         """
-        file, loaded = self._loaded(file)
+        file, loaded = self._load_file(file)
         return self._write(asked, file, loaded.header_line, loaded.lines, _branch(loaded.lines), by_title)
 
-    def trajectory(self, file: str, asked: str = "", leaf: str = "") -> str:
+    def write_trajectory(self, file: str, asked: str = "", leaf: str = "") -> str:
         """Write the trajectory of a session file and return its path."""
-        file, loaded = self._loaded(file)
-        lines = list(self._masked(loaded.lines))
+        file, loaded = self._load_file(file)
+        lines = list(self._mask_lines(loaded.lines))
         if leaf and leaf not in {line.id for line in lines}:
             raise StartupError(f"There is no entry {leaf} in {file}")
         branch = _branch(lines, leaf)
         called = expand_home(asked, self._environment.home) or f"{_name_of(file)}.atif.json"
-        path = self._environment.absolute(called)
+        path = self._environment.absolute_path(called)
         document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
         if document is None:
             raise NothingSaid(f"{file} has no messages, so there is no trajectory")
@@ -80,8 +80,8 @@ class PageWriter:
         write_page(path, [self._mask_keys(codec.encode(document)), b"\n"], protected=file, called=called)
         return called
 
-    def _loaded(self, file: str) -> tuple[str, LoadedSession]:
-        file = self._environment.absolute(file)
+    def _load_file(self, file: str) -> tuple[str, LoadedSession]:
+        file = self._environment.absolute_path(file)
         try:
             loaded = load_session(file)
         except Refusal as error:
@@ -90,52 +90,52 @@ class PageWriter:
             raise StartupError(f"File not found: {file}")
         return file, loaded
 
-    def pieces(
+    def render_pieces(
         self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
     ) -> tuple[list[HtmlPiece], int]:
         """Entries in a row as HTML, and how many of them will not change any more; runs in a thread, like `write`."""
-        from pigeon.export.live import pieces_of, unsettled_at, with_source
+        from pigeon.export.live import add_sources, find_unsettled_index, pieces_of
 
-        lines = self._lines(window)
-        marks = self._lines(labels)
-        before = self._lines([] if previous is None else [previous])
-        settled = unsettled_at(lines) if running else len(lines)
-        pieces = pieces_of(lines, start, settled, self._formatter(), marks, before[0] if before else None)
-        return (with_source(pieces, lines) if source else pieces), settled
+        lines = self._parse_and_mask_lines(window)
+        marks = self._parse_and_mask_lines(labels)
+        before = self._parse_and_mask_lines([] if previous is None else [previous])
+        settled = find_unsettled_index(lines) if running else len(lines)
+        pieces = pieces_of(lines, start, settled, self._make_formatter(), marks, before[0] if before else None)
+        return (add_sources(pieces, lines) if source else pieces), settled
 
-    def rendered(self, asked: RenderHtml) -> str:
+    def render_html(self, asked: RenderHtml) -> str:
         """One text as HTML; runs in a thread."""
         from pigeon.export.live import text_html
 
         masked = codec.convert(codec.decode(self._mask(codec.encode(asked))), RenderHtml)
-        return text_html(masked, self._formatter())
+        return text_html(masked, self._make_formatter())
 
-    def found(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
+    def find_text(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
         """Where a text stands, newest first, and whether there are more such places; runs in a thread."""
-        from pigeon.export.live import found_in
+        from pigeon.export.live import find_entries_with_text
 
-        return found_in(self._lines(branch), text, most)
+        return find_entries_with_text(self._parse_and_mask_lines(branch), text, most)
 
-    def branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
+    def list_branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
         """The branches of a session; runs in a thread."""
-        from pigeon.export.live import listed_branches
+        from pigeon.export.live import list_branches
 
-        return listed_branches(self._lines(every), branch)
+        return list_branches(self._parse_and_mask_lines(every), branch)
 
-    def changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
+    def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
         """What the tools of a branch have changed in files; runs in a thread."""
-        from pigeon.export.session_changes import FileNames, changed_files, entries_on_files
+        from pigeon.export.session_changes import FileNames, changed_files, find_file_entries
 
         lines = [line for line in map(line_from_bytes, branch) if line is not None]
         names = FileNames(cwd, self._environment.home)
-        needed = entries_on_files(lines, names)
-        masked = self._masked([line for line in lines if line.id in needed])
-        return changed_files(masked, names, path, self._formatter() if as_html else None)
+        needed = find_file_entries(lines, names)
+        masked = self._mask_lines([line for line in lines if line.id in needed])
+        return changed_files(masked, names, path, self._make_formatter() if as_html else None)
 
-    def _lines(self, raw: list[bytes]) -> list[EntryLine]:
-        return list(self._masked([line for line in map(line_from_bytes, raw) if line is not None]))
+    def _parse_and_mask_lines(self, raw: list[bytes]) -> list[EntryLine]:
+        return list(self._mask_lines([line for line in map(line_from_bytes, raw) if line is not None]))
 
-    def _formatter(self) -> TextFormatter:
+    def _make_formatter(self) -> TextFormatter:
         from pigeon.export.markdown import TextFormatter
 
         return TextFormatter(self._mask_text)
@@ -146,16 +146,16 @@ class PageWriter:
         from pigeon.export.html import SessionPage, write_page
 
         header = codec.decode(self._mask(head))
-        lines = list(self._masked(lines))
+        lines = list(self._mask_lines(lines))
         stats = stats_of(str(header.get("id", "")), file, lines)
         page = SessionPage(header, lines, active, stats, name_of(lines))
         default = page.file_name() if by_title else _page_name(file)
         path = expand_home(asked, self._environment.home) or default
-        blocks = _in_blocks(page.pieces(self._formatter()))
-        write_page(self._environment.absolute(path), map(self._mask_keys, blocks), protected=file, called=path)
+        blocks = _join_pieces(page.pieces(self._make_formatter()))
+        write_page(self._environment.absolute_path(path), map(self._mask_keys, blocks), protected=file, called=path)
         return path
 
-    def _masked(self, lines: list[EntryLine]) -> Iterator[EntryLine]:
+    def _mask_lines(self, lines: list[EntryLine]) -> Iterator[EntryLine]:
         """The lines without secrets, before they are rendered: tags that colour a text would stand inside of them.
 
         Many lines are looked at together, and only those that have something in them one by one.
@@ -165,9 +165,9 @@ class PageWriter:
             if self._mask(together) == together:
                 yield from batch
             else:
-                yield from (line for line in map(self._masked_line, batch) if line is not None)
+                yield from (line for line in map(self._mask_line, batch) if line is not None)
 
-    def _masked_line(self, line: EntryLine) -> EntryLine | None:
+    def _mask_line(self, line: EntryLine) -> EntryLine | None:
         masked = self._mask(line.raw)
         return line if masked == line.raw else line_from_bytes(masked)
 
@@ -211,7 +211,7 @@ def _trajectory_of(
         entry = line.read()
         if entry is not None:
             made.add(entry)
-    if made.empty:
+    if made.is_empty:
         return None
     entries = (entry for entry in (line.read() for line in lines) if entry is not None)
     billed = (usage for usage in map(usage_of, entries) if usage is not None)
@@ -246,7 +246,7 @@ def _batches(lines: list[EntryLine]) -> Iterator[list[EntryLine]]:
     yield batch
 
 
-def _in_blocks(pieces: Iterable[str]) -> Iterator[bytes]:
+def _join_pieces(pieces: Iterable[str]) -> Iterator[bytes]:
     """Larger pieces as UTF-8: each is searched for secrets, which is faster for few of them."""
     waiting: list[str] = []
     size = 0

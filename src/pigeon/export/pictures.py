@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from pigeon.export.escaping import escaped
+from pigeon.export.escaping import escape_html
 from pigeon.wire.content import ImageContent
 
 _BEGINNINGS = ((b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF87a", "gif"), (b"GIF89a", "gif"))
@@ -19,10 +19,10 @@ def picture_html(image: ImageContent) -> str:
     try:
         data = base64.b64decode("".join(image.data.split()), validate=True)
     except (binascii.Error, ValueError):
-        return _missing(image, "its data is not valid base64")
+        return _missing_picture_html(image, "its data is not valid base64")
     kind = _kind_of(data)
     if kind is None:
-        return _missing(image, "only PNG, JPEG, GIF and WebP are shown")
+        return _missing_picture_html(image, "only PNG, JPEG, GIF and WebP are shown")
     encoded = base64.b64encode(data).decode("ascii")
     return f'<img alt="picture ({kind}, {len(data):,} bytes)" src="data:image/{kind};base64,{encoded}">'
 
@@ -34,5 +34,5 @@ def _kind_of(data: bytes) -> str | None:
     return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
 
 
-def _missing(image: ImageContent, why: str) -> str:
-    return f'<p class="note">[picture of type {escaped(image.mime_type[:100])} left out: {why}]</p>'
+def _missing_picture_html(image: ImageContent, why: str) -> str:
+    return f'<p class="note">[picture of type {escape_html(image.mime_type[:100])} left out: {why}]</p>'

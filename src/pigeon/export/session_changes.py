@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
-from pigeon.export.diff_html import DiffLine, counted, diff_html, lines_of_patch
+from pigeon.export.diff_html import DiffLine, count_changed_lines, diff_html, lines_of_patch
 from pigeon.export.markdown import TextFormatter
-from pigeon.export.tool_html import change_asked, change_made, path_in, text_read
+from pigeon.export.tool_html import lines_of_edit, lines_of_result, path_in, whole_text_of_read
 from pigeon.export.tree import Line
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.tools.catalog import facts_of_recorded
-from pigeon.tools.editing.changed_lines import changed_runs
+from pigeon.tools.editing.changed_lines import find_changes
 from pigeon.tools.editing.diff import hunks_of
 from pigeon.wire.commands.changes import ChangedFile
 from pigeon.wire.content import ToolCall
@@ -32,9 +32,9 @@ class FileNames(Struct, frozen=True):
     cwd: str
     home: str
 
-    def of(self, path: str) -> str:
+    def name_of(self, path: str) -> str:
         """The name of a file as a call has it, whatever way it was written."""
-        place = absolute(path, self.cwd, self.home)
+        place = absolute_path(path, self.cwd, self.home)
         inside = self.cwd.rstrip("/") + "/"
         return place.removeprefix(inside) if place.startswith(inside) else place
 
@@ -61,7 +61,7 @@ class _Stretch(Struct, frozen=True):
         """The place behind it in the file as it is."""
         return self.new_start + len(self.new)
 
-    def moved(self, by: int) -> _Stretch:
+    def shift_down(self, by: int) -> _Stretch:
         """The same further down in the file as it is."""
         return _Stretch(self.old_start, self.old, self.new_start + by, self.new)
 
@@ -76,7 +76,7 @@ class _Comparison(Struct):
     whole: bool = False
     loose: str = ""
 
-    def see(self, lines: list[str]) -> None:
+    def set_known_text(self, lines: list[str]) -> None:
         """The whole file is known as it is; kept if it fits."""
         old: list[str] = []
         place = 0
@@ -88,14 +88,14 @@ class _Comparison(Struct):
         self.stretches = [_Stretch(0, old + lines[place:], 0, lines)]
         self.whole = True
 
-    def write(self, lines: list[str]) -> bool:
+    def replace_all(self, lines: list[str]) -> bool:
         """The whole file is replaced; false if it is not known what stood there."""
         if not self.whole:
             return False
         self.stretches = [_Stretch(0, self.stretches[0].old, 0, lines)]
         return True
 
-    def edit(self, lines: list[DiffLine]) -> bool:
+    def replace_lines(self, lines: list[DiffLine]) -> bool:
         """Lines are replaced; false, and nothing is changed, if they are not what is known to stand there."""
         stretches = self.stretches
         shift = 0
@@ -106,19 +106,21 @@ class _Comparison(Struct):
             # Places are those in the file with the groups before this one in place.
             at = (int(first.new) if first.new else int(first.old) + shift) - 1
             shift += len(come) - len(gone)
-            made = None if self.whole and at + len(gone) > stretches[0].end else _replaced(stretches, at, gone, come)
+            made = (
+                None if self.whole and at + len(gone) > stretches[0].end else _replace_lines(stretches, at, gone, come)
+            )
             if made is None:
                 return False
             stretches = made
         self.stretches = stretches
         return True
 
-    def patch(self) -> str:
+    def to_patch(self) -> str:
         """All of it as the hunks of a unified diff."""
         parts = [self.loose]
         for one in self.stretches:
             old, new = [f"{line}\n" for line in one.old], [f"{line}\n" for line in one.new]
-            parts += hunks_of(old, new, changed_runs(old, new), one.old_start, one.new_start)
+            parts += hunks_of(old, new, find_changes(old, new), one.old_start, one.new_start)
         return "".join(parts)
 
 
@@ -131,20 +133,20 @@ class _FileHistory(Struct):
     entry_id: str = ""
     unknown: bool = False
 
-    def take(self, step: _Step) -> None:
-        """One call more."""
+    def apply_step(self, step: _Step) -> None:
+        """Add what one tool call read or changed in the file."""
         kind, arguments = facts_of_recorded(step.call.name).kind, step.call.arguments
         if kind == "read":
-            text = text_read(arguments, step.result)
-            self.seen = self.seen if text is None else _lines(text)
+            text = whole_text_of_read(arguments, step.result)
+            self.seen = self.seen if text is None else _split_lines(text)
             return
         content = arguments.get("content")
-        lines = change_made(step.result)
+        lines = lines_of_result(step.result)
         if lines and all(line.sign == "@" or line.old or line.new for line in lines):
-            self._edit(lines)
+            self._apply_edit(lines)
         elif kind == "edit" and isinstance(content, str):
-            self._write(_lines(content))
-        elif loose := lines or (change_asked(arguments) if kind == "edit" else []):
+            self._apply_write(_split_lines(content))
+        elif loose := lines or (lines_of_edit(arguments) if kind == "edit" else []):
             self.comparisons.append(_Comparison(loose=_loose_patch(loose)))
         else:
             return
@@ -153,39 +155,39 @@ class _FileHistory(Struct):
     def diffs(self) -> list[str]:
         """What was changed, oldest first; without what was changed back."""
         head = f"--- {self.name}\n+++ {self.name}\n"
-        return [head + patch for patch in (one.patch() for one in self.comparisons) if patch]
+        return [head + patch for patch in (one.to_patch() for one in self.comparisons) if patch]
 
-    def _last(self, another: bool = False) -> _Comparison:
+    def _open_comparison(self, another: bool = False) -> _Comparison:
         if another or not self.comparisons or self.comparisons[-1].loose:
             self.comparisons.append(_Comparison())
         last = self.comparisons[-1]
         if self.seen is not None:
-            last.see(self.seen)
+            last.set_known_text(self.seen)
         return last
 
-    def _edit(self, lines: list[DiffLine]) -> None:
-        if self._last().edit(lines) or self._last(another=True).edit(lines):
+    def _apply_edit(self, lines: list[DiffLine]) -> None:
+        if self._open_comparison().replace_lines(lines) or self._open_comparison(another=True).replace_lines(lines):
             return
         self.seen = None
         self.comparisons.pop()
-        self._last(another=True).edit(lines)
+        self._open_comparison(another=True).replace_lines(lines)
 
-    def _write(self, lines: list[str]) -> None:
-        if self._last().write(lines):
+    def _apply_write(self, lines: list[str]) -> None:
+        if self._open_comparison().replace_all(lines):
             return
-        last = self._last(another=bool(self._last().stretches))
-        if not last.write(lines):
+        last = self._open_comparison(another=bool(self._open_comparison().stretches))
+        if not last.replace_all(lines):
             self.unknown = True
             last.stretches, last.whole = [_Stretch(0, [], 0, lines)], True
 
 
-def entries_on_files(lines: Iterable[Line], names: FileNames) -> set[str]:
+def find_file_entries(lines: Iterable[Line], names: FileNames) -> set[str]:
     """The ids of the answers and results in which files are changed, or read that are changed elsewhere."""
     places: dict[str, set[str]] = {}
     changed: set[str] = set()
     for step, name in _named_steps(lines, names):
         places.setdefault(name, set()).update((step.entry_id, step.result_id))
-        if facts_of_recorded(step.call.name).kind == "edit" or change_made(step.result):
+        if facts_of_recorded(step.call.name).kind == "edit" or lines_of_result(step.result):
             changed.add(name)
     return {id for name in changed for id in places[name]}
 
@@ -198,12 +200,12 @@ def changed_files(
     One that is `wanted` comes alone and with its diffs, which are HTML if there is a `formatter`.
     """
     made = []
-    only = None if wanted is None else names.of(wanted)
+    only = None if wanted is None else names.name_of(wanted)
     for history in _histories(lines, names):
         if not history.entry_id or only not in (None, history.name):
             continue
         diffs = history.diffs()
-        counts = [counted(lines_of_patch(diff)) for diff in diffs]
+        counts = [count_changed_lines(lines_of_patch(diff)) for diff in diffs]
         row = ChangedFile(
             path=history.name,
             added=sum(added for added, _ in counts),
@@ -212,19 +214,19 @@ def changed_files(
             whole=history.unknown,
         )
         if only is not None:
-            row.diffs = diffs if formatter is None else [_html(diff, formatter) for diff in diffs]
+            row.diffs = diffs if formatter is None else [_diff_to_html(diff, formatter) for diff in diffs]
         made.append(row)
     return sorted(made, key=lambda row: (row.path.startswith("/"), row.path))
 
 
-def _html(diff: str, formatter: TextFormatter) -> str:
-    return diff_html(lines_of_patch(diff), formatter.may_spend)
+def _diff_to_html(diff: str, formatter: TextFormatter) -> str:
+    return diff_html(lines_of_patch(diff), formatter.try_spend)
 
 
 def _histories(lines: Iterable[Line], names: FileNames) -> Iterable[_FileHistory]:
     found: dict[str, _FileHistory] = {}
     for step, name in _named_steps(lines, names):
-        found.setdefault(name, _FileHistory(name)).take(step)
+        found.setdefault(name, _FileHistory(name)).apply_step(step)
     return found.values()
 
 
@@ -240,10 +242,10 @@ def _named_steps(lines: Iterable[Line], names: FileNames) -> Iterator[tuple[_Ste
             entry_id, call = waiting.pop(message.tool_call_id, ("", None))
             path = "" if call is None or message.is_error else path_in(call.arguments)
             if call is not None and path:
-                yield _Step(entry_id, call, line.id, message), names.of(path)
+                yield _Step(entry_id, call, line.id, message), names.name_of(path)
 
 
-def _replaced(stretches: list[_Stretch], at: int, gone: list[str], come: list[str]) -> list[_Stretch] | None:
+def _replace_lines(stretches: list[_Stretch], at: int, gone: list[str], come: list[str]) -> list[_Stretch] | None:
     """The stretches with lines replaced from the place `at`; none if other lines are known to stand there."""
     end = at + len(gone)
     before = [one for one in stretches if one.end < at]
@@ -264,7 +266,7 @@ def _replaced(stretches: list[_Stretch], at: int, gone: list[str], come: list[st
         return None
     shift = sum(len(one.new) - len(one.old) for one in before)
     made = _Stretch(start - shift, old, start, now[: at - start] + come + now[end - start :])
-    after = [one.moved(len(come) - len(gone)) for one in stretches if one.new_start > end]
+    after = [one.shift_down(len(come) - len(gone)) for one in stretches if one.new_start > end]
     return [*before, made, *after]
 
 
@@ -290,5 +292,5 @@ def _loose_patch(lines: list[DiffLine]) -> str:
     return "".join(parts)
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from pigeon.export.escaping import escaped, plain
-from pigeon.system.shell.terminal_text import overwritten
+from pigeon.export.escaping import escape_html, to_plain_text
+from pigeon.system.shell.terminal_text import apply_overwrites
 
 MOST_COLOUR_CHANGES = 2_000
 _SELECT = re.compile(r"\x1b\[([0-9;:]{0,60})m")
@@ -22,29 +22,29 @@ _COLOURS = (
 
 def terminal_html(text: str, mask: Callable[[str], str] = str) -> str:
     """The output with its colours; one in which a colour stands inside of a key is shown masked and plain."""
-    text = overwritten(text)
+    text = apply_overwrites(text)
     if "\x1b" not in text or text.count("\x1b[") > MOST_COLOUR_CHANGES:
-        return escaped(text)
-    shown = plain(text)
+        return escape_html(text)
+    shown = to_plain_text(text)
     if mask(shown) != shown:
-        return escaped(mask(shown))
-    return "".join(_spans(text))
+        return escape_html(mask(shown))
+    return "".join(_coloured_spans(text))
 
 
-def _spans(text: str) -> Iterator[str]:
+def _coloured_spans(text: str) -> Iterator[str]:
     classes: dict[str, str] = {}
     at = 0
     for found in (*_SELECT.finditer(text), None):
-        piece = escaped(text[at : found.start() if found else len(text)])
+        piece = escape_html(text[at : found.start() if found else len(text)])
         if piece:
             names = " ".join(classes.values())
             yield f'<span class="{names}">{piece}</span>' if names else piece
         if found:
             at = found.end()
-            _select(classes, found[1])
+            _apply_codes(classes, found[1])
 
 
-def _select(classes: dict[str, str], codes: str) -> None:
+def _apply_codes(classes: dict[str, str], codes: str) -> None:
     """Change what follows: `classes` has the colour of the text (`fg`), that behind it (`bg`) and styles by name."""
     numbers = [int(code[:6] or 0) for code in re.split("[;:]", codes)]
     while numbers:
@@ -57,38 +57,38 @@ def _select(classes: dict[str, str], codes: str) -> None:
             for name in _ENDS[number]:
                 classes.pop(name, None)
         elif number in (38, 48):
-            colour = _long_colour(numbers)
+            colour = _pop_nearest_colour(numbers)
             if colour is not None:
-                _colour(classes, "fg" if number == 38 else "bg", colour)
+                _set_colour(classes, "fg" if number == 38 else "bg", colour)
         elif number in (39, 49):
             classes.pop("fg" if number == 39 else "bg", None)
         elif number // 10 in (3, 4, 9, 10) and number % 10 < 8:
-            _colour(classes, "fg" if number // 10 in (3, 9) else "bg", number % 10 + (8 if number >= 90 else 0))
+            _set_colour(classes, "fg" if number // 10 in (3, 9) else "bg", number % 10 + (8 if number >= 90 else 0))
 
 
-def _colour(classes: dict[str, str], place: str, colour: int) -> None:
+def _set_colour(classes: dict[str, str], place: str, colour: int) -> None:
     classes[place] = f"{place}{colour}"
 
 
-def _long_colour(numbers: list[int]) -> int | None:
-    """One of the sixteen for a colour of 256 or of millions, whose figures are taken from the list."""
+def _pop_nearest_colour(numbers: list[int]) -> int | None:
+    """Removes the figures of a colour of 256 or of millions from the list; returns the nearest of the sixteen."""
     kind = numbers.pop(0) if numbers else 0
     if kind == 5 and numbers:
         number = numbers.pop(0)
         if number < 16:
             return number
         if number > 231:
-            return _nearest(*[8 + 10 * (min(number, 255) - 232)] * 3)
+            return _nearest_colour(*[8 + 10 * (min(number, 255) - 232)] * 3)
         cube = [0, 95, 135, 175, 215, 255]
-        return _nearest(cube[(number - 16) // 36], cube[(number - 16) // 6 % 6], cube[(number - 16) % 6])
+        return _nearest_colour(cube[(number - 16) // 36], cube[(number - 16) // 6 % 6], cube[(number - 16) % 6])
     if kind == 2 and len(numbers) >= 3:
         red, green, blue = numbers[:3]
         del numbers[:3]
-        return _nearest(red, green, blue)
+        return _nearest_colour(red, green, blue)
     return None
 
 
-def _nearest(red: int, green: int, blue: int) -> int:
+def _nearest_colour(red: int, green: int, blue: int) -> int:
     def distance(at: int) -> int:
         r, g, b = _COLOURS[at]
         return (r - red) ** 2 + (g - green) ** 2 + (b - blue) ** 2

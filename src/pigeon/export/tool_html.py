@@ -13,8 +13,15 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from pigeon.export.diff_html import DiffLine, counted, diff_html, lines_of_change, lines_of_listing, lines_of_patch
-from pigeon.export.escaping import escaped, name_html
+from pigeon.export.diff_html import (
+    DiffLine,
+    count_changed_lines,
+    diff_html,
+    lines_of_change,
+    lines_of_listing,
+    lines_of_patch,
+)
+from pigeon.export.escaping import escape_html, name_html
 from pigeon.export.highlight import language_of
 from pigeon.export.markdown import TextFormatter
 from pigeon.export.pictures import picture_html
@@ -71,22 +78,22 @@ def card_html(
 ) -> str:
     """The same for a result whose call is not known; `id` is that of the call."""
     facts = facts_of_recorded(name)
-    make = _CARDS.get(facts.kind, _general) if facts.subject or facts.kind == "plan" else _general
-    card = make(arguments, result, formatter) or _general(arguments, result, formatter)
+    make = _CARDS.get(facts.kind, _general_card) if facts.subject or facts.kind == "plan" else _general_card
+    card = make(arguments, result, formatter) or _general_card(arguments, result, formatter)
     rest = {key: value for key, value in arguments.items() if key not in card.shown}
-    given = _arguments(rest, formatter)
+    given = _arguments_html(rest, formatter)
     label = '<p class="label">result</p>' if given.endswith("</pre>") and card.body else ""
     body = given + label + card.body
     if error:
-        body = f'<p class="bad">{escaped(error)}</p>{body}'
-    place = f' data-call="{escaped(id)}"' if id else ""
+        body = f'<p class="bad">{escape_html(error)}</p>{body}'
+    place = f' data-call="{escape_html(id)}"' if id else ""
     changing = " changing" if facts.kind == "edit" else ""
     opened = " open" if result is not None and _is_short(card, result) else ""
     note = f' <span class="note">{card.note}</span>' if card.note else ""
     gist = f" <code>{name_html(card.gist)}</code>" if card.gist else ""
     return (
         f'<details class="card{changing}"{place}{opened}><summary><b>{name_html(name[:80])}</b>{gist}{note}'
-        f'{_state(result)}</summary><div class="inner">{body}</div></details>'
+        f'{_state_html(result)}</summary><div class="inner">{body}</div></details>'
     )
 
 
@@ -101,31 +108,31 @@ def shell_html(message: BashExecutionMessage, formatter: TextFormatter) -> str:
         notes.append("output shortened")
     if message.exclude_from_context is True:
         notes.append("not shown to the model")
-    note = f'<p class="note">{escaped(", ".join(notes))}</p>' if notes else ""
-    return _terminal(message.command, message.output, formatter) + note
+    note = f'<p class="note">{escape_html(", ".join(notes))}</p>' if notes else ""
+    return _terminal_html(message.command, message.output, formatter) + note
 
 
 def blocks_html(blocks: str | list[UserBlock], kind: str = "") -> str:
     """Text as it was, and pictures."""
     if isinstance(blocks, str):
-        return f"<pre{kind}>{escaped(blocks)}</pre>" if blocks else ""
+        return f"<pre{kind}>{escape_html(blocks)}</pre>" if blocks else ""
     parts = []
     for block in blocks:
         if not isinstance(block, TextContent):
             parts.append(picture_html(block))
         elif block.text:
-            parts.append(f"<pre{kind}>{escaped(block.text)}</pre>")
+            parts.append(f"<pre{kind}>{escape_html(block.text)}</pre>")
     return "".join(parts)
 
 
 def path_in(arguments: dict[str, Any]) -> str:
     """The file that a call is about, under any of its usual names; empty if there is none."""
-    return _first(arguments, _PATHS)
+    return _first_value(arguments, _PATHS)
 
 
-def text_read(arguments: dict[str, Any], result: ToolResultMessage) -> str | None:
+def whole_text_of_read(arguments: dict[str, Any], result: ToolResultMessage) -> str | None:
     """What a call of `read` has shown, if that is the whole file."""
-    text = _text(result)
+    text = _text_of_result(result)
     part = result.is_error or arguments.get("offset") or arguments.get("limit") or _READ_NOTE.search(text)
     return None if part or len(result.content) != 1 else text
 
@@ -145,120 +152,131 @@ def json_text(value: Any) -> str:
 Maker = Callable[[dict[str, Any], "ToolResultMessage | None", TextFormatter], Card | None]
 
 
-def _command(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+def _card_of_command(
+    arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter
+) -> Card | None:
     command = arguments.get("command")
     if not isinstance(command, str) and arguments:
         return None
     command = command if isinstance(command, str) else ""
-    output = _text(result)
-    gist = _one_line(command)
-    body = _terminal("" if gist == command else command, output, formatter) + _pictures(result)
-    return Card(gist, body, lines=_lines_in(output), shown={"command"})
+    output = _text_of_result(result)
+    gist = _to_one_line(command)
+    body = _terminal_html("" if gist == command else command, output, formatter) + _pictures_html(result)
+    return Card(gist, body, lines=_count_lines(output), shown={"command"})
 
 
-def _read(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
-    path = _first(arguments, _PATHS)
+def _card_of_read(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    path = _first_value(arguments, _PATHS)
     if not path:
         return None
-    text, first = _text(result), arguments.get("offset")
+    text, first = _text_of_result(result), arguments.get("offset")
     first = int(first) if isinstance(first, (int, float)) and 1 <= first < 1e9 else 1
     found = _READ_NOTE.search(text)
     note = found[1] if found else ""
     text = text[: found.start()] if found else text
-    pictures = _pictures(result)
+    pictures = _pictures_html(result)
     if result is None or result.is_error or pictures:
-        body = _plain(result)
+        body = _plain_result_html(result)
     else:
-        body = _numbered(text, first, language_of(path), formatter)
-        body += f'<p class="note">{escaped(note)}</p>' if note else ""
-    lines = _lines_in(text)
+        body = _numbered_code_html(text, first, language_of(path), formatter)
+        body += f'<p class="note">{escape_html(note)}</p>' if note else ""
+    lines = _count_lines(text)
     where = f"{path}:{first}-{first + lines - 1}" if first > 1 and text else path
-    return Card(_one_line(where), body, lines=lines, shown={*_PATHS, "offset", "limit"})
+    return Card(_to_one_line(where), body, lines=lines, shown={*_PATHS, "offset", "limit"})
 
 
-def _change(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+def _card_of_change(
+    arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter
+) -> Card | None:
     """A file that was written as a whole, or lines that were replaced in it."""
-    make = _write if isinstance(arguments.get("content"), str) else _edit
+    make = _card_of_write if isinstance(arguments.get("content"), str) else _card_of_edit
     return make(arguments, result, formatter)
 
 
-def _write(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
-    path, content = _first(arguments, _PATHS), arguments.get("content")
+def _card_of_write(
+    arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter
+) -> Card | None:
+    path, content = _first_value(arguments, _PATHS), arguments.get("content")
     if not path or not isinstance(content, str):
         return None
-    lines = _lines_in(content)
-    body = _numbered(content, 1, language_of(path), formatter) + _said(result)
+    lines = _count_lines(content)
+    body = _numbered_code_html(content, 1, language_of(path), formatter) + _result_html(result)
     note = f"{lines:,} line{'' if lines == 1 else 's'}"
-    return Card(_one_line(path), body, note, lines=lines, open_up_to=20, shown={*_PATHS, "content"})
+    return Card(_to_one_line(path), body, note, lines=lines, open_up_to=20, shown={*_PATHS, "content"})
 
 
-def _edit(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
-    path = _first(arguments, _PATHS)
-    lines = change_made(result) or change_asked(arguments)
+def _card_of_edit(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+    path = _first_value(arguments, _PATHS)
+    lines = lines_of_result(result) or lines_of_edit(arguments)
     if not path or not lines:
         return None
-    added, removed = counted(lines)
+    added, removed = count_changed_lines(lines)
     note = f'<span class="added">+{added:,}</span> <span class="removed">-{removed:,}</span>'
     shown = {*_PATHS, "edits", *_OLD_TEXTS, *_NEW_TEXTS}
-    body = diff_html(lines, formatter.may_spend) + _said(result)
-    return Card(_one_line(path), body, note, lines=len(lines), open_up_to=DIFF_OPEN_UP_TO_LINES, shown=shown)
+    body = diff_html(lines, formatter.try_spend) + _result_html(result)
+    return Card(_to_one_line(path), body, note, lines=len(lines), open_up_to=DIFF_OPEN_UP_TO_LINES, shown=shown)
 
 
-def _search(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
-    pattern, path = _first(arguments, ("pattern", "query", "glob")), _first(arguments, _PATHS)
+def _card_of_search(
+    arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter
+) -> Card | None:
+    pattern, path = _first_value(arguments, ("pattern", "query", "glob")), _first_value(arguments, _PATHS)
     shown = {key for key in ("pattern", "query", "glob", *_PATHS) if arguments.get(key) in (pattern, path)}
     gist = f"{pattern} in {path}" if pattern and path else pattern or path or "."
-    return Card(_one_line(gist), _plain(result), lines=_lines_in(_text(result)), shown=shown)
+    return Card(
+        _to_one_line(gist), _plain_result_html(result), lines=_count_lines(_text_of_result(result)), shown=shown
+    )
 
 
-def _plan(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
+def _card_of_plan(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card | None:
     todos = arguments.get("todos")
-    tasks = [_task(item) for item in todos if isinstance(item, dict)] if isinstance(todos, list) else []
+    tasks = [_task_html(item) for item in todos if isinstance(item, dict)] if isinstance(todos, list) else []
     if tasks:
         return Card("", f'<ul class="plan">{"".join(tasks)}</ul>', lines=len(tasks), open_up_to=20, shown={"todos"})
-    lines = _text(result).split("\n")
+    lines = _text_of_result(result).split("\n")
     if result is None or result.is_error or not any(map(_TODO.match, lines)):
         return None
-    parts = [f'<ul class="plan">{"".join(map(_plan_line, filter(str.strip, lines[1:])))}</ul>']
+    parts = [f'<ul class="plan">{"".join(map(_plan_line_html, filter(str.strip, lines[1:])))}</ul>']
     return Card(lines[0], "".join(parts), lines=len(lines), open_up_to=20, shown={"ops"})
 
 
-def _general(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card:
-    gist = _gist(arguments)
+def _general_card(arguments: dict[str, Any], result: ToolResultMessage | None, formatter: TextFormatter) -> Card:
+    gist = _main_argument(arguments)
     shown = {key for key in _TELLING if arguments.get(key) == gist}
-    lines = change_made(result)
-    body = _plain(result, formatter) + (diff_html(lines, formatter.may_spend) if lines else "")
-    return Card(gist, body, lines=_lines_in(_text(result)), shown=shown)
+    lines = lines_of_result(result)
+    body = _plain_result_html(result, formatter) + (diff_html(lines, formatter.try_spend) if lines else "")
+    return Card(gist, body, lines=_count_lines(_text_of_result(result)), shown=shown)
 
 
 _CARDS: dict[ToolKind, Maker] = {
-    "execute": _command, "read": _read, "edit": _change, "search": _search, "plan": _plan,
+    "execute": _card_of_command, "read": _card_of_read, "edit": _card_of_change, "search": _card_of_search,
+    "plan": _card_of_plan,
 }  # fmt: skip
 
 
 # --- their parts ------------------------------------------------------------------------------------------------------
 
 
-def _terminal(command: str, output: str, formatter: TextFormatter) -> str:
+def _terminal_html(command: str, output: str, formatter: TextFormatter) -> str:
     asked = f'<span class="asked">{name_html(command)}</span>\n' if command else ""
-    shown = formatter.output(output.rstrip("\n")) if output else ""
+    shown = formatter.format_output(output.rstrip("\n")) if output else ""
     return f'<pre class="terminal">{asked}{shown}</pre>' if asked or shown else ""
 
 
-def _numbered(text: str, first: int, language: str, formatter: TextFormatter) -> str:
+def _numbered_code_html(text: str, first: int, language: str, formatter: TextFormatter) -> str:
     """A file with the numbers of its lines beside it."""
     text = text.removesuffix("\n")
     if not text:
         return '<p class="note">an empty file</p>'
     count = text.count("\n") + 1
-    code = f"<pre>{formatter.code(text, language)}</pre>"
+    code = f"<pre>{formatter.format_code(text, language)}</pre>"
     if count > MOST_NUMBERED_LINES:
         return code
     numbers = "\n".join(map(str, range(first, first + count)))
     return f'<div class="code"><pre class="numbers" aria-hidden="true">{numbers}</pre>{code}</div>'
 
 
-def change_made(result: ToolResultMessage | None) -> list[DiffLine]:
+def lines_of_result(result: ToolResultMessage | None) -> list[DiffLine]:
     """The lines that a tool says it has changed, none if it says nothing of the kind."""
     details = result.details if result is not None and isinstance(result.details, dict) else {}
     patch, listing = details.get("patch"), details.get("diff")
@@ -268,56 +286,56 @@ def change_made(result: ToolResultMessage | None) -> list[DiffLine]:
     return lines
 
 
-def change_asked(arguments: dict[str, Any]) -> list[DiffLine]:
+def lines_of_edit(arguments: dict[str, Any]) -> list[DiffLine]:
     """The lines that a call of an edit wants to be replaced, without their numbers."""
     edits = arguments.get("edits")
     listed = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
     lines: list[DiffLine] = []
     for edit in [*listed, arguments]:
-        old, new = _first(edit, _OLD_TEXTS), _first(edit, _NEW_TEXTS)
+        old, new = _first_value(edit, _OLD_TEXTS), _first_value(edit, _NEW_TEXTS)
         if old or new:
             lines += [*([DiffLine("@", "")] if lines else []), *lines_of_change(old, new)]
     return lines
 
 
-def _task(item: dict[str, Any]) -> str:
+def _task_html(item: dict[str, Any]) -> str:
     text = item.get("content") or item.get("text") or item.get("title") or json_text(item)
-    return _plan_item(str(item.get("status", "pending")), str(text))
+    return _plan_item_html(str(item.get("status", "pending")), str(text))
 
 
-def _plan_line(line: str) -> str:
+def _plan_line_html(line: str) -> str:
     found = _TODO.fullmatch(line.strip())
-    return _plan_item(found[1], found[2]) if found else f'<li class="phase">{escaped(line.strip())}</li>'
+    return _plan_item_html(found[1], found[2]) if found else f'<li class="phase">{escape_html(line.strip())}</li>'
 
 
-def _plan_item(status: str, text: str) -> str:
+def _plan_item_html(status: str, text: str) -> str:
     state = _STATES.get(status, "pending")
-    return f'<li class="{state.replace(" ", "-")}">{escaped(text)} <span class="state">({state})</span></li>'
+    return f'<li class="{state.replace(" ", "-")}">{escape_html(text)} <span class="state">({state})</span></li>'
 
 
-def _plain(result: ToolResultMessage | None, formatter: TextFormatter | None = None) -> str:
+def _plain_result_html(result: ToolResultMessage | None, formatter: TextFormatter | None = None) -> str:
     """The result as it is; an object or a list as coloured JSON."""
     if result is None:
         return ""
-    text = _text(result)
+    text = _text_of_result(result)
     if formatter is not None and len(result.content) == 1 and text[:1] in ("{", "[") and not result.is_error:
-        return f"<pre>{formatter.code(text, 'json')}</pre>"
+        return f"<pre>{formatter.format_code(text, 'json')}</pre>"
     return blocks_html(result.content, ' class="bad"' if result.is_error else "")
 
 
-def _said(result: ToolResultMessage | None) -> str:
+def _result_html(result: ToolResultMessage | None) -> str:
     """The result of a tool whose work is shown, unless it only says that it was done."""
-    if result is not None and not result.is_error and _text(result).startswith(_SUCCESS):
-        return _pictures(result)
-    return _plain(result)
+    if result is not None and not result.is_error and _text_of_result(result).startswith(_SUCCESS):
+        return _pictures_html(result)
+    return _plain_result_html(result)
 
 
-def _pictures(result: ToolResultMessage | None) -> str:
+def _pictures_html(result: ToolResultMessage | None) -> str:
     blocks = result.content if result is not None else []
     return "".join(picture_html(block) for block in blocks if not isinstance(block, TextContent))
 
 
-def _arguments(arguments: dict[str, Any], formatter: TextFormatter) -> str:
+def _arguments_html(arguments: dict[str, Any], formatter: TextFormatter) -> str:
     """Short values as a list; texts stand for themselves, since that is how they are read; the rest is JSON."""
     short, long = [], []
     for name, value in arguments.items():
@@ -325,35 +343,37 @@ def _arguments(arguments: dict[str, Any], formatter: TextFormatter) -> str:
         if len(text) <= LONGEST_SUMMARY and "\n" not in text:
             short.append(f"<dt>{name_html(str(name))}</dt><dd><code>{name_html(text)}</code></dd>")
         else:
-            shown = escaped(text) if isinstance(value, str) else formatter.code(text, "json")
-            long.append(f'<p class="label">{escaped(str(name))}</p><pre>{shown}</pre>')
+            shown = escape_html(text) if isinstance(value, str) else formatter.format_code(text, "json")
+            long.append(f'<p class="label">{escape_html(str(name))}</p><pre>{shown}</pre>')
     listed = f'<dl class="arguments">{"".join(short)}</dl>' if short else ""
     return listed + "".join(long)
 
 
-def _gist(arguments: dict[str, Any]) -> str:
+def _main_argument(arguments: dict[str, Any]) -> str:
     """The argument that says most, on one line."""
-    return _one_line(_first(arguments, _TELLING) or next((v for v in arguments.values() if isinstance(v, str)), ""))
+    return _to_one_line(
+        _first_value(arguments, _TELLING) or next((v for v in arguments.values() if isinstance(v, str)), "")
+    )
 
 
-def _first(values: dict[str, Any], names: tuple[str, ...]) -> str:
+def _first_value(values: dict[str, Any], names: tuple[str, ...]) -> str:
     return next((value for value in map(values.get, names) if isinstance(value, str) and value), "")
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     line = " ".join(text[: LONGEST_SUMMARY * 4].split())
     return line if len(line) <= LONGEST_SUMMARY else line[:LONGEST_SUMMARY] + "…"
 
 
-def _text(result: ToolResultMessage | None) -> str:
+def _text_of_result(result: ToolResultMessage | None) -> str:
     return text_of(result.content) if result is not None else ""
 
 
-def _lines_in(text: str) -> int:
+def _count_lines(text: str) -> int:
     return text.removesuffix("\n").count("\n") + 1 if text else 0
 
 
-def _state(result: ToolResultMessage | None) -> str:
+def _state_html(result: ToolResultMessage | None) -> str:
     if result is None:
         return ' <span class="note none">no result</span>'
     took = result.duration_ms
@@ -367,4 +387,4 @@ def _error_of(call: ToolCall) -> str:
 
 def _is_short(card: Card, result: ToolResultMessage) -> bool:
     room = 5 if result.is_error else 1
-    return card.lines <= card.open_up_to * room and len(_text(result)) <= OPEN_UP_TO_CHARACTERS * room
+    return card.lines <= card.open_up_to * room and len(_text_of_result(result)) <= OPEN_UP_TO_CHARACTERS * room

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.wire.base import Absent, Json, or_else
+from pigeon.wire.base import Absent, Json, value_or_default
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, text_of
 from pigeon.wire.entries import (
     TOKENS_ENTRY,
@@ -75,14 +75,14 @@ class Trajectory:
         if isinstance(entry, MessageEntry):
             self._add_message(entry.message, entry)
         elif isinstance(entry, CustomMessageEntry):
-            self._say("system", entry.content, entry, custom_type=entry.custom_type)
+            self._add_text_step("system", entry.content, entry, custom_type=entry.custom_type)
         elif isinstance(entry, BranchSummaryEntry):
-            spent = {} if isinstance(entry.usage, Absent) else {"usage": _counts(entry.usage)}
-            self._say("system", entry.summary, entry, kind="branch_summary", from_id=entry.from_id, **spent)
+            spent = {} if isinstance(entry.usage, Absent) else {"usage": _token_counts(entry.usage)}
+            self._add_text_step("system", entry.summary, entry, kind="branch_summary", from_id=entry.from_id, **spent)
         elif isinstance(entry, CompactionEntry):
-            self._compact(entry)
+            self._add_compaction(entry)
         elif isinstance(entry, ContextEdit):
-            self._edit(entry)
+            self._apply_edit(entry)
         elif isinstance(entry, CustomEntry) and entry.custom_type == TOKENS_ENTRY:
             self._add_tokens(entry)
 
@@ -116,49 +116,49 @@ class Trajectory:
         }
 
     @property
-    def empty(self) -> bool:
-        """True if nothing was said."""
+    def is_empty(self) -> bool:
+        """True if the branch has no step, so there is nothing to write."""
         return not self._steps
 
     def _add_message(self, message: Message, entry: MessageEntry) -> None:
         if isinstance(message, AssistantMessage):
-            self._answer(message, entry)
+            self._add_answer(message, entry)
         elif isinstance(message, ToolResultMessage):
-            self._result(message, entry)
+            self._add_result(message, entry)
         elif isinstance(message, UserMessage):
-            self._say("user", message.content, entry)
+            self._add_text_step("user", message.content, entry)
         elif isinstance(message, BashExecutionMessage):
-            self._shell(message, entry)
+            self._add_shell_step(message, entry)
         elif isinstance(message, CustomMessage):
-            self._say("system", message.content, entry, custom_type=message.custom_type)
+            self._add_text_step("system", message.content, entry, custom_type=message.custom_type)
         elif isinstance(message, BranchSummaryMessage | CompactionSummaryMessage):
-            self._say("system", message.summary, entry)
+            self._add_text_step("system", message.summary, entry)
         elif isinstance(message, SystemMessage):
-            self._declare(message, entry)
+            self._declare_tools(message, entry)
 
-    def _declare(self, message: SystemMessage, entry: MessageEntry) -> None:
-        for tool in or_else(message.tools_added, []):
+    def _declare_tools(self, message: SystemMessage, entry: MessageEntry) -> None:
+        for tool in value_or_default(message.tools_added, []):
             function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
             self._tools[tool.name] = {"type": "function", "function": function}
         if text_of(message.content):
-            self._say("system", message.content, entry)
+            self._add_text_step("system", message.content, entry)
 
-    def _say(self, source: str, content: str | list[UserBlock], entry: Entry, **extra: Any) -> None:
-        self._put(entry, {"source": source, "message": self._parts(content)}, extra)
+    def _add_text_step(self, source: str, content: str | list[UserBlock], entry: Entry, **extra: Any) -> None:
+        self._add_step(entry, {"source": source, "message": self._to_parts(content)}, extra)
 
-    def _shell(self, message: BashExecutionMessage, entry: MessageEntry) -> None:
+    def _add_shell_step(self, message: BashExecutionMessage, entry: MessageEntry) -> None:
         """A command of the person at the host."""
-        extra = {"kind": "bash", "exit_code": or_else(message.exit_code, None), "cancelled": message.cancelled}
-        if or_else(message.exclude_from_context, False):
+        extra = {"kind": "bash", "exit_code": value_or_default(message.exit_code, None), "cancelled": message.cancelled}
+        if value_or_default(message.exclude_from_context, False):
             extra["left_out_of_context"] = True
         step = {
             "source": "user",
             "message": f"$ {message.command}",
             "observation": {"results": [{"content": message.output}]},
         }
-        self._put(entry, step, extra)
+        self._add_step(entry, step, extra)
 
-    def _answer(self, message: AssistantMessage, entry: MessageEntry) -> None:
+    def _add_answer(self, message: AssistantMessage, entry: MessageEntry) -> None:
         name = f"{message.provider}/{message.model}"
         if name not in self._models:
             self._models.append(name)
@@ -167,57 +167,57 @@ class Trajectory:
         step: Step = {"source": "agent", "model_name": name, "message": text_of(message.content), "llm_call_count": 1}
         if any(thinking):
             step["reasoning_content"] = "\n\n".join(filter(None, thinking))
-        level = or_else(message.thinking_level, "off")
+        level = value_or_default(message.thinking_level, "off")
         if level != "off":
             step["reasoning_effort"] = level
         if calls:
-            step["tool_calls"] = [_called(call) for call in calls]
-        step["metrics"] = _metrics(message.usage)
+            step["tool_calls"] = [_record_of_call(call) for call in calls]
+        step["metrics"] = _step_metrics(message.usage)
         extra = {
             "stop_reason": message.stop_reason,
             "api": message.api,
-            "error": or_else(message.error_message, None),
-            "response_id": or_else(message.response_id, None),
-            "response_model": or_else(message.response_model, None),
-            "duration_ms": or_else(message.duration_ms, None),
+            "error": value_or_default(message.error_message, None),
+            "response_id": value_or_default(message.response_id, None),
+            "response_model": value_or_default(message.response_model, None),
+            "duration_ms": value_or_default(message.duration_ms, None),
         }
-        self._put(entry, step, extra)
+        self._add_step(entry, step, extra)
         # An id belongs to the last call that has it.
         self._calls.update((call.id, len(self._steps) - 1) for call in calls)
 
-    def _result(self, message: ToolResultMessage, entry: MessageEntry) -> None:
-        result: dict[str, Any] = {"source_call_id": message.tool_call_id, "content": self._parts(message.content)}
+    def _add_result(self, message: ToolResultMessage, entry: MessageEntry) -> None:
+        result: dict[str, Any] = {"source_call_id": message.tool_call_id, "content": self._to_parts(message.content)}
         extra = {
             "is_error": message.is_error,
             "tool_name": message.tool_name,
             "entry_id": entry.id,
             "timestamp": entry.timestamp,
-            "duration_ms": or_else(message.duration_ms, None),
-            "details": or_else(message.details, None) or None,
+            "duration_ms": value_or_default(message.duration_ms, None),
+            "details": value_or_default(message.details, None) or None,
         }
         result["extra"] = {key: value for key, value in extra.items() if value is not None}
         place = self._calls.get(message.tool_call_id)
         if place is None:
             # The answer that called it is not part of this branch.
             del result["source_call_id"]
-            self._put(entry, {"source": "system", "message": "", "observation": {"results": [result]}}, {})
+            self._add_step(entry, {"source": "system", "message": "", "observation": {"results": [result]}}, {})
             return
         self._steps[place].setdefault("observation", {"results": []})["results"].append(result)
         self._places[entry.id] = place
 
-    def _compact(self, entry: CompactionEntry) -> None:
+    def _add_compaction(self, entry: CompactionEntry) -> None:
         extra: dict[str, Any] = {"kind": "compaction", "tokens_before": entry.tokens_before}
         if not isinstance(entry.usage, Absent):
-            extra["usage"] = _counts(entry.usage)
+            extra["usage"] = _token_counts(entry.usage)
         first = self._places.get(entry.first_kept_entry_id, len(self._steps))
         kept = [at for at in range(first, len(self._steps)) if self._steps[at]["extra"].get("kind") != "compaction"]
-        self._say("system", entry.summary, entry, **extra)
+        self._add_text_step("system", entry.summary, entry, **extra)
         copies = {at: len(self._steps) + number for number, at in enumerate(kept)}
-        self._steps.extend([_copied(self._steps[at]) for at in kept])
+        self._steps.extend([_mark_copied(self._steps[at]) for at in kept])
         # What comes later and speaks of a kept entry means its copy.
         self._places = {id: copies.get(at, at) for id, at in self._places.items()}
 
-    def _edit(self, entry: ContextEdit) -> None:
+    def _apply_edit(self, entry: ContextEdit) -> None:
         place = self._places.get(entry.target_id)
         if place is not None:
             changed = "left_out_of_context" if entry.replacement is None else "replaced_in_context"
@@ -236,7 +236,7 @@ class Trajectory:
             if isinstance(values, list) and metrics is not None:
                 metrics[called] = values
 
-    def _put(self, entry: Entry, step: Step, extra: Mapping[str, Any]) -> None:
+    def _add_step(self, entry: Entry, step: Step, extra: Mapping[str, Any]) -> None:
         found = {"entry_id": entry.id, **{key: value for key, value in extra.items() if value is not None}}
         made = {"step_id": 0, **step, "extra": found}
         if entry.timestamp:
@@ -244,13 +244,13 @@ class Trajectory:
         self._places[entry.id] = len(self._steps)
         self._steps.append(made)
 
-    def _parts(self, content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
+    def _to_parts(self, content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
         """Text as it is; with images a list of parts, in which each image is a file."""
         if isinstance(content, str) or not any(isinstance(block, ImageContent) for block in content):
             return text_of(content)
-        return [self._part(block) for block in content]
+        return [self._to_part(block) for block in content]
 
-    def _part(self, block: UserBlock) -> dict[str, Any]:
+    def _to_part(self, block: UserBlock) -> dict[str, Any]:
         if isinstance(block, TextContent):
             return {"type": "text", "text": block.text}
         self._images += 1
@@ -270,39 +270,39 @@ def final_metrics(entries: Iterable[Usage]) -> dict[str, Any]:
     """The sums of everything that was billed."""
     used = list(entries)
     return {
-        "total_prompt_tokens": sum(map(_prompt, used)),
+        "total_prompt_tokens": sum(map(_prompt_tokens, used)),
         "total_completion_tokens": sum(usage.output for usage in used),
         "total_cached_tokens": sum(usage.cache_read for usage in used),
         "total_cost_usd": float(sum(usage.cost.total for usage in used)),
     }
 
 
-def _called(call: ToolCall) -> dict[str, Any]:
+def _record_of_call(call: ToolCall) -> dict[str, Any]:
     made: dict[str, Any] = {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
     if not isinstance(call.arguments_error, Absent):
         made["extra"] = {"arguments_error": call.arguments_error}
     return made
 
 
-def _copied(step: Step) -> Step:
+def _mark_copied(step: Step) -> Step:
     """A step that the model is shown again."""
     return {key: value for key, value in step.items() if key not in ("metrics",)} | {"is_copied_context": True}
 
 
-def _prompt(usage: Usage) -> int:
+def _prompt_tokens(usage: Usage) -> int:
     return usage.input + usage.cache_read + usage.cache_write
 
 
-def _counts(usage: Usage) -> dict[str, Any]:
+def _token_counts(usage: Usage) -> dict[str, Any]:
     return {
-        "prompt_tokens": _prompt(usage),
+        "prompt_tokens": _prompt_tokens(usage),
         "completion_tokens": usage.output,
         "cached_tokens": usage.cache_read,
         "cost_usd": float(usage.cost.total),
     }
 
 
-def _metrics(usage: Usage) -> dict[str, Any]:
-    extra = {"cache_write_tokens": usage.cache_write, "reasoning_tokens": or_else(usage.reasoning, 0)}
+def _step_metrics(usage: Usage) -> dict[str, Any]:
+    extra = {"cache_write_tokens": usage.cache_write, "reasoning_tokens": value_or_default(usage.reasoning, 0)}
     found = {name: count for name, count in extra.items() if count}
-    return {**_counts(usage), "extra": found} if found else _counts(usage)
+    return {**_token_counts(usage), "extra": found} if found else _token_counts(usage)

@@ -38,13 +38,13 @@ _CLASSES = {
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return list(_exported())
-    if not name.startswith("_") and (home := _exported().get(name)) is not None:
+        return list(_list_exports())
+    if not name.startswith("_") and (home := _list_exports().get(name)) is not None:
         return getattr(import_module(home), name)
     raise AttributeError(f"pigeon.extensions has no {name!r}")
 
 
-def _exported() -> dict[str, str]:
+def _list_exports() -> dict[str, str]:
     """The names that extensions import, each with its module."""
     exported = {name: f"{__name__}.public.{home}" for home, names in _CLASSES.items() for name in names.split()}
     for record in _RECORDS:

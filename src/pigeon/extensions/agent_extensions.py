@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from pigeon.extensions.runtime.discovery import Source, named, project_sources, user_sources
+from pigeon.extensions.runtime.discovery import Source, find_named_sources, project_sources, user_sources
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.registry import ModelRegistry
 from pigeon.session.host.reports import Reports
@@ -62,7 +62,7 @@ class AgentExtensions:
         Raises `StartupError` if one of the first does not load: what was asked for may be what guards the agent. Those
         of other agents, with all their packages, are only named in a notice: clients of those agents bring them along.
         """
-        failed = await self._load(named(self._options.named, self._cwd, self._home))
+        failed = await self._load(find_named_sources(self._options.named, self._cwd, self._home))
         if failed:
             raise StartupError("\n".join(f'Failed to load extension "{path}": {why}' for path, why in failed.items()))
         if not self._options.only_named:
@@ -76,11 +76,11 @@ class AgentExtensions:
         if self._foreign:
             found = list(dict.fromkeys(self._foreign))
             more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
-            self._reports.tell(FOREIGN.format(", ".join([*found[:MOST_NAMED], *more])))
+            self._reports.show_info(FOREIGN.format(", ".join([*found[:MOST_NAMED], *more])))
 
-    async def vote(self, cwd: str) -> Trust | None:
+    async def vote_on_trust(self, cwd: str) -> Trust | None:
         """What the extensions that are loaded say of the trust in a folder."""
-        return None if self.runner is None else await self.runner.project_trust(cwd)
+        return None if self.runner is None else await self.runner.ask_project_trust(cwd)
 
     async def close(self) -> None:
         """Extensions run in threads of their own, which must not outlive a start that failed."""
@@ -89,8 +89,8 @@ class AgentExtensions:
 
     async def _load(self, sources: list[Source]) -> dict[str, str]:
         """Load these; those that failed, with the reason."""
-        self._foreign.extend(source.path for source in sources if source.foreign)
-        sources = [source for source in sources if not source.foreign]
+        self._foreign.extend(source.path for source in sources if source.is_foreign)
+        sources = [source for source in sources if not source.is_foreign]
         if not sources:
             return {}
         if self.runner is None:

@@ -54,22 +54,22 @@ class Runner:
         """Load extensions; one that fails is reported, left out and returned by its path with the reason."""
         return await self._loader.load(sources)
 
-    async def project_trust(self, cwd: str) -> Trust | None:
+    async def ask_project_trust(self, cwd: str) -> Trust | None:
         """The first answer of an extension from outside the project; asked before anything of the project is read."""
         found: list[Trust] = []
 
-        def take(answer: Answer) -> bool:
+        def on_answer(answer: Answer) -> bool:
             if isinstance(answer.value, Trust):
                 found.append(answer.value)
             return bool(found)
 
         outside = [one for one in self._dispatcher.extensions if one.source.scope != "project"]
-        await self._dispatcher.ask(ProjectTrust, lambda: ProjectTrust(cwd), take, outside)
+        await self._dispatcher.ask(ProjectTrust, lambda: ProjectTrust(cwd), on_answer, outside)
         return found[0] if found else None
 
     def use_folder(self, cwd: str, trusted: bool, harmless: bool) -> None:
         """The conversation is in another folder, or that was decided about: for `ctx.project_trusted`."""
-        self._binding.trust(trusted)
+        self._binding.set_trusted(trusted)
 
     def known_flags(self) -> dict[str, bool]:
         """Names of the options that extensions understand, without dashes, and whether they take a value."""
@@ -90,7 +90,7 @@ class Runner:
             return
         self._closed = True
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.hooks.session_ending("quit"), CLOSE_SECONDS)
+            await asyncio.wait_for(self.hooks.on_session_ending("quit"), CLOSE_SECONDS)
         self._binding.bridge.close()
         self._dispatcher.close()
         self._loader.close()

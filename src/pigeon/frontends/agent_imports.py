@@ -67,4 +67,4 @@ def _prepare_records() -> None:
     for record in found[1:]:
         if record.__module__.startswith(("pigeon.wire.", "pigeon.config.")):
             with suppress(TypeError, NameError):
-                codec.prepare(record)
+                codec.prepare_type(record)

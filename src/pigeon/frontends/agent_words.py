@@ -30,10 +30,10 @@ def agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:
     agent = line.agent
     if line.messages or line.unknown:
         what = (*line.unknown, *line.messages)[0]
-        raise UsageError(f"Behind -- stand options of agents, and {what} is none. See: pigeon --help")
+        raise UsageError(f"Only options of an agent may follow --, and {what} is not one. See: pigeon --help")
     if given := [f"--{name.replace('_', '-')}" for name in OF_ONE_SESSION if getattr(agent, name)]:
         raise UsageError(f"{given[0]} applies to a single conversation, so it cannot be given to all of them")
-    located = _located(environment)
+    located = _make_path_locator(environment)
     # Agents work in other folders, and these paths are relative to this one.
     paths = {name: tuple(map(located, getattr(agent, name))) for name in ("extensions", "skills")}
     paths["prompt_templates"] = tuple(map(located, agent.prompt_templates))
@@ -43,17 +43,17 @@ def agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:
     return structs.replace(agent, **paths, **changed)
 
 
-def _located(environment: Environment) -> Callable[[str], str]:
+def _make_path_locator(environment: Environment) -> Callable[[str], str]:
     """Makes a path absolute; a text that is no path stays as it is."""
 
-    def located(text: str) -> str:
-        path = environment.absolute(text) if text and len(text) < LONGEST_PATH else ""
+    def locate_path(text: str) -> str:
+        path = environment.absolute_path(text) if text and len(text) < LONGEST_PATH else ""
         return path if path and os.path.exists(path) else text
 
-    return located
+    return locate_path
 
 
-def whole_number(option: str, asked: str | None, default: int, most: int = 999_999_999) -> int:
+def parse_whole_number(option: str, asked: str | None, default: int, most: int = 999_999_999) -> int:
     """The value of an option; raises `UsageError` for what is no whole number up to `most`."""
     if asked is None:
         return default

@@ -77,12 +77,11 @@ class CommandCall(Struct, frozen=True):
     environment: Environment
     parse_agent: Callable[[Sequence[str]], CommandLine]
 
-    def word(self, index: int) -> str:
+    def word_at(self, index: int) -> str:
         """A word that may have been left out; empty then."""
         return self.words[index] if index < len(self.words) else ""
 
-    def has(self, option: str) -> bool:
-        """Whether a switch was given."""
+    def has_option(self, option: str) -> bool:
         return bool(self.options.get(option))
 
 

@@ -17,14 +17,14 @@ from contextlib import suppress
 from typing import Any
 
 from pigeon.app.build import BuiltAgent
-from pigeon.frontends.printing import complain
-from pigeon.providers.http.recorders import HttpRequest, shown_headers
+from pigeon.frontends.printing import print_to_stderr
+from pigeon.providers.http.recorders import HttpRequest, mask_headers
 from pigeon.secrets.redactor import Redactor
 from pigeon.system import clock
 from pigeon.system.environment import Environment
 from pigeon.system.private_log import PrivateLog
 from pigeon.wire import codec
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.events import AutoRetryStart, CompactionStart, MessageEnd, Outbound, ToolExecutionEnd
 from pigeon.wire.messages import AssistantMessage
@@ -37,23 +37,24 @@ class TraceFile:
     """The file of one trace; what was in it is replaced. A disk that fails ends the trace and nothing else."""
 
     def __init__(self, path: str, largest: int = LARGEST_TRACE) -> None:
-        self._log = PrivateLog(path, "--trace", lambda problem: complain(f"Warning: {problem}"), largest, _full)
+        self._log = PrivateLog(
+            path, "--trace", lambda problem: print_to_stderr(f"Warning: {problem}"), largest, _encode_full_entry
+        )
 
-    def write(self, kind: str, **fields: Any) -> None:
-        """Add an entry."""
-        self._log.write(_entry(kind, **fields))
-
-
-def _entry(kind: str, **fields: Any) -> bytes:
-    return codec.encode({"at": clock.iso(clock.now_ms()), "kind": kind, **fields})
+    def write_entry(self, kind: str, **fields: Any) -> None:
+        self._log.write(_encode_entry(kind, **fields))
 
 
-def _full() -> bytes:
-    return _entry("full")
+def _encode_entry(kind: str, **fields: Any) -> bytes:
+    return codec.encode({"at": clock.to_iso(clock.now_ms()), "kind": kind, **fields})
+
+
+def _encode_full_entry() -> bytes:
+    return _encode_entry("full")
 
 
 class Observer:
-    """Sees one agent at work."""
+    """Writes traces and verbose lines about one agent."""
 
     def __init__(self, trace: TraceFile | None, verbose: bool, redactor: Redactor) -> None:
         self._trace = trace
@@ -65,106 +66,112 @@ class Observer:
         self._count = 0
 
     @property
-    def show(self) -> Callable[[str, bytes], None] | None:
+    def line_tracer(self) -> Callable[[str, bytes], None] | None:
         """What is to be called with each line of the protocol, and `in` or `out`; none without a trace."""
-        return None if self._trace is None else self._line
+        return None if self._trace is None else self._trace_line
 
-    def _line(self, direction: str, line: bytes) -> None:
+    def _trace_line(self, direction: str, line: bytes) -> None:
         if self._trace is not None and line.strip():
-            self._trace.write(direction, line=_readable(self._redactor.mask(line)))
+            self._trace.write_entry(direction, line=_to_readable(self._redactor.mask(line)))
 
     # Exchanges with model servers
 
-    def sent(self, request: HttpRequest) -> int:
-        """A request leaves."""
+    def on_request_start(self, request: HttpRequest) -> int:
         self._count += 1
         number = self._count
         self._began[number] = time.monotonic()
         self._sizes[number] = 0
         url = self._redactor.mask_text(request.url)
-        self._tell(f"{request.method} {url} ({_size(len(request.body))})")
+        self._print_verbose(f"{request.method} {url} ({_size_text(len(request.body))})")
         if self._trace is not None:
             self._bodies[number] = _MaskedBody(self._redactor)
-            body = _readable(self._redactor.mask(request.body))
-            headers = self._headers(request.headers)
-            self._trace.write("request", exchange=number, method=request.method, url=url, headers=headers, body=body)
+            body = _to_readable(self._redactor.mask(request.body))
+            headers = self._masked_headers(request.headers)
+            self._trace.write_entry(
+                "request", exchange=number, method=request.method, url=url, headers=headers, body=body
+            )
         return number
 
-    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+    def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer has come."""
-        self._tell(f"answered with status {status} after {self._since(number)}")
+        self._print_verbose(f"answered with status {status} after {self._elapsed_text(number)}")
         if self._trace is not None:
-            self._trace.write("response", exchange=number, status=status, headers=self._headers(headers))
+            self._trace.write_entry("response", exchange=number, status=status, headers=self._masked_headers(headers))
 
-    def received(self, number: int, piece: bytes | None) -> None:
+    def on_body_piece(self, number: int, piece: bytes | None) -> None:
         """A piece of the body has come, or its end."""
         self._sizes[number] = self._sizes.get(number, 0) + len(piece or b"")
         if piece is None:
-            self._tell(f"the answer is complete after {self._since(number)} ({_size(self._sizes[number])})")
+            self._print_verbose(
+                f"the answer is complete after {self._elapsed_text(number)} ({_size_text(self._sizes[number])})"
+            )
         if self._trace is not None and number in self._bodies:
             text = self._bodies[number].feed(piece)
             if text:
-                self._trace.write("received", exchange=number, text=text)
+                self._trace.write_entry("received", exchange=number, text=text)
 
-    def failed(self, number: int, error: Exception) -> None:
+    def on_exchange_failed(self, number: int, error: Exception) -> None:
         """There is no answer, or it breaks off."""
         text = self._redactor.mask_text(f"{type(error).__name__}: {error}")
-        self._tell(f"no answer after {self._since(number)}: {text}")
+        self._print_verbose(f"no answer after {self._elapsed_text(number)}: {text}")
         if self._trace is not None:
-            self._trace.write("failed", exchange=number, error=text)
+            self._trace.write_entry("failed", exchange=number, error=text)
 
-    def dropped(self, number: int) -> None:
+    def on_response_dropped(self, number: int) -> None:
         """The agent has let go of the answer."""
-        self._tell(f"the answer was dropped after {self._since(number)} ({_size(self._sizes.get(number, 0))})")
+        self._print_verbose(
+            f"the answer was dropped after {self._elapsed_text(number)} ({_size_text(self._sizes.get(number, 0))})"
+        )
         if self._trace is not None:
-            self._trace.write("dropped", exchange=number)
+            self._trace.write_entry("dropped", exchange=number)
 
-    def closed(self) -> None:
-        """The agent ends."""
+    def on_client_closed(self) -> None:
+        """The agent has ended; nothing has to be recorded."""
 
     # The agent itself
 
-    def built(self, agent: BuiltAgent, seconds: float, agent_dir: str, reads_context: bool) -> None:
+    def on_agent_built(self, agent: BuiltAgent, seconds: float, agent_dir: str, reads_context: bool) -> None:
         """The agent is put together; from here on its events are heard."""
         if not self._verbose:
             return
         session = agent.session
         model = session.models.model
-        self._tell(f"settings, keys and sessions are in {agent_dir}")
-        self._tell(f"works in {session.journal.cwd}, session {session.journal.file or 'not kept on disk'}")
+        self._print_verbose(f"settings, keys and sessions are in {agent_dir}")
+        self._print_verbose(f"works in {session.journal.cwd}, session {session.journal.file or 'not kept on disk'}")
         chosen = f"{model.reference}, thinking {session.models.level}" if model else "none"
-        self._tell(f"model: {chosen}; ready after {seconds:.2f} s")
+        self._print_verbose(f"model: {chosen}; ready after {seconds:.2f} s")
         if reads_context:
-            from pigeon.resources.context_files import context_files
+            from pigeon.resources.context_files import read_context_files
 
-            # Their openings cannot be seen by `_tell_files`, which is not told in which folder a name is opened.
-            for file in context_files(agent_dir, session.journal.cwd, lambda problem: None):
-                self._tell(f"reads {file.path}")
-        session.bus.announce(self._heard)
+            # Their openings cannot be seen by `_report_opened_files`, which does not know in which folder a name is
+            # opened.
+            for file in read_context_files(agent_dir, session.journal.cwd, lambda problem: None):
+                self._print_verbose(f"reads {file.path}")
+        session.bus.set_announcer(self._on_event)
 
-    def _heard(self, event: Outbound) -> None:
+    def _on_event(self, event: Outbound) -> None:
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             answer = event.message
             used = f"{answer.usage.total_tokens} tokens, ${answer.usage.cost.total:.4f}"
-            why = f": {or_else(answer.error_message, '')}" if answer.stop_reason == "error" else ""
-            self._tell(f"answer of {answer.provider}/{answer.model}: {answer.stop_reason}{why} ({used})")
+            why = f": {value_or_default(answer.error_message, '')}" if answer.stop_reason == "error" else ""
+            self._print_verbose(f"answer of {answer.provider}/{answer.model}: {answer.stop_reason}{why} ({used})")
         elif isinstance(event, AutoRetryStart):
-            self._tell(f"retry {event.attempt} of {event.max_attempts} in {event.delay_ms / 1000:g} s")
+            self._print_verbose(f"retry {event.attempt} of {event.max_attempts} in {event.delay_ms / 1000:g} s")
         elif isinstance(event, CompactionStart):
-            self._tell("compaction: older messages are being summarized")
+            self._print_verbose("compaction: older messages are being summarized")
         elif isinstance(event, ToolExecutionEnd):
-            took = f" after {or_else(event.duration_ms, 0) / 1000:.2f} s"
-            self._tell(f"tool {event.tool_name}: {'failed' if event.is_error else 'done'}{took}")
+            took = f" after {value_or_default(event.duration_ms, 0) / 1000:.2f} s"
+            self._print_verbose(f"tool {event.tool_name}: {'failed' if event.is_error else 'done'}{took}")
 
-    def _tell(self, text: str) -> None:
+    def _print_verbose(self, text: str) -> None:
         if self._verbose:
-            complain(f"pigeon: {text}")
+            print_to_stderr(f"pigeon: {text}")
 
-    def _since(self, number: int) -> str:
+    def _elapsed_text(self, number: int) -> str:
         return f"{time.monotonic() - self._began.get(number, time.monotonic()):.2f} s"
 
-    def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        return shown_headers(headers, self._redactor.mask_text)
+    def _masked_headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return mask_headers(headers, self._redactor.mask_text)
 
 
 class _MaskedBody:
@@ -179,21 +186,21 @@ class _MaskedBody:
         return self._decoder.decode(self._mask(piece or b"", piece is None), piece is None)
 
 
-def observer_of(trace: str | None, verbose: bool, environment: Environment, redactor: Redactor) -> Observer:
+def make_observer(trace: str | None, verbose: bool, environment: Environment, redactor: Redactor) -> Observer:
     """What these options ask for; raises `StartupError` where the trace cannot be written."""
     if verbose:
-        _tell_files()
-    file = None if trace is None else TraceFile(environment.absolute(trace))
+        _report_opened_files()
+    file = None if trace is None else TraceFile(environment.absolute_path(trace))
     return Observer(file, verbose, redactor)
 
 
-def _tell_files() -> None:
+def _report_opened_files() -> None:
     """Name each file that this process opens from here on, once; those of Python and of libraries are left out."""
     seen: set[str] = set()
     left_out = tuple({sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(os.path.dirname(__file__))})
     left_out += ("/proc/", "/sys/", "/dev/", "/usr/lib", "/usr/share")
 
-    def hear(name: str, arguments: tuple[Any, ...]) -> None:
+    def on_audit_event(name: str, arguments: tuple[Any, ...]) -> None:
         if name != "open" or not isinstance(arguments[0], str):
             return
         path, flags = arguments[0], arguments[2]
@@ -203,12 +210,12 @@ def _tell_files() -> None:
         # Nothing may fail here: it would fail the opening.
         with suppress(Exception):
             if stat.S_ISREG(os.stat(path).st_mode):
-                complain(f"pigeon: {'writes' if flags & (os.O_WRONLY | os.O_RDWR) else 'reads'} {path}")
+                print_to_stderr(f"pigeon: {'writes' if flags & (os.O_WRONLY | os.O_RDWR) else 'reads'} {path}")
 
-    sys.addaudithook(hear)
+    sys.addaudithook(on_audit_event)
 
 
-def _readable(data: bytes) -> Any:
+def _to_readable(data: bytes) -> Any:
     """A line or a body as JSON where it is JSON of a usable size, else as text."""
     if len(data) > LONGEST_ENTRY:
         return data[:LONGEST_ENTRY].decode("utf-8", "replace") + f"… ({len(data)} bytes)"
@@ -218,5 +225,5 @@ def _readable(data: bytes) -> Any:
         return data.decode("utf-8", "replace")
 
 
-def _size(count: int) -> str:
+def _size_text(count: int) -> str:
     return f"{count / 1000:.1f} KB" if count >= 1000 else f"{count} bytes"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 
 NEAR = 0.7
 # The longest lines of texts that are laid out.
@@ -21,26 +21,26 @@ COLOURS = {"plain": "0", "bold": "1", "dim": "2", "red": "31", "green": "32", "y
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
     """Print a line on stdout; signs that could steer a terminal are taken out where there is one."""
     text = _HALVES.sub("\ufffd", text)
-    print(cleaned(text) if sys.stdout.isatty() else text)  # noqa: T201
+    print(clean_text(text) if sys.stdout.isatty() else text)  # noqa: T201
 
 
-def complain(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print a line on stderr, if there is one."""
     if sys.stderr is not None:
-        print(cleaned(text), file=sys.stderr, flush=True)  # noqa: T201
+        print(clean_text(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
-def painted(text: str, colour: str, stream: TextIO | None = None) -> str:
+def colour_text(text: str, colour: str, stream: TextIO | None = None) -> str:
     """The text in a colour, where the stream is a terminal that shows colours; cleaned first."""
-    text = cleaned(text)
+    text = clean_text(text)
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if has_colours(stream or sys.stdout) else text
 
 
-def say_painted(text: str) -> None:
-    """Print a line that was put together with `painted`."""
+def print_coloured(text: str) -> None:
+    """Print a line that was put together with `colour_text`."""
     print(text)  # noqa: T201
 
 
@@ -58,14 +58,14 @@ def colours_of(variables: Mapping[str, str]) -> str | None:
     return "256" if "256" in variables.get("TERM", "") else "standard"
 
 
-def table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
+def format_table(rows: Sequence[Sequence[str]], indent: str = "") -> str:
     """Rows as lines with aligned columns; the last column is as wide as it is."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))] if rows else []
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(f"{indent}{line}".rstrip() for line in lines)
 
 
-def nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
+def find_nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
     """The known word that a misspelt one was probably meant to be."""
     from difflib import get_close_matches
 
@@ -77,5 +77,5 @@ def nearest(word: str, known: Iterable[str], near: float = NEAR) -> str | None:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """` Did you mean X?`, or nothing where no known word is near."""
-    found = nearest(word, known)
+    found = find_nearest(word, known)
     return f" Did you mean {found}?" if found else ""

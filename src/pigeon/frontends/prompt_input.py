@@ -30,7 +30,7 @@ class CallPrompts(Struct, frozen=True):
     images: tuple[bytes, ...]
 
 
-def piped_text() -> str:
+def read_piped_text() -> str:
     """What is piped in; empty at a terminal. Raises `UsageError` for what is no text or too much of it."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
@@ -42,7 +42,7 @@ def piped_text() -> str:
         raise UsageError(f"The piped input is {TOO_LARGE}. Put it into a file and name the file in the prompt")
     if b"\0" in data or _is_image(data):
         raise UsageError("The piped input is not text. To attach an image, use @: pigeon -p @screen.png")
-    return _text(data).strip()
+    return _decode_text(data).strip()
 
 
 def _read_stdin() -> bytes:
@@ -81,19 +81,19 @@ def prompts_of(
     texts = [word for word in spoken if not (word.startswith("@") and len(word) > 1)] + list(line.literal)
     if as_one:
         texts = [" ".join(texts)] if texts else []
-    files, images = _read(named, environment, why_hidden)
+    files, images = _read_files(named, environment, why_hidden)
     first = "\n\n".join(part for part in (piped, *files, *texts[:1]) if part.strip())
     return CallPrompts(tuple([first, *texts[1:]] if first or images else texts[1:]), tuple(images))
 
 
-def _read(
+def _read_files(
     names: list[str], environment: Environment, why_hidden: Callable[[str], str | None]
 ) -> tuple[list[str], list[bytes]]:
     """The named files: as texts with their names, and as images."""
     texts: list[str] = []
     images: list[bytes] = []
     for name in names:
-        path = environment.absolute(name)
+        path = environment.absolute_path(name)
         try:
             # Held, so that what is asked about is what is read: it may be a link that a command has made.
             with hold(path) as held:
@@ -102,7 +102,8 @@ def _read(
                 data = read_whole(held, LARGEST_FILE)
         except OSError as error:
             raise UsageError(
-                f"@{name}: {_why(error)}. Words that begin with @ name files; put a prompt that begins with @ after --"
+                f"@{name}: {_reason_of(error)}. Words that begin with @ name files; "
+                "put a prompt that begins with @ after --"
             ) from None
         if _is_image(data):
             images.append(data)
@@ -110,16 +111,16 @@ def _read(
         elif b"\0" in data:
             raise UsageError(f"@{name} is neither text nor an image (PNG, JPEG, GIF or WebP)")
         else:
-            texts.append(f'<file name="{path}">\n{_text(data).rstrip()}\n</file>')
+            texts.append(f'<file name="{path}">\n{_decode_text(data).rstrip()}\n</file>')
     return texts, images
 
 
-def _why(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     known = {errno.EFBIG: TOO_LARGE, errno.EISDIR: "it is a folder"}
     return known.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -129,13 +130,13 @@ def _is_image(data: bytes) -> bool:
     return header_of(data) is not None
 
 
-def given_schema(given: str, environment: Environment) -> dict[str, Json]:
+def read_schema(given: str, environment: Environment) -> dict[str, Json]:
     """The object that `--output-schema` has as JSON, or that the file it names has; raises `UsageError`."""
     from pigeon.config.json_file import decode_with_comments, read_json
 
     try:
         is_json = given.lstrip().startswith("{")
-        schema = decode_with_comments(given.encode()) if is_json else read_json(environment.absolute(given))
+        schema = decode_with_comments(given.encode()) if is_json else read_json(environment.absolute_path(given))
     except OSError as error:
         raise UsageError(f"--output-schema {given}: {error.strerror or error}") from None
     except PigeonError as error:

@@ -18,13 +18,13 @@ from msgspec import Struct, structs
 from pigeon import __version__
 from pigeon.app.build import BuiltAgent, build
 from pigeon.dialects.base import Dialect
-from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.dialects.choice import choose_dialect_name, make_dialect
 from pigeon.frontends.call import CommandLine
 from pigeon.secrets.redactor import RedactedText, Redactor
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.environment import Environment
 from pigeon.transport import stdio
-from pigeon.wire.errors import StartupError, UsageError, printable
+from pigeon.wire.errors import StartupError, UsageError, to_printable
 
 LONGEST_KEY = 64 * 1024
 KEY_SECONDS = 10.0
@@ -47,11 +47,11 @@ class StartedAgent(Struct, frozen=True):
 Play = Callable[[StartedAgent], Awaitable[int]]
 
 
-def spoken_dialect(line: CommandLine, environment: Environment) -> Dialect:
+def choose_dialect(line: CommandLine, environment: Environment) -> Dialect:
     """The dialect of this call; raises `StartupError` for an unknown name."""
     variables = environment.variables
-    return dialect_named(
-        chosen_name(line.dialect, environment.called, line.arguments, variables), __version__, variables
+    return make_dialect(
+        choose_dialect_name(line.dialect, environment.called, line.arguments, variables), __version__, variables
     )
 
 
@@ -66,7 +66,7 @@ def with_key(line: CommandLine, environment: Environment) -> CommandLine:
     if line.agent.api_key:
         raise UsageError("--api-key-file cannot be combined with --api-key")
     try:
-        text = _first_line(0) if file == "-" else _first_line_of(environment.absolute(file))
+        text = _read_first_line(0) if file == "-" else _read_first_line_of(environment.absolute_path(file))
     except OSError as error:
         raise StartupError(f"--api-key-file {file}: {error.strerror or error}") from None
     key = text.decode("utf-8", "replace").strip()
@@ -77,7 +77,7 @@ def with_key(line: CommandLine, environment: Environment) -> CommandLine:
     return structs.replace(line, agent=structs.replace(line.agent, api_key=key))
 
 
-def _first_line_of(path: str) -> bytes:
+def _read_first_line_of(path: str) -> bytes:
     """Of a file, or of a pipe, whose writer has a few seconds to write it."""
     inherited = re.fullmatch(r"/dev/fd/(\d+)|/proc/self/fd/(\d+)", path)
     if inherited:
@@ -88,12 +88,12 @@ def _first_line_of(path: str) -> bytes:
     try:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise IsADirectoryError(errno.EISDIR, "it is a directory")
-        return _first_line(descriptor, KEY_SECONDS)
+        return _read_first_line(descriptor, KEY_SECONDS)
     finally:
         os.close(descriptor)
 
 
-def _first_line(descriptor: int, seconds: float | None = None) -> bytes:
+def _read_first_line(descriptor: int, seconds: float | None = None) -> bytes:
     """Byte by byte: what follows belongs to another reader."""
     import select
 
@@ -119,11 +119,11 @@ def run_agent(
     `refuses_unknown` says whether an option that neither Pigeon nor an extension knows is an error or a warning.
     """
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
-    descriptors = stdio.claim()
-    return SteadyLoop().run_until_complete(_run(line, environment, dialect, descriptors, play, refuses_unknown))
+    descriptors = stdio.claim_stdio()
+    return SteadyLoop().run_until_complete(_run_agent(line, environment, dialect, descriptors, play, refuses_unknown))
 
 
-async def _run(
+async def _run_agent(
     line: CommandLine,
     environment: Environment,
     dialect: Dialect,
@@ -131,36 +131,45 @@ async def _run(
     play: Play,
     refuses_unknown: bool,
 ) -> int:
-    options = line.agent.spoken_in(dialect)
+    options = line.agent.for_dialect(dialect)
     redactor = Redactor()
     mask_prints(redactor)
     observer = None
     if line.verbose or line.trace is not None:
-        from pigeon.frontends.observing import observer_of
+        from pigeon.frontends.observing import make_observer
 
-        observer = observer_of(line.trace, line.verbose, environment, redactor)
+        observer = make_observer(line.trace, line.verbose, environment, redactor)
     began = time.monotonic()
     agent = await build(options, environment, redactor, observer)
     if observer is not None:
         folder = environment.agent_dir(options.agent_dir)
-        observer.built(agent, time.monotonic() - began, folder, not options.no_context_files)
+        observer.on_agent_built(agent, time.monotonic() - began, folder, not options.no_context_files)
     unknown = _unknown_options(line, agent)
     if unknown and refuses_unknown:
-        await _close(agent)
-        raise UsageError(_not_known(unknown[0], line, agent))
+        await _close_agent(agent)
+        raise UsageError(_unknown_option_text(unknown[0], line, agent))
     for warning in (*(f"unknown option {option} is ignored" for option in unknown), *agent.problems):
-        print(f"Warning: {printable(warning)}", file=sys.stderr)  # noqa: T201
+        print(f"Warning: {to_printable(warning)}", file=sys.stderr)  # noqa: T201
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
     if line.unknown:
         line = structs.replace(line, messages=line.parse_again(agent.known_flags).messages)
     try:
-        return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.show))
+        return await play(StartedAgent(agent, descriptors, line, None if observer is None else observer.line_tracer))
     except UsageError:
         # It is found before the agent does anything, so nothing else has closed it.
-        await _close(agent)
+        await _close_agent(agent)
         raise
+
+
+def redirect_streams(output: int) -> None:
+    """Make a forked process read nothing and write to this descriptor, which is closed."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, null), (1, output), (2, output)):
+        os.dup2(source, target)
+    os.close(null)
+    os.close(output)
 
 
 def mask_prints(redactor: Redactor) -> None:
@@ -177,18 +186,18 @@ def mask_prints(redactor: Redactor) -> None:
 def refuse_unknown_options(line: CommandLine, environment: Environment) -> None:
     """Raise `UsageError` for an option that nothing knows; an agent is built to find out, and closed again."""
 
-    async def look() -> None:
+    async def check_options() -> None:
         agent = await build(structs.replace(line.agent, no_session=True, resume=None), environment)
-        await _close(agent)
+        await _close_agent(agent)
         unknown = _unknown_options(line, agent)
         if unknown:
-            raise UsageError(_not_known(unknown[0], line, agent))
+            raise UsageError(_unknown_option_text(unknown[0], line, agent))
 
-    SteadyLoop().run_until_complete(look())
+    SteadyLoop().run_until_complete(check_options())
 
 
-async def _close(agent: BuiltAgent) -> None:
-    await agent.lifecycle.leaving()
+async def _close_agent(agent: BuiltAgent) -> None:
+    await agent.lifecycle.close_extensions()
     await agent.session.close()
     await agent.lifecycle.stop()
 
@@ -199,7 +208,7 @@ def _unknown_options(line: CommandLine, agent: BuiltAgent) -> list[str]:
     return [name for name in (option.partition("=")[0] for option in line.unknown) if name not in known]
 
 
-def _not_known(option: str, line: CommandLine, agent: BuiltAgent) -> str:
+def _unknown_option_text(option: str, line: CommandLine, agent: BuiltAgent) -> str:
     from pigeon.frontends.printing import did_you_mean
 
     known = [*line.known, *(f"--{name}" for name in agent.known_flags)]

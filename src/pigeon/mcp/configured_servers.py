@@ -77,7 +77,7 @@ class ConfiguredServers:
         or after the first answer."""
         self._place = (cwd, trusted)
         if self._control is not None:
-            self._control.read(cwd, trusted)
+            self._control.load_files(cwd, trusted)
             return
         files = [os.path.join(self._agent_dir, "mcp.json")]
         if trusted:
@@ -85,31 +85,31 @@ class ConfiguredServers:
             files.append(os.path.join(cwd, ".mcp.json"))
         self._waiting = any(map(os.path.lexists, files))
         if self._waiting:
-            self._toolset.before_use(self._load_waiting)
+            self._toolset.call_before_use(self._load_waiting)
 
-    def begin(self) -> None:
+    def start_connecting(self) -> None:
         """The first answer is out: connect what is configured, soon."""
         self._began = True
         self._load_waiting()
         if self._control is not None:
-            self._control.begin_soon()
+            self._control.connect_soon()
 
     async def close(self) -> None:
-        """End them all."""
+        """Disconnect all servers and end their programs."""
         if self._control is not None:
             await self._control.close()
 
     def state(self) -> McpServers:
-        """All that are configured."""
+        """The state of all configured servers."""
         self._load_waiting()
         return McpServers(servers=[], problems=[]) if self._control is None else self._control.state()
 
-    def set_by_host(self, servers: dict[str, Json]) -> None:
-        """Replace those of the host."""
+    def set_host_servers(self, servers: dict[str, Json]) -> None:
+        """Replace the servers that the host has set."""
         if servers or self._control is not None:
-            self._loaded().set_by_host(servers)
+            self._load_control().set_by_host(servers)
 
-    def connect(self, name: str) -> McpServerState:
+    def reconnect_server(self, name: str) -> McpServerState:
         """Connect one again, now; raises `Refusal`."""
         self._load_waiting()
         if self._control is None:
@@ -117,7 +117,7 @@ class ConfiguredServers:
         return self._control.connect(name)
 
     def resources(self) -> list[McpResource]:
-        """What they offer to be read."""
+        """The resources that the servers offer."""
         return [] if self._control is None else self._control.content.resources()
 
     def commands(self) -> list[SlashCommand]:
@@ -129,20 +129,20 @@ class ConfiguredServers:
         self._load_waiting()
         return NOTHING if self._control is None else self._control.content.content_of(text)
 
-    async def completions(self, text: str) -> McpCompletions:
+    async def complete_message(self, text: str) -> McpCompletions:
         """What could stand at the end of a message."""
         self._load_waiting()
         if self._control is None:
             return McpCompletions(replaces="", completions=[])
         if self._began:
-            self._control.begin()
+            self._control.connect_all()
         return await self._control.completion.completions(text)
 
     def _load_waiting(self) -> None:
         if self._waiting:
-            self._loaded()
+            self._load_control()
 
-    def _loaded(self) -> ServerControl:
+    def _load_control(self) -> ServerControl:
         if self._control is None:
             from pigeon.mcp.control import ServerControl
 
@@ -151,7 +151,7 @@ class ConfiguredServers:
             if self._skips_pause:
                 self._control.skip_start_pause()
             if self._place is not None:
-                self._control.read(*self._place)
+                self._control.load_files(*self._place)
             if self._began:
-                self._control.begin_soon()
+                self._control.connect_soon()
         return self._control

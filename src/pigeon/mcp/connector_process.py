@@ -54,13 +54,13 @@ _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _connectors: dict[asyncio.AbstractEventLoop, Connector] = {}
 
 
-def connector_line() -> list[str]:
+def connector_command() -> list[str]:
     """The program and its arguments."""
     return [sys.executable, "-I", "-c", _BOOT, _SOURCE, *filter(os.path.isabs, sys.path)]
 
 
-def joined_connector(user: object, environment: Mapping[str, str]) -> Connector:
-    """The connector of the running loop; `user` holds it until `leave`."""
+def join_connector(user: object, environment: Mapping[str, str]) -> Connector:
+    """Returns the connector of the running loop; `user` holds it until it calls `leave`."""
     loop = asyncio.get_running_loop()
     connector = _connectors.get(loop)
     if connector is None or connector.over:
@@ -91,7 +91,7 @@ class Connector:
         self.unusable = ""
 
     def join(self, user: object) -> None:
-        """Add a user."""
+        """Add a user, which keeps the process running until it leaves."""
         self._users.add(user)
 
     async def leave(self, user: object) -> None:
@@ -100,18 +100,20 @@ class Connector:
         if not self._users:
             await self._end()
 
-    async def started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until the process runs; raises `OSError` if it cannot be started."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start())
         await asyncio.shield(self._starting)
 
-    def next_number(self) -> int:
+    def assign_number(self) -> int:
         """A number for a server or a call, unique among all users of this connector."""
         self._count += 1
         return self._count
 
-    def open(self, key: str, config: LinkConfig, pipes: tuple[int, int, int] | None, listener: ServerListener) -> None:
+    def open_server(
+        self, key: str, config: LinkConfig, pipes: tuple[int, int, int] | None, listener: ServerListener
+    ) -> None:
         """Connect a server; takes ownership of the pipes of a program."""
         self._listeners[key] = listener
         if pipes is not None:
@@ -123,19 +125,19 @@ class Connector:
                     os.close(descriptor)
         self._send(OpenServer(server=key, config=config))
 
-    def close(self, key: str) -> None:
+    def close_server(self, key: str) -> None:
         """Disconnect a server; its listener is not called again."""
         if self._listeners.pop(key, None) is not None:
             self._send(CloseServer(server=key))
 
-    def ask(self, key: str, request: ServerRequest, seconds: float, listener: CallListener) -> int:
+    def send_request(self, key: str, request: ServerRequest, seconds: float, listener: CallListener) -> int:
         """Send a request to a server; returns its id. The listener gets its progress and its result."""
-        id = self.next_number()
+        id = self.assign_number()
         self._calls[id] = listener
         self._send(AskServer(id=id, server=key, seconds=seconds, request=request))
         return id
 
-    def forget(self, id: int, key: str) -> None:
+    def cancel_request(self, id: int, key: str) -> None:
         """Cancel a request that has no answer yet; the server is told."""
         if self._calls.pop(id, None) is not None:
             self._send(CancelCall(id=id, server=key))
@@ -163,7 +165,7 @@ class Connector:
         streams = Streams(theirs.detach(), their_line.detach(), os.open(os.devnull, os.O_WRONLY))
         try:
             self._process = await self._owner.start(
-                connector_line(), cwd="/", environment=self._environment, streams=streams
+                connector_command(), cwd="/", environment=self._environment, streams=streams
             )
         except BaseException:
             self.over = True
@@ -185,7 +187,7 @@ class Connector:
             # It was killed, or a record was longer than any may be.
             pass
         finally:
-            self._lose()
+            self._on_process_lost()
 
     def _dispatch(self, record: FromConnector) -> None:
         if isinstance(record, ConnectorUnusable):
@@ -210,7 +212,7 @@ class Connector:
             if server is not None:
                 server(record)
 
-    def _lose(self) -> None:
+    def _on_process_lost(self) -> None:
         """Nothing more can come from the process: let it end, fail open requests, and tell the servers."""
         self.over = True
         self._close_sockets()

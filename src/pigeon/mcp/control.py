@@ -1,48 +1,35 @@
 """All tool servers of one agent: which are configured, what the session and its host see of them, how they end.
 
 Files are read after the first answer, or as soon as they are needed; reading them starts nothing. Servers are connected
-in the background `START_PAUSE` later, or earlier if something needs them: the first prompt should not compete with ten
-starting programs for the processor. At most `MOST_STARTING` start at a time. A project's servers are used only while
-the project is trusted.
+in the background after a pause, or earlier if something needs them: the first prompt should not compete with ten
+starting programs for the processor. A project's servers are used only while the project is trusted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
-from pigeon.config.credentials import AuthFile
-from pigeon.mcp.connector.main import NOT_INSTALLED
-from pigeon.mcp.connector.records import (
-    Answer,
-    LinkConfig,
-    LinkSignIn,
-    Question,
-    QuestionAsked,
-    QuestionWithdrawn,
-    SignInQuestion,
-    StoredQuestion,
-    StoredSignIn,
-)
+from pigeon.mcp.connector.records import Answer, QuestionAsked, QuestionWithdrawn
 from pigeon.mcp.message_completion import MessageCompletion
 from pigeon.mcp.named_content import NamedContent
 from pigeon.mcp.offered_tools import OfferedTools
+from pigeon.mcp.open_questions import OpenQuestions
+from pigeon.mcp.problem_reports import ProblemReports
 from pigeon.mcp.questions import Questions
-from pigeon.mcp.server import ToolServer, settle
-from pigeon.mcp.server_config import ServerConfig, WrongServer, server_of
-from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.mcp.server import ToolServer, wait_for_servers
+from pigeon.mcp.server_config import WrongServer
+from pigeon.mcp.server_files import ServerLayers
+from pigeon.mcp.server_settings import ServerSettings
 from pigeon.mcp.server_tool import ExpectedTool, ServerTool
-from pigeon.mcp.tool_names import distinct_names, may_be_of
-from pigeon.mcp.variables import Surroundings
+from pigeon.mcp.start_schedule import StartSchedule
+from pigeon.mcp.tool_names import can_belong_to, make_distinct_names
 from pigeon.system.process.start import ProcessOwner
-from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.commands.mcp import McpServers, McpServerState
-from pigeon.wire.errors import BadRecord, Refusal, ToolFailed
+from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import McpServerChanged
 
 if TYPE_CHECKING:
@@ -50,122 +37,98 @@ if TYPE_CHECKING:
     from pigeon.mcp.connector_process import Connector
 
 STOP_SECONDS = 3.0
-START_PAUSE = 0.2
-MOST_STARTING = 4
-# After this time, a server that is still starting no longer delays the next one.
-LONGEST_TURN = 2.0
-_KEPT = "mcp:"
 
 
 class ServerControl:
-    """The servers of one agent."""
+    """All tool servers of one agent, and what they share."""
 
     def __init__(self, parts: AgentParts, on_commands_changed: Callable[[], None]) -> None:
         self._parts = parts
         self._on_commands_changed = on_commands_changed
-        self._auth = AuthFile(os.path.join(parts.agent_dir, "auth.json"))
-        self._questions = Questions(parts.dialogs)
-        self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget, self.begin)
+        self._reports = ProblemReports(parts.report)
+        questions = Questions(parts.dialogs)
+        self.settings = ServerSettings(parts, questions, self._reports.report)
+        self._open_questions = OpenQuestions(questions, self.settings, parts.unattended, self._send_answer)
+        self._layers = ServerLayers(parts.agent_dir, parts.only, self._reports.report)
+        self._schedule = StartSchedule(self.connect_all)
+        self._offered = OfferedTools(parts.toolset, parts.workplace, parts.budget, self.connect_all)
         self._servers: dict[str, ToolServer] = {}
-        self._files: list[list[ServerConfig]] = []
-        self._host: list[ServerConfig] = []
-        self._problems: list[str] = []
-        self._answers: dict[str, str] = {}
-        self._asking: dict[int, asyncio.Task[None]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
-        self._reported: set[str] = set()
         self._connector: Connector | None = None
         self.content = NamedContent(lambda: self._servers, parts.workplace)
         self.completion = MessageCompletion(lambda: self._servers)
-        self._began = False
-        self._beginning: asyncio.TimerHandle | None = None
-        self._turns = asyncio.Semaphore(MOST_STARTING)
         self._closed = False
-        self._place: tuple[str, bool] | None = None
-        self._skips_pause = False
-        parts.on_run(self.run_begun)
-        parts.toolset.missing.stand_in(self.expected)
+        parts.on_run(self.on_run_start)
+        parts.toolset.missing.set_stand_in(self.find_expected_tool)
 
     @property
     def processes(self) -> ProcessOwner:
-        """Where programs are started."""
+        """The owner of the programs that are started for servers."""
         return self._parts.processes
 
     # Which servers there are
 
-    def read(self, cwd: str, trusted: bool) -> None:
-        """Read the servers from the files; those of the project only if it is trusted."""
-        self._problems = []
-        layers = [read_servers(user_file(self._parts.agent_dir), "user", self._wrong_file)]
-        if trusted:
-            layers += [read_servers(path, "project", self._wrong_file) for path in project_files(cwd)]
-        only = self._parts.only
-        self._files = [[one for one in layer if only is None or one.name in only] for layer in layers]
-        moved = self._place is not None and self._place[0] != cwd
-        self._place = (cwd, trusted)
+    def load_files(self, cwd: str, trusted: bool) -> None:
+        """Loads the servers from the files, those of the project only if it is trusted, and adds and removes servers
+        to match.
+        """
+        moved = self._layers.read_files(cwd, trusted)
         self._reconcile(anew=moved)
 
     def set_by_host(self, servers: dict[str, Json]) -> None:
-        """Replace the host's servers."""
-        self._host = [server_of(name, value, "host") for name, value in servers.items()]
+        """Replace the servers that the host has set."""
+        self._layers.set_host_servers(servers)
         self._reconcile()
-        self.begin()
+        self.connect_all()
 
-    def begin_soon(self) -> None:
+    def connect_soon(self) -> None:
         """Connect all servers after a pause, unless that has begun; at once for a host that shows how they come up."""
-        if self._skips_pause:
-            self.begin()
-        elif not self._began and self._beginning is None and not self._closed:
-            self._beginning = asyncio.get_running_loop().call_later(START_PAUSE, self.begin)
+        if not self._closed:
+            self._schedule.begin_soon()
 
-    def begin(self) -> None:
+    def connect_all(self) -> None:
         """Connect all servers in the background; those that are added later are connected at once."""
-        if self._beginning is not None:
-            self._beginning.cancel()
-            self._beginning = None
         if self._closed:
             return
-        self._began = True
+        self._schedule.begin()
         for server in self._servers.values():
             if not server.was_listed and server.status == "connecting":
                 server.start(in_turn=True)
 
-    def run_begun(self) -> None:
+    def on_run_start(self) -> None:
         """A run begins: connect the remaining servers soon, and keep the tools that the model sees in their places."""
-        self._offered.run_begun()
-        self.begin_soon()
+        self._offered.on_run_start()
+        self.connect_soon()
 
-    def expected(self, tool: str) -> ExpectedTool | None:
+    def find_expected_tool(self, tool: str) -> ExpectedTool | None:
         """A tool is called that is not there: one that waits for the server that may have it, if there is such a one.
 
         That is a server that has not listed its tools; the model knows the name from the conversation before. Raises
         `ToolFailed` if no such server can be connected.
         """
-        unlisted = [one for one in self._servers.values() if not one.was_listed and may_be_of(one.config.name, tool)]
+        unlisted = [
+            one for one in self._servers.values() if not one.was_listed and can_belong_to(one.config.name, tool)
+        ]
         if not unlisted:
             return None
         if not any(one.config.enabled and one.config.problem is None for one in unlisted):
-            raise ToolFailed(_uncallable(tool, unlisted))
+            raise ToolFailed(_uncallable_text(tool, unlisted))
 
         async def arrive() -> ServerTool:
             for server in unlisted:
                 server.start()
-            await settle(unlisted)
-            found = self._offered.named(tool)
+            await wait_for_servers(unlisted)
+            found = self._offered.find_tool(tool)
             if found is None:
                 was_listed = any(one.was_listed for one in unlisted)
-                raise ToolFailed(f"Tool {tool} not found" if was_listed else _uncallable(tool, unlisted))
+                raise ToolFailed(f"Tool {tool} not found" if was_listed else _uncallable_text(tool, unlisted))
             return found
 
         return ExpectedTool(tool, arrive)
 
-    def _wrong_file(self, text: str) -> None:
-        self._problems.append(text)
-        self._report(text)
-
     def _reconcile(self, anew: bool = False) -> None:
         """Create and remove servers to match the configuration; servers whose configuration is unchanged stay."""
-        wanted = {config.name: config for config in merged_servers([*self._files, self._host])}
+        wanted = {config.name: config for config in self._layers.merged_servers()}
         for name, server in list(self._servers.items()):
             if anew or wanted.get(name) != server.config:
                 del self._servers[name]
@@ -180,24 +143,26 @@ class ServerControl:
             if name not in self._servers:
                 fresh.append(server)
         self._servers = ordered
-        self._offered.configured(list(ordered.values()))
+        self._offered.set_servers(list(ordered.values()))
         for server in fresh:
-            self.changed(server, False)
-            if self._began:
+            self.on_server_changed(server, False)
+            if self._schedule.has_begun:
                 server.start(in_turn=True)
 
     def _stop(self, server: ToolServer) -> None:
-        task = asyncio.ensure_future(server.stop())
+        self._keep_task(server.stop())
+
+    def _keep_task(self, work: Coroutine[None, None, None]) -> None:
+        """Do something in the background; `close` waits for it."""
+        task = asyncio.ensure_future(work)
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
     async def close(self) -> None:
         """Disconnect all servers; their programs get a moment to end on their own."""
         self._closed = True
-        if self._beginning is not None:
-            self._beginning.cancel()
-        for task in self._asking.values():
-            task.cancel()
+        self._schedule.end_pause()
+        self._open_questions.cancel_all()
         for server in self._servers.values():
             self._stop(server)
         if self._stopping:
@@ -205,19 +170,19 @@ class ServerControl:
         connector, self._connector = self._connector, None
         if connector is not None:
             await connector.leave(self)
+        await self.settings.finish_saving(STOP_SECONDS)
 
     # What the session and its host see
 
     def skip_start_pause(self) -> None:
         """End the pause before servers are connected, and have none from now on."""
-        self._skips_pause = True
-        if self._beginning is not None:
-            self.begin()
+        self._schedule.skip_pause()
 
     def state(self) -> McpServers:
         """The state of all configured servers."""
         return McpServers(
-            servers=[self._state(server) for server in self._servers.values()], problems=list(self._problems)
+            servers=[self._state_of_server(server) for server in self._servers.values()],
+            problems=list(self._layers.problems),
         )
 
     def connect(self, name: str) -> McpServerState:
@@ -228,188 +193,68 @@ class ServerControl:
             raise Refusal(f'There is no tool server "{name}" (configured: {known})')
         if server.config.problem is not None or not server.config.enabled:
             raise Refusal(server.error or f'The tool server "{name}" is disabled')
-        self._began = True
+        self._schedule.mark_begun()
         fresh = ToolServer(server.config, self)
         self._servers[name] = fresh
         self._stop(server)
-        self._reported = {text for text in self._reported if not text.startswith(f"{name}: ")}
-        self._offered.configured(list(self._servers.values()))
+        self._reports.forget_server(name)
+        self._offered.set_servers(list(self._servers.values()))
         fresh.start()
-        return self._state(fresh)
+        return self._state_of_server(fresh)
 
-    def _state(self, server: ToolServer) -> McpServerState:
+    def _state_of_server(self, server: ToolServer) -> McpServerState:
         name = server.config.name
-        prompts = distinct_names(name, [prompt.name for prompt in server.prompts])
-        return server.state(self._offered.names(name), self._offered.deferred(name), list(prompts.values()))
+        prompts = make_distinct_names(name, [prompt.name for prompt in server.prompts])
+        return server.state(self._offered.names(name), self._offered.count_deferred(name), list(prompts.values()))
 
     # What servers need
 
-    def connector(self) -> Connector:
+    def ensure_connector(self) -> Connector:
         """The process that holds the connections; starts another if it has ended."""
         if self._closed:
             raise WrongServer("the agent ends")
         if self._connector is None or self._connector.over:
-            from pigeon.mcp.connector_process import joined_connector
+            from pigeon.mcp.connector_process import join_connector
 
-            self._connector = joined_connector(self, self._parts.workplace().environment())
+            self._connector = join_connector(self, self._parts.workplace().environment())
         return self._connector
 
-    async def turn(self, server: ToolServer) -> None:
-        """Wait until fewer than `MOST_STARTING` others are starting; the turn ends when this one is settled."""
-        await self._turns.acquire()
-        task = asyncio.ensure_future(self._end_of_turn(server))
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
-
-    async def _end_of_turn(self, server: ToolServer) -> None:
-        try:
-            async with asyncio.timeout(LONGEST_TURN):
-                await server.settled()
-        except TimeoutError:
-            pass
-        finally:
-            self._turns.release()
+    async def wait_for_turn(self, server: ToolServer) -> None:
+        """Wait until few enough others are starting; the turn ends when this one is settled."""
+        await self._schedule.wait_for_turn()
+        self._keep_task(self._schedule.release_turn(server))
 
     def command_variables(self) -> Mapping[str, str]:
         """The environment variables that commands of the agent see."""
         return self._parts.workplace().environment()
 
-    async def filled_in(self, config: ServerConfig) -> ServerConfig:
-        """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
-        parts = self._parts
-        around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
-        for id, question in around.questions(config).items():
-            unasked = parts.unattended
-            answer = question.default if unasked else await self._questions.input(config.name, question)
-            if answer is None:
-                raise WrongServer(f"the input {id!r} was not answered")
-            self._answers[id] = answer
-            if not question.choices:
-                parts.learn([(f"token {id}", answer)])
-        filled = around.filled_in(config)
-        parts.learn([(f"header {name}", value) for name, value in filled.headers.items()])
-        parts.learn([(name, value) for name, value in filled.env.items()])
-        parts.learn([("url", filled.url), ("secret", filled.oauth.client_secret or "")])
-        return filled
+    def on_question(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
+        """Answer a question of a server in the background, or withdraw one."""
+        self._open_questions.on_record(server.config, record)
 
-    def link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
-        """The server's configuration in the form that the connector expects."""
-        parts = self._parts
-        return LinkConfig(
-            transport=config.transport or "stdio",
-            url=config.url,
-            headers=dict(config.headers),
-            folder=parts.cwd(),
-            start_seconds=config.start_seconds,
-            version=parts.version,
-            is_interactive=may_ask and not parts.unattended,
-            sign_in=self._link_sign_in(config),
-        )
+    def _send_answer(self, id: int, answer: Answer) -> None:
+        if self._connector is not None:
+            self._connector.answer(id, answer)
 
-    def _link_sign_in(self, config: ServerConfig) -> LinkSignIn | None:
-        oauth = config.oauth
-        has_header = any(name.lower() == "authorization" for name in config.headers)
-        if config.transport == "stdio" or has_header or not oauth.wanted:
-            return None
-        return LinkSignIn(
-            client_id=oauth.client_id,
-            client_secret=oauth.client_secret,
-            scope=oauth.scope,
-            port=oauth.port,
-            flow=oauth.flow,
-            client_metadata_url=oauth.client_metadata_url,
-            is_remote=_is_remote(self._parts.variables),
-            stored=self._stored_for(config.url),
-        )
-
-    def _stored_for(self, url: str) -> StoredSignIn:
-        """The stored sign-in for an address, from `auth.json`; what cannot be used there counts as none."""
-        try:
-            stored = codec.convert(self._auth.all().get(_KEPT + url, {}), StoredSignIn)
-        except BadRecord:
-            return StoredSignIn()
-        self._learn_tokens(stored)
-        return stored
-
-    def _address_of(self, config: ServerConfig) -> str:
-        parts = self._parts
-        around = Surroundings(parts.variables, parts.cwd(), parts.home, self._answers, parts.is_secret)
-        return around.filled_in(config).url
-
-    def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
-        """Store the result of a sign-in in `auth.json`, for the server's address only."""
-        self._learn_tokens(stored)
-        problem = self._auth.put(_KEPT + self._address_of(config), codec.to_plain(stored))
-        if problem is not None:
-            self._report(problem)
-
-    def asked(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
-        """Handle a question of a server, or withdraw one."""
-        id = record.id
-        if isinstance(record, QuestionWithdrawn):
-            task = self._asking.pop(id, None)
-            if task is not None:
-                task.cancel()
-            return
-        task = self._asking[id] = asyncio.ensure_future(self._answer(server, record))
-        task.add_done_callback(lambda _: self._asking.pop(id, None))
-
-    async def _answer(self, server: ToolServer, record: QuestionAsked) -> None:
-        answer: Answer = None
-        try:
-            answer = await self._answer_to(server, record.question)
-        finally:
-            if self._connector is not None:
-                self._connector.answer(record.id, answer)
-
-    async def _answer_to(self, server: ToolServer, question: Question) -> Answer:
-        if isinstance(question, StoredQuestion):
-            return self._stored_for(self._address_of(server.config))
-        if self._parts.unattended:
-            return None
-        if isinstance(question, SignInQuestion):
-            return await self._questions.sign_in(server.config.name, question)
-        return await self._questions.elicited(server.config.name, question)
-
-    def changed(self, server: ToolServer, lists: bool) -> None:
+    def on_server_changed(self, server: ToolServer, lists: bool) -> None:
         """Report that the state of a server has changed; with `lists`, also what it offers."""
         if self._servers.get(server.config.name) is not server:
             return
         if lists:
-            self._offered.listed(server)
+            self._offered.update_tools(server)
             if server.prompts:
                 self._on_commands_changed()
-        self._parts.post(McpServerChanged(server=self._state(server)))
+        self._parts.post(McpServerChanged(server=self._state_of_server(server)))
         if server.status in ("failed", "sign_in") and server.error:
-            self._report_server(server)
-
-    def _report_server(self, server: ToolServer) -> None:
-        text = server.error or ""
-        if NOT_INSTALLED in text:
-            # The reason is the same for every server, so it is reported once.
-            self._report(text[text.index(NOT_INSTALLED) :])
-        elif server.status == "sign_in":
-            self._report(f"{text}. Sign in with: pigeon mcp test {shlex.quote(server.config.name)}")
-        else:
-            self._report(f"Tool server {text}")
-
-    def _report(self, text: str) -> None:
-        if text not in self._reported:
-            self._reported.add(text)
-            self._parts.report(text)
-
-    def _learn_tokens(self, stored: StoredSignIn) -> None:
-        tokens, client = stored.tokens or {}, stored.client or {}
-        found = [tokens.get("access_token"), tokens.get("refresh_token"), client.get("client_secret")]
-        self._parts.learn([("token", value) for value in found if isinstance(value, str)])
+            self._reports.report_server(server)
 
 
-def _uncallable(tool: str, servers: list[ToolServer]) -> str:
+def _uncallable_text(tool: str, servers: list[ToolServer]) -> str:
     """Why a tool cannot be called, by the state of the servers that its name fits: the longest is the likeliest one."""
-    return f"{tool} cannot be called: {_hindrance(max(servers, key=lambda one: len(one.config.name)))}"
+    return f"{tool} cannot be called: {_hindrance_text(max(servers, key=lambda one: len(one.config.name)))}"
 
 
-def _hindrance(server: ToolServer) -> str:
+def _hindrance_text(server: ToolServer) -> str:
     """Why a server cannot be used, and what to do about it."""
     name = server.config.name
     if server.status == "connecting":
@@ -425,10 +270,3 @@ def _hindrance(server: ToolServer) -> str:
         f"the tool server {name} is not connected ({server.error or server.status}). Continue without it, or ask the "
         f"user to check it with {test}"
     )
-
-
-def _is_remote(variables: Mapping[str, str]) -> bool:
-    """Whether the person's browser probably cannot be redirected to this machine."""
-    if any(variables.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
-        return True
-    return sys.platform == "linux" and not any(variables.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

@@ -26,7 +26,7 @@ def add_server(path: str, name: str, entry: dict[str, Any]) -> None:
     """Add a server to a file, which is made if necessary; raises `StartupError` if it has one of this name."""
 
     def add() -> dict[str, Any]:
-        raw, key = _read(path)
+        raw, key = _read_servers_file(path)
         if name in raw.get(key, {}):
             raise StartupError(f"{path} has a server {name!r}. Remove it first: pigeon mcp remove {shlex.quote(name)}")
         return {**raw, key: {**raw.get(key, {}), name: entry}}
@@ -38,7 +38,7 @@ def remove_server(path: str, name: str) -> None:
     """Remove a server from a file; raises `NoSuchServer`, and `StartupError` for a file that cannot be changed."""
 
     def remove() -> dict[str, Any]:
-        raw, key = _read(path)
+        raw, key = _read_servers_file(path)
         servers = raw.get(key, {})
         if name not in servers:
             raise NoSuchServer(path, name, servers)
@@ -47,7 +47,7 @@ def remove_server(path: str, name: str) -> None:
     change_file(path, remove, "Remove the server yourself.")
 
 
-def _read(path: str) -> tuple[dict[str, Any], str]:
+def _read_servers_file(path: str) -> tuple[dict[str, Any], str]:
     """The file as it is, and the key that its servers are under."""
     try:
         raw = read_json(path, may_be_blank=True)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 
 from pigeon.mcp.connector.records import CompleteArgument, OfferedPrompt
-from pigeon.mcp.named_content import given_by_name, prompt_help, prompts_of
+from pigeon.mcp.named_content import parse_named_arguments, prompt_help, prompts_of
 from pigeon.mcp.server import ToolServer
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands.mcp import McpCompletion, McpCompletions
@@ -32,15 +32,15 @@ class MessageCompletion:
         name = text[1:].split(None, 1)[0] if text.startswith("/") and text[1:].strip() else ""
         found = prompts_of(self._servers().values()).get(name) if len(text) > len(name) + 1 else None
         if found is not None:
-            return await self._arguments(*found, text[len(name) + 1 :].lstrip())
+            return await self._complete_arguments(*found, text[len(name) + 1 :].lstrip())
         if text.startswith("/") and text == f"/{name}":
-            return McpCompletions(replaces=name, completions=self._commands(name))
+            return McpCompletions(replaces=name, completions=self._complete_command(name))
         word = re.search(_WORD, text)
         if word is None:
             return McpCompletions(replaces="", completions=[])
-        return McpCompletions(replaces=word[1], completions=await self._resources(word[1]))
+        return McpCompletions(replaces=word[1], completions=await self._complete_resource(word[1]))
 
-    def _commands(self, typed: str) -> list[McpCompletion]:
+    def _complete_command(self, typed: str) -> list[McpCompletion]:
         prompts = prompts_of(self._servers().values())
         return [
             McpCompletion(text=name, description=prompt_help(prompt))
@@ -48,7 +48,7 @@ class MessageCompletion:
             if name.startswith(typed)
         ][:MOST_OFFERED]
 
-    async def _resources(self, typed: str) -> list[McpCompletion]:
+    async def _complete_resource(self, typed: str) -> list[McpCompletion]:
         given, colon, uri = typed.partition(":")
         if colon and given in self._servers():
             servers = [self._servers()[given]]
@@ -58,7 +58,7 @@ class MessageCompletion:
         found: dict[str, McpCompletion] = {}
         for server in servers:
             if colon and uri:
-                for value in await self._filled(server, uri):
+                for value in await self._complete_template(server, uri):
                     found.setdefault(f"{given}:{value}", McpCompletion(text=f"{given}:{value}"))
             for one in server.resources:
                 start = one.uri.partition("{")[0] if one.is_template else one.uri
@@ -71,7 +71,7 @@ class MessageCompletion:
         ranked = sorted(found.values(), key=lambda one: (not one.text.lower().startswith(wanted), one.text))
         return [one for one in ranked if one.text != typed][:MOST_OFFERED]
 
-    async def _filled(self, server: ToolServer, uri: str) -> list[str]:
+    async def _complete_template(self, server: ToolServer, uri: str) -> list[str]:
         """The address, completed with the values that the server offers for the template variable at its end."""
         for one in server.resources:
             part = template_part(one.uri, uri) if one.is_template else None
@@ -80,15 +80,15 @@ class MessageCompletion:
             name, before, known = part
             value = known.pop(name)
             request = CompleteArgument(template=one.uri, argument=name, value=value, known=known)
-            values = await self._values(server, request)
+            values = await self._fetch_values(server, request)
             if values:
                 return [before + value for value in values]
         return []
 
-    async def _arguments(self, server: ToolServer, prompt: OfferedPrompt, rest: str) -> McpCompletions:
+    async def _complete_arguments(self, server: ToolServer, prompt: OfferedPrompt, rest: str) -> McpCompletions:
         names = [one.name for one in prompt.arguments]
         *before, typed = re.split(r"\s+", rest)
-        given, plain = given_by_name(before, names)
+        given, plain = parse_named_arguments(before, names)
         left = [name for name in names if name not in given]
         given |= dict(zip(left, plain, strict=False))
         left = left[len(plain) :]
@@ -98,17 +98,17 @@ class MessageCompletion:
         if not name:
             return McpCompletions(replaces=typed, completions=[])
         request = CompleteArgument(prompt=prompt.name, argument=name, value=value, known=given)
-        values = await self._values(server, request)
+        values = await self._fetch_values(server, request)
         offered = [McpCompletion(text=shlex.quote(one) if re.search(r"[\s'\"\\]", one) else one) for one in values]
         if value == typed:
             offered += [McpCompletion(text=f"{one}=") for one in left if f"{one}=".startswith(typed)]
         return McpCompletions(replaces=value, completions=offered[:MOST_OFFERED])
 
-    async def _values(self, server: ToolServer, request: CompleteArgument) -> list[str]:
-        if server.status != "connected" or not server.completes:
+    async def _fetch_values(self, server: ToolServer, request: CompleteArgument) -> list[str]:
+        if server.status != "connected" or not server.can_complete:
             return []
         try:
-            answer = await server.ask(request, seconds=COMPLETE_SECONDS)
+            answer = await server.send_request(request, seconds=COMPLETE_SECONDS)
         except ToolFailed:
             return []
         return [one for one in answer.values if one and one.isprintable() and len(one) <= 1000]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pigeon.mcp.connector.records import GetPrompt, OfferedPrompt, ReadResource, ServerResult
 from pigeon.mcp.server import ToolServer
 from pigeon.mcp.server_tool import WorkplaceNow, outcome_of
-from pigeon.mcp.tool_names import distinct_names, full_name
+from pigeon.mcp.tool_names import full_name, make_distinct_names
 from pigeon.session.dependencies import ServerContent
 from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.answers import SlashCommand
@@ -32,7 +32,7 @@ class NamedContent:
 
     def resources(self) -> list[McpResource]:
         """The resources of all servers."""
-        return [one for server in self._servers().values() for one in server.readable()]
+        return [one for server in self._servers().values() for one in server.list_resources()]
 
     def commands(self) -> list[SlashCommand]:
         """The prompts of all servers, as slash commands."""
@@ -51,15 +51,15 @@ class NamedContent:
             if asked is None:
                 names = ", ".join(self._servers())
                 raise Refusal(f"No tool server has the prompt /{command} (configured: {names})")
-            return self._prompted(asked, text)
+            return self._fetch_prompt(asked, text)
         mentions: dict[tuple[str, str], ToolServer] = {}
         for name, named in re.findall(_MENTION, text):
             server = self._servers().get(name)
-            uri = None if server is None else _uri(server, named)
+            uri = None if server is None else _find_uri(server, named)
             if server is not None and uri is not None:
                 mentions[name, uri] = server
         found = [(server, uri) for (_, uri), server in mentions.items()]
-        return self._mentioned(found[:MOST_MENTIONS]) if found else ServerContent()
+        return self._read_mentions(found[:MOST_MENTIONS]) if found else ServerContent()
 
     def _server_of(self, command: str) -> ToolServer | None:
         """The server that a command's prompt may belong to, even if its prompts are not known yet."""
@@ -69,17 +69,17 @@ class NamedContent:
         fitting = [one for one in self._servers().values() if command.startswith(full_name(one.config.name, ""))]
         return max(fitting, key=lambda one: len(one.config.name), default=None)
 
-    async def _prompted(self, server: ToolServer, text: str) -> ServerContent:
+    async def _fetch_prompt(self, server: ToolServer, text: str) -> ServerContent:
         command = text[1:].split(None, 1)[0]
         try:
-            await server.connected()
+            await server.wait_until_connected()
             prompts = {name: prompt for name, (_, prompt) in prompts_of([server]).items()}
             if command not in prompts:
                 known = ", ".join(f"/{name}" for name in prompts) or "it has none"
                 raise Refusal(f"The tool server {server.config.name} has no prompt /{command} (known: {known})")
             prompt = prompts[command]
             request = GetPrompt(name=prompt.name, arguments=_prompt_arguments(prompt, text))
-            blocks = self._blocks(await server.ask(request), command)
+            blocks = self._blocks(await server.send_request(request), command)
         except ToolFailed as error:
             raise Refusal(str(error)) from None
         texts = [block.text for block in blocks if isinstance(block, TextContent)]
@@ -95,11 +95,11 @@ class NamedContent:
             return list(blocks)
         return [TextContent(text=mask.mask_text(one.text)) if isinstance(one, TextContent) else one for one in blocks]
 
-    async def _mentioned(self, mentions: list[tuple[ToolServer, str]]) -> ServerContent:
+    async def _read_mentions(self, mentions: list[tuple[ToolServer, str]]) -> ServerContent:
         blocks: list[UserBlock] = []
         for server, uri in mentions:
             try:
-                answer = await server.ask(ReadResource(uri=uri))
+                answer = await server.send_request(ReadResource(uri=uri))
             except ToolFailed as error:
                 raise Refusal(f"@{server.config.name}:{uri} cannot be read: {error}") from None
             blocks.append(TextContent(text=f"Content of @{server.config.name}:{uri}:"))
@@ -111,14 +111,14 @@ def prompts_of(servers: Iterable[ToolServer]) -> dict[str, tuple[ToolServer, Off
     """All prompts by the names of their commands."""
     found: dict[str, tuple[ToolServer, OfferedPrompt]] = {}
     for server in servers:
-        names = distinct_names(server.config.name, [prompt.name for prompt in server.prompts])
+        names = make_distinct_names(server.config.name, [prompt.name for prompt in server.prompts])
         for prompt in server.prompts:
             if prompt.name in names:
                 found.setdefault(names[prompt.name], (server, prompt))
     return found
 
 
-def _uri(server: ToolServer, named: str) -> str | None:
+def _find_uri(server: ToolServer, named: str) -> str | None:
     """The address that is meant, without trailing punctuation; none if it is not one."""
     known = {one.uri for one in server.resources}
     bare = named.rstrip(_SENTENCE)
@@ -133,7 +133,7 @@ def prompt_help(prompt: OfferedPrompt) -> str:
     return f"{prompt.description} {arguments}".strip()
 
 
-def given_by_name(words: Iterable[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def parse_named_arguments(words: Iterable[str], names: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """The arguments that are written `name=value`, and the other words in their order."""
     given: dict[str, str] = {}
     plain: list[str] = []
@@ -154,7 +154,7 @@ def _prompt_arguments(prompt: OfferedPrompt, text: str) -> dict[str, str]:
         words = shlex.split(rest)
     except ValueError:
         words = rest.split()
-    given, plain = given_by_name(words, names)
+    given, plain = parse_named_arguments(words, names)
     open_names = [name for name in names if name not in given]
     for index, name in enumerate(open_names):
         if plain:

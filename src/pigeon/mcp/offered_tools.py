@@ -16,9 +16,9 @@ from typing import ClassVar
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
 from pigeon.mcp.connector.records import OfferedTool
-from pigeon.mcp.server import ToolServer, settle
+from pigeon.mcp.server import ToolServer, wait_for_servers
 from pigeon.mcp.server_tool import ServerTool
-from pigeon.mcp.tool_names import distinct_names
+from pigeon.mcp.tool_names import make_distinct_names
 from pigeon.session.toolset import Toolset
 from pigeon.system.shell.shell import Workplace
 from pigeon.tools.server_tools import SEARCH, SEARCH_FACTS
@@ -53,7 +53,7 @@ class OfferedTools:
         self._in_run = False
         self._search: ToolSearch | None = None
 
-    def configured(self, servers: Sequence[ToolServer]) -> None:
+    def set_servers(self, servers: Sequence[ToolServer]) -> None:
         """Set the configured servers; the first time, `tool_search` is added."""
         usable = [server for server in servers if server.config.enabled and server.config.problem is None]
         for name in set(self._tools) - {server.config.name for server in usable}:
@@ -62,7 +62,7 @@ class OfferedTools:
         if self._search is None and usable:
             self._search = ToolSearch(usable, self)
         elif self._search is not None:
-            self._search.use(usable)
+            self._search.set_servers(usable)
         for server in usable:
             # A server that has come or gone may have a claim on names of another.
             listed = self._tools.get(server.config.name)
@@ -71,54 +71,54 @@ class OfferedTools:
                 and server.was_listed
                 and listed.keys() != (named := self._named_tools(server)).keys()
             ):
-                self._take(server, named)
-        self._arrange()
+                self._update_server(server, named)
+        self._arrange_tools()
 
-    def listed(self, server: ToolServer) -> None:
+    def update_tools(self, server: ToolServer) -> None:
         """Take over the tools that a server has listed."""
-        self._take(server, self._named_tools(server))
-        self._arrange()
+        self._update_server(server, self._named_tools(server))
+        self._arrange_tools()
 
     def _named_tools(self, server: ToolServer) -> dict[str, OfferedTool]:
         """The tools of a server that its entry lets through, by their full names."""
         config = server.config
         wanted = [tool for tool in server.tools if _is_wanted(tool.name, config.only_tools, config.without_tools)]
         others = [one.config.name for one in self._search.servers] if self._search is not None else []
-        names = distinct_names(config.name, [tool.name for tool in wanted], others)
+        names = make_distinct_names(config.name, [tool.name for tool in wanted], others)
         return {names[tool.name]: tool for tool in wanted if tool.name in names}
 
-    def _take(self, server: ToolServer, named: dict[str, OfferedTool]) -> None:
+    def _update_server(self, server: ToolServer, named: dict[str, OfferedTool]) -> None:
         tools = {name: ServerTool(name, tool, server, self._workplace, self.load) for name, tool in named.items()}
         self._replace(server.config.name, tools)
 
-    def run_begun(self) -> None:
+    def on_run_start(self) -> None:
         """A request is being made: the tools in it keep their places from now on."""
         self._in_run = True
-        self._instruct()
+        self._place_instructions()
         self._shown |= {name for name in self._all() if self._toolset.is_active(name)}
 
     def load(self, name: str) -> None:
         """Add a tool that the model has found or called to the prompt, from the next request on."""
-        if self._toolset.load(name):
+        if self._toolset.try_load(name):
             self._shown.add(name)
             self._found.add(name)
 
     def names(self, server: str) -> list[str]:
         """The tools of a server that the model may call."""
-        return [name for name in self._tools.get(server, {}) if self._is_there(name)]
+        return [name for name in self._tools.get(server, {}) if self._is_callable(name)]
 
-    def deferred(self, server: str) -> int:
+    def count_deferred(self, server: str) -> int:
         """How many tools of a server the model has to find first."""
         return sum(self._toolset.is_deferred(name) for name in self._tools.get(server, {}))
 
-    def named(self, name: str) -> ServerTool | None:
+    def find_tool(self, name: str) -> ServerTool | None:
         """The tool of this name, if the model may call it."""
-        return self._all().get(name) if self._is_there(name) else None
+        return self._all().get(name) if self._is_callable(name) else None
 
-    def found(self, query: str, most: int) -> list[ServerTool]:
+    def search_tools(self, query: str, most: int) -> list[ServerTool]:
         """The tools that match a query best; exact names come first."""
-        tools = [tool for name, tool in self._all().items() if self._is_there(name)]
-        return ranked(query, tools)[:most]
+        tools = [tool for name, tool in self._all().items() if self._is_callable(name)]
+        return rank_tools(query, tools)[:most]
 
     @property
     def count(self) -> int:
@@ -128,7 +128,7 @@ class OfferedTools:
     def _all(self) -> dict[str, ServerTool]:
         return {name: tool for tools in self._tools.values() for name, tool in tools.items()}
 
-    def _is_there(self, name: str) -> bool:
+    def _is_callable(self, name: str) -> bool:
         return self._toolset.is_active(name) or self._toolset.is_deferred(name)
 
     def _replace(self, server: str, tools: dict[str, ServerTool]) -> None:
@@ -144,7 +144,7 @@ class OfferedTools:
             elif name in before:
                 self._toolset.remove(name)
 
-    def _arrange(self) -> None:
+    def _arrange_tools(self) -> None:
         """Add all tools to the prompt if they fit; otherwise defer those that are not in it yet."""
         every = self._all()
         cost = sum(tool.tokens for tool in every.values())
@@ -153,16 +153,16 @@ class OfferedTools:
             if self._toolset.is_active(name):
                 if not fits and name not in self._shown:
                     self._toolset.remove(name)
-                    self._toolset.defer(tool)
+                    self._toolset.try_defer(tool)
             elif fits:
                 self._toolset.remove(name)
                 self._toolset.add(tool)
             elif not self._toolset.is_deferred(name):
-                self._toolset.defer(tool)
-        self._instruct()
+                self._toolset.try_defer(tool)
+        self._place_instructions()
         self._offer_search(not fits)
 
-    def _instruct(self) -> None:
+    def _place_instructions(self) -> None:
         """Add each server's instructions to the description of one of its tools, as far as the budget has room.
 
         It is the first one in the prompt; descriptions that were already sent do not change. A tool that was found by a
@@ -173,14 +173,14 @@ class OfferedTools:
         for server in self._search.servers if self._search is not None else ():
             listed = self._tools.get(server.config.name, {})
             tools = [tool for name, tool in listed.items() if name in told and name not in self._found]
-            kept = next((tool for tool in tools if tool.instructions and tool.spec.name in self._shown), None)
+            kept = next((tool for tool in tools if tool.instructions_length and tool.spec.name in self._shown), None)
             for tool in tools:
                 if kept is None:
                     kept = tool
-                    tool.instruct(room)
-                elif tool is not kept and tool.instructions:
-                    tool.instruct(0)
-            room -= kept.instructions if kept is not None else 0
+                    tool.set_instructions(room)
+                elif tool is not kept and tool.instructions_length:
+                    tool.set_instructions(0)
+            room -= kept.instructions_length if kept is not None else 0
 
     def _offer_search(self, needed: bool) -> None:
         """Add `tool_search` if it is needed, or while servers are connecting: the model may need their tools."""
@@ -206,33 +206,33 @@ class ToolSearch(ArgumentTool):
     def __init__(self, servers: Sequence[ToolServer], offered: OfferedTools) -> None:
         self.servers = list(servers)
         self._offered = offered
-        self.spec = self._spec()
+        self.spec = self._make_spec()
 
-    def use(self, servers: Sequence[ToolServer]) -> None:
+    def set_servers(self, servers: Sequence[ToolServer]) -> None:
         """Set the servers; the description only changes if their names do."""
         names = [server.config.name for server in self.servers]
         self.servers = list(servers)
         if names != [server.config.name for server in servers]:
-            self.spec = self._spec()
+            self.spec = self._make_spec()
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """Find tools and load them."""
+        """Search for tools and load those that are found."""
         query = arguments.get("query")
         if not isinstance(query, str) or not query.strip():
             raise ToolFailed("query must be a string: what the tool should do, or its name")
         limit = arguments.get("limit")
         most = int(limit) if isinstance(limit, int | float) and 1 <= limit <= MOST_FOUND else FOUND
-        await run.scope.wait(self._connected())
-        found = self._offered.found(query, most)
+        await run.scope.wait(self._wait_for_servers())
+        found = self._offered.search_tools(query, most)
         for tool in found:
             self._offered.load(tool.spec.name)
-        return ToolOutcome(content=[TextContent(text=self._text(query, found))])
+        return ToolOutcome(content=[TextContent(text=self._result_text(query, found))])
 
-    async def _connected(self) -> None:
+    async def _wait_for_servers(self) -> None:
         self._offered.begin()
-        await settle(self.servers)
+        await wait_for_servers(self.servers)
 
-    def _text(self, query: str, found: Sequence[ServerTool]) -> str:
+    def _result_text(self, query: str, found: Sequence[ServerTool]) -> str:
         lines = [f"{tool.spec.name}: {_first_line(tool.spec.description)}" for tool in found]
         if lines:
             lines = ["These tools can be called now:", *lines]
@@ -247,7 +247,7 @@ class ToolSearch(ArgumentTool):
                 lines.append(f"The server {server.config.name} cannot be used: {(server.error or '')[:300]}")
         return "\n".join(lines[: MOST_FOUND + MOST_NAMED])
 
-    def _spec(self) -> ToolSpec:
+    def _make_spec(self) -> ToolSpec:
         names = [server.config.name[:40] for server in self.servers]
         listed = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
         return ToolSpec(
@@ -265,7 +265,7 @@ class ToolSearch(ArgumentTool):
         )
 
 
-def ranked(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
+def rank_tools(query: str, tools: Sequence[ServerTool]) -> list[ServerTool]:
     """The tools that contain words of the query, best first: rare words count more, names more than the rest."""
     wanted = set(_words(query))
     exact = {word.strip(",;") for word in query.split()}
@@ -303,10 +303,10 @@ def _words(text: str) -> list[str]:
 def _is_wanted(name: str, only: tuple[str, ...] | None, without: tuple[str, ...]) -> bool:
     from pigeon.system.globs import text_matcher
 
-    def named(patterns: Sequence[str]) -> bool:
+    def is_named_by(patterns: Sequence[str]) -> bool:
         return any(text_matcher(pattern, classes=False)(name) for pattern in patterns)
 
-    return (only is None or named(only)) and not named(without)
+    return (only is None or is_named_by(only)) and not is_named_by(without)
 
 
 def _first_line(text: str) -> str:

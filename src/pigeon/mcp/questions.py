@@ -29,25 +29,27 @@ class Questions:
     def __init__(self, dialogs: Dialogs) -> None:
         self._dialogs = dialogs
 
-    async def sign_in(self, server: str, question: SignInQuestion) -> SignInAnswer | None:
+    async def ask_sign_in(self, server: str, question: SignInQuestion) -> SignInAnswer | None:
         """Ask for a sign-in: by entering a code in any browser, or in one that is redirected to this machine.
 
         Returns None if the person refuses.
         """
         if question.code is not None:
-            return await self._sign_in_with_code(server, question)
+            return await self._ask_code_sign_in(server, question)
         title = (
             f"The tool server {server} requires you to sign in. Open this address in a browser:\n{question.url}\n"
             "If the browser runs on another machine, paste the address to which it was redirected."
         )
-        answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder="http://127.0.0.1/callback"))
-        redirect = _text(answer)
+        answer = await self._ask_host(
+            lambda id: InputRequest(id=id, title=title, placeholder="http://127.0.0.1/callback")
+        )
+        redirect = _text_of_answer(answer)
         return None if redirect is None else SignInAnswer(redirect=redirect)
 
-    async def _sign_in_with_code(self, server: str, question: SignInQuestion) -> SignInAnswer | None:
+    async def _ask_code_sign_in(self, server: str, question: SignInQuestion) -> SignInAnswer | None:
         complete = question.complete_url
         at_once = f"\nOr open this address, which has the code in it:\n{complete}" if complete else ""
-        answer = await self._ask(
+        answer = await self._ask_host(
             lambda id: ConfirmRequest(
                 id=id,
                 title=f"The tool server {server} requires you to sign in",
@@ -58,41 +60,45 @@ class Questions:
         )
         return SignInAnswer() if answer is not None and answer.confirmed is True else None
 
-    async def input(self, server: str, question: InputQuestion) -> str | None:
+    async def ask_input(self, server: str, question: InputQuestion) -> str | None:
         """A value that the configuration asks for."""
         title = f"Tool server {server}: {question.about}"
         if question.choices:
             shown = dict(question.choices)
-            chosen = _text(await self._ask(lambda id: SelectRequest(id=id, title=title, options=list(shown))))
+            chosen = _text_of_answer(
+                await self._ask_host(lambda id: SelectRequest(id=id, title=title, options=list(shown)))
+            )
             return None if chosen is None else shown.get(chosen)
         hint = ABSENT if question.default is None else question.default
-        answer = _text(await self._ask(lambda id: InputRequest(id=id, title=title, placeholder=hint)))
+        answer = _text_of_answer(await self._ask_host(lambda id: InputRequest(id=id, title=title, placeholder=hint)))
         return question.default if answer == "" and question.default is not None else answer
 
-    async def elicited(self, server: str, question: ElicitQuestion) -> ElicitAnswer:
+    async def ask_elicitation(self, server: str, question: ElicitQuestion) -> ElicitAnswer:
         """Ask what a server wants to know (elicitation)."""
         message = f"The tool server {server} asks: {question.message}"
         if question.url is not None:
-            said = await self._ask(
+            said = await self._ask_host(
                 lambda id: ConfirmRequest(id=id, title=message, message=f"Open this address?\n{question.url}")
             )
             return ElicitAnswer(action=_action(said))
         fields = question.requested.get("properties")
         if not isinstance(fields, dict) or not fields:
-            said = await self._ask(lambda id: ConfirmRequest(id=id, title=message, message="Do you accept?"))
+            said = await self._ask_host(lambda id: ConfirmRequest(id=id, title=message, message="Do you accept?"))
             return ElicitAnswer(action=_action(said), content={})
         listed = question.requested.get("required")
         required = listed if isinstance(listed, list) else []
         content: dict[str, Json] = {}
         for name, field in list(fields.items())[:MOST_FIELDS]:
-            told, value = await self._field(message, name, field if isinstance(field, dict) else {}, name in required)
+            told, value = await self._ask_field(
+                message, name, field if isinstance(field, dict) else {}, name in required
+            )
             if not told:
                 return ElicitAnswer(action="cancel")
             if value is not None:
                 content[name] = value
         return ElicitAnswer(action="accept", content=content)
 
-    async def _field(self, message: str, name: str, field: Schema, required: bool) -> tuple[bool, Any]:
+    async def _ask_field(self, message: str, name: str, field: Schema, required: bool) -> tuple[bool, Any]:
         """Whether a field was answered, and its value; none if the person left it out."""
         about = field.get("title") or name
         more = f" ({field['description']})" if isinstance(field.get("description"), str) else ""
@@ -100,18 +106,18 @@ class Questions:
         choices = _choices(field)
         if choices:
             shown = [*choices, *([] if required else [SKIP])]
-            answer = await self._ask(lambda id: SelectRequest(id=id, title=title, options=shown))
-            chosen = _text(answer)
+            answer = await self._ask_host(lambda id: SelectRequest(id=id, title=title, options=shown))
+            chosen = _text_of_answer(answer)
             if chosen is None:
                 return False, None
-            return True, _chosen(field, choices, chosen)
-        answer = await self._ask(lambda id: InputRequest(id=id, title=title, placeholder=_placeholder(field)))
-        text = _text(answer)
+            return True, _value_of_choice(field, choices, chosen)
+        answer = await self._ask_host(lambda id: InputRequest(id=id, title=title, placeholder=_placeholder(field)))
+        text = _text_of_answer(answer)
         if text is None:
             return False, None
-        return _typed(field, text, required)
+        return _parse_typed(field, text, required)
 
-    async def _ask(self, make: Callable[[str], DialogRequest]) -> ExtensionUiResponse | None:
+    async def _ask_host(self, make: Callable[[str], DialogRequest]) -> ExtensionUiResponse | None:
         """Ask, and withdraw the question if the server no longer wants an answer."""
         asked: list[str] = []
 
@@ -121,12 +127,12 @@ class Questions:
 
         ended = False
         try:
-            end = await self._dialogs.asked(request)
+            end = await self._dialogs.run_dialog(request)
             ended = True
             return end.answer
         finally:
             if asked and not ended:
-                self._dialogs.tell(lambda id: CancelRequest(id=id, target_id=asked[0]))
+                self._dialogs.send_notice(lambda id: CancelRequest(id=id, target_id=asked[0]))
 
 
 def _action(answer: ExtensionUiResponse | None) -> ElicitAction:
@@ -135,7 +141,7 @@ def _action(answer: ExtensionUiResponse | None) -> ElicitAction:
     return "accept" if answer.confirmed is True else "decline"
 
 
-def _text(answer: ExtensionUiResponse | None) -> str | None:
+def _text_of_answer(answer: ExtensionUiResponse | None) -> str | None:
     if answer is None or answer.cancelled is True or not isinstance(answer.value, str):
         return None
     return answer.value
@@ -155,7 +161,7 @@ def _choices(field: Schema) -> list[str]:
     return [str(one) for one in shown][:100]
 
 
-def _chosen(field: Schema, choices: list[str], chosen: str) -> Any:
+def _value_of_choice(field: Schema, choices: list[str], chosen: str) -> Any:
     if chosen not in choices:
         return None
     if field.get("type") == "boolean":
@@ -169,7 +175,7 @@ def _chosen(field: Schema, choices: list[str], chosen: str) -> Any:
     )
 
 
-def _typed(field: Schema, text: str, required: bool) -> tuple[bool, Any]:
+def _parse_typed(field: Schema, text: str, required: bool) -> tuple[bool, Any]:
     kind = field.get("type")
     if not text.strip() and not required:
         return True, None

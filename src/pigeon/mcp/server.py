@@ -23,7 +23,6 @@ from pigeon.mcp.connector.records import (
     CallProgress,
     FromCall,
     FromServer,
-    LinkConfig,
     OfferedPrompt,
     OfferedResource,
     OfferedTool,
@@ -35,7 +34,6 @@ from pigeon.mcp.connector.records import (
     ServerRequest,
     ServerResult,
     SignInChanged,
-    StoredSignIn,
 )
 from pigeon.mcp.server_config import ServerConfig, WrongServer
 from pigeon.system.process.start import Process, ProcessOwner, Streams
@@ -46,6 +44,7 @@ from pigeon.wire.errors import ToolFailed
 if TYPE_CHECKING:
     from pigeon.agent.interfaces import ToolRun
     from pigeon.mcp.connector_process import Connector
+    from pigeon.mcp.server_settings import ServerSettings
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
@@ -74,38 +73,31 @@ class ServerSurroundings(Protocol):
 
     @property
     def processes(self) -> ProcessOwner:
-        """Where programs are started."""
+        """The owner of the programs that are started for servers."""
         ...
 
-    def connector(self) -> Connector:
+    def ensure_connector(self) -> Connector:
         """The process that holds the connections."""
         ...
 
-    async def turn(self, server: ToolServer) -> None:
-        """Wait until fewer than `MOST_STARTING` others are starting."""
+    async def wait_for_turn(self, server: ToolServer) -> None:
+        """Wait until few enough others are starting."""
         ...
 
     def command_variables(self) -> Mapping[str, str]:
         """The environment variables that commands of the agent see."""
         ...
 
-    async def filled_in(self, config: ServerConfig) -> ServerConfig:
-        """The server with all variables filled in; their values are masked from now on. Raises `WrongServer`."""
+    @property
+    def settings(self) -> ServerSettings:
+        """Completes the configuration of servers, and stores their sign-ins."""
         ...
 
-    def link_config(self, config: ServerConfig, may_ask: bool) -> LinkConfig:
-        """The server's configuration in the form that the connector expects."""
+    def on_question(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
+        """Answer a question of a server in the background, or withdraw one."""
         ...
 
-    def asked(self, server: ToolServer, record: QuestionAsked | QuestionWithdrawn) -> None:
-        """Handle a question of a server, or withdraw one."""
-        ...
-
-    def store_sign_in(self, config: ServerConfig, stored: StoredSignIn) -> None:
-        """Store the result of a sign-in."""
-        ...
-
-    def changed(self, server: ToolServer, lists: bool) -> None:
+    def on_server_changed(self, server: ToolServer, lists: bool) -> None:
         """Report that the state of a server has changed; with `lists`, also what it offers."""
         ...
 
@@ -116,12 +108,12 @@ class _Connection:
     def __init__(self, connector: Connector, process: Process | None) -> None:
         self.connector = connector
         self.process = process
-        self.key = str(connector.next_number())
+        self.key = str(connector.assign_number())
         self.events: asyncio.Queue[FromServer] = asyncio.Queue()
 
 
 class ToolServer:
-    """One configured server."""
+    """One configured server: its status, its lists, and the requests to it."""
 
     def __init__(self, config: ServerConfig, surroundings: ServerSurroundings) -> None:
         self.config = config
@@ -141,7 +133,7 @@ class ToolServer:
         self._closed = False
         if config.problem is not None:
             self.step = "configuration"
-            self._set("failed", f"{config.name} {config.problem}")
+            self._set_status("failed", f"{config.name} {config.problem}")
 
     @property
     def was_listed(self) -> bool:
@@ -169,10 +161,10 @@ class ToolServer:
             self._needed.set()
         if self._closed or not self.config.enabled or self.config.problem is not None or self._task is not None:
             return
-        self._set("connecting")
+        self._set_status("connecting")
         self._settled.clear()
-        self._task = asyncio.ensure_future(self._run(may_ask))
-        self._task.add_done_callback(self._ended)
+        self._task = asyncio.ensure_future(self._keep_connected(may_ask))
+        self._task.add_done_callback(self._on_task_done)
 
     async def stop(self) -> None:
         """Disconnect for good; the program gets a moment to end on its own."""
@@ -185,12 +177,12 @@ class ToolServer:
             await asyncio.wait(set(self._ending))
         self._settled.set()
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until it is connected, or has failed."""
         await self._settled.wait()
 
     def state(self, names: list[str], deferred: int, prompts: list[str]) -> McpServerState:
-        """As hosts see it."""
+        """The state of the server as hosts see it."""
         config, info = self.config, self._info
         return McpServerState(
             name=config.name,
@@ -209,7 +201,7 @@ class ToolServer:
             protocol_version=info.protocol or ABSENT,
         )
 
-    def readable(self) -> list[McpResource]:
+    def list_resources(self) -> list[McpResource]:
         """The resources that it offers."""
         return [
             McpResource(
@@ -224,7 +216,7 @@ class ToolServer:
         ]
 
     @property
-    def completes(self) -> bool:
+    def can_complete(self) -> bool:
         """Whether the server supports completion."""
         return "completions" in self._info.offers
 
@@ -235,18 +227,18 @@ class ToolServer:
 
     # Calls
 
-    async def connected(
+    async def wait_until_connected(
         self, may_ask: bool = False, wait: Callable[[Awaitable[Any]], Awaitable[Any]] | None = None
     ) -> None:
         """Wait until it is connected; raises `ToolFailed` if it cannot be."""
         if self.status != "connected":
             self.start(may_ask=may_ask)
             while self.status == "connecting":
-                await (wait or _plain_wait)(self.settled())
+                await (wait or _plain_wait)(self.wait_until_settled())
         if self.status != "connected":
             raise ToolFailed(f"The tool server {self.config.name} is not connected: {self.error or self.status}")
 
-    async def ask(
+    async def send_request(
         self,
         request: ServerRequest,
         run: ToolRun | None = None,
@@ -259,16 +251,16 @@ class ToolServer:
         """
         wait = _plain_wait if run is None else run.scope.wait
         seconds = self.config.call_seconds if seconds is None else seconds
-        answer = await self._asked(request, seconds, run is not None, wait, progress)
+        answer = await self._send_once(request, seconds, run is not None, wait, progress)
         if isinstance(answer, CallFailed) and answer.is_unsent:
             # The connection was lost before the server got the call, so it is sent again after reconnecting.
             await wait(self._down.wait())
-            answer = await self._asked(request, seconds, run is not None, wait, progress)
+            answer = await self._send_once(request, seconds, run is not None, wait, progress)
         if isinstance(answer, CallFailed):
             raise ToolFailed(f"The tool server {self.config.name} has failed: {answer.text}")
         return answer
 
-    async def _asked(
+    async def _send_once(
         self,
         request: ServerRequest,
         seconds: float,
@@ -276,13 +268,13 @@ class ToolServer:
         wait: Callable[[Awaitable[Any]], Awaitable[Any]],
         progress: Callable[[str], Awaitable[None]] | None,
     ) -> ServerResult | CallFailed:
-        await self.connected(may_ask, wait)
+        await self.wait_until_connected(may_ask, wait)
         connection = self._connection
         if connection is None:
             raise ToolFailed(f"The tool server {self.config.name} is not connected")
         answers: asyncio.Queue[FromCall] = asyncio.Queue()
         connector, key = connection.connector, connection.key
-        id = connector.ask(key, request, seconds, answers.put_nowait)
+        id = connector.send_request(key, request, seconds, answers.put_nowait)
         try:
             while True:
                 answer: FromCall = await wait(answers.get())
@@ -293,16 +285,16 @@ class ToolServer:
                 if progress is not None:
                     await progress(answer.text)
         finally:
-            connector.forget(id, key)
+            connector.cancel_request(id, key)
 
     # Connecting
 
-    async def _run(self, may_ask: bool) -> None:
+    async def _keep_connected(self, may_ask: bool) -> None:
         loop = asyncio.get_running_loop()
-        await self._turn_or_need()
+        await self._wait_for_turn()
         while True:
             began = loop.time()
-            was_connected = await self._one_connection(may_ask)
+            was_connected = await self._connect_and_hold(may_ask)
             if was_connected and loop.time() - began > STEADY_SECONDS:
                 self._restarts = 0
             again = was_connected or (self.status == "failed" and self.config.transport != "stdio" and self.was_listed)
@@ -312,12 +304,12 @@ class ToolServer:
             self._restarts += 1
             if self._settled.is_set():
                 self._settled.clear()
-            self._set("connecting", f"{self.error}; it is connected again in {pause:g} s")
+            self._set_status("connecting", f"{self.error}; it is connected again in {pause:g} s")
             await asyncio.sleep(pause)
             may_ask = False
 
-    async def _turn_or_need(self) -> None:
-        waiting = [asyncio.ensure_future(self._needed.wait()), asyncio.ensure_future(self._around.turn(self))]
+    async def _wait_for_turn(self) -> None:
+        waiting = [asyncio.ensure_future(self._needed.wait()), asyncio.ensure_future(self._around.wait_for_turn(self))]
         try:
             if not self._needed.is_set():
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -325,7 +317,7 @@ class ToolServer:
             for task in waiting:
                 task.cancel()
 
-    async def _one_connection(self, may_ask: bool) -> bool:
+    async def _connect_and_hold(self, may_ask: bool) -> bool:
         """Connect and wait until the connection is lost; true if it had been established."""
         connected = False
         try:
@@ -336,35 +328,37 @@ class ToolServer:
                     self._info = record
                 elif isinstance(record, ServerListed):
                     connected = True
-                    self._take(record)
+                    self._update_lists(record)
                 elif isinstance(record, ServerFailed):
                     await self._fail(record, connection.process)
                     return connected
         except WrongServer as wrong:
             self.step = "configuration"
-            self._set("failed", f"{self.config.name}: {wrong}")
+            self._set_status("failed", f"{self.config.name}: {wrong}")
             return False
         except OSError as error:
             self.step = "start"
-            self._set("failed", _start_text(self.config, error))
+            self._set_status("failed", _start_text(self.config, error))
             return False
         finally:
-            self._let_go()
+            self._close_connection()
 
     async def _open(self, may_ask: bool) -> _Connection:
         self.step = "start"
-        config = await self._around.filled_in(self.config)
-        connector = self._around.connector()
-        await connector.started()
+        config = await self._around.settings.fill_in_config(self.config)
+        connector = self._around.ensure_connector()
+        await connector.wait_until_started()
         started = await self._start_program(config) if config.transport == "stdio" else None
         process, pipes = (None, None) if started is None else started
         connection = self._connection = _Connection(connector, process)
-        connector.open(connection.key, self._around.link_config(config, may_ask), pipes, self._heard)
+        connector.open_server(
+            connection.key, self._around.settings.link_config(config, may_ask), pipes, self._on_record
+        )
         return connection
 
     async def _start_program(self, config: ServerConfig) -> tuple[Process, tuple[int, int, int]]:
         """Start it; returns it with our ends of its stdin, stdout and stderr."""
-        environment = self._environment(config)
+        environment = self._make_environment(config)
         cwd = config.cwd or "/"
         from pigeon.system.process.run_program import find_program
 
@@ -387,21 +381,21 @@ class ToolServer:
             raise
         return process, ours
 
-    def _environment(self, config: ServerConfig) -> dict[str, str]:
+    def _make_environment(self, config: ServerConfig) -> dict[str, str]:
         seen = self._around.command_variables()
         if not config.inherit_env:
             seen = {name: value for name, value in seen.items() if name in _INHERITED or name.startswith("LC_")}
         return {**seen, **config.env}
 
-    def _heard(self, record: FromServer | QuestionAsked | QuestionWithdrawn) -> None:
+    def _on_record(self, record: FromServer | QuestionAsked | QuestionWithdrawn) -> None:
         if isinstance(record, QuestionAsked | QuestionWithdrawn):
-            self._around.asked(self, record)
+            self._around.on_question(self, record)
         elif isinstance(record, SignInChanged):
-            self._around.store_sign_in(self.config, record.stored)
+            self._around.settings.store_sign_in(self.config, record.stored)
         elif self._connection is not None:
             self._connection.events.put_nowait(record)
 
-    def _take(self, record: ServerListed) -> None:
+    def _update_lists(self, record: ServerListed) -> None:
         before = self._offers
         self._offers = ServerListed(
             server=self.config.name,
@@ -415,7 +409,7 @@ class ToolServer:
             notes: str | None = "; ".join(record.notes)
         else:
             notes = self.error if self.status == "connected" else None
-        self._set("connected", notes or None, lists=changed)
+        self._set_status("connected", notes or None, lists=changed)
         self._settled.set()
 
     async def _fail(self, record: ServerFailed, process: Process | None) -> None:
@@ -431,33 +425,33 @@ class ToolServer:
                 pass
             except OSError as error:
                 self.step = "start"
-                self._set("failed", _start_text(self.config, error))
+                self._set_status("failed", _start_text(self.config, error))
                 return
         words = record.stderr[-LONGEST_WORDS:].strip()
         if words:
             said.append(f"it wrote: {words}")
-        self._set("sign_in" if record.needs_sign_in else "failed", f"{self.config.name}: " + "; ".join(said))
+        self._set_status("sign_in" if record.needs_sign_in else "failed", f"{self.config.name}: " + "; ".join(said))
 
-    def _let_go(self) -> None:
+    def _close_connection(self) -> None:
         """Close the connection, and end the program if it does not end on its own."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        connection.connector.close(connection.key)
+        connection.connector.close_server(connection.key)
         if connection.process is not None:
-            task = asyncio.ensure_future(_end(connection.process))
+            task = asyncio.ensure_future(_end_program(connection.process))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if self._task is task:
             self._task = None
         if not task.cancelled() and task.exception() is not None:
-            self._set("failed", f"{self.config.name}: {task.exception()}")
+            self._set_status("failed", f"{self.config.name}: {task.exception()}")
         if not task.cancelled():
             self._settled.set()
 
-    def _set(self, status: McpStatus, error: str | None = None, *, lists: bool = False) -> None:
+    def _set_status(self, status: McpStatus, error: str | None = None, *, lists: bool = False) -> None:
         if (status, error) != (self.status, self.error) or lists:
             self.status, self.error = status, error
             if status == "connected":
@@ -466,12 +460,12 @@ class ToolServer:
                 self._down.set()
             if self.status in ("failed", "sign_in"):
                 self._settled.set()
-            self._around.changed(self, lists)
+            self._around.on_server_changed(self, lists)
 
 
-async def settle(servers: Iterable[ToolServer]) -> None:
+async def wait_for_servers(servers: Iterable[ToolServer]) -> None:
     """Wait until none of the servers is connecting, for at most as long as a call of the model may wait."""
-    waiting = [asyncio.ensure_future(one.settled()) for one in servers if one.status == "connecting"]
+    waiting = [asyncio.ensure_future(one.wait_until_settled()) for one in servers if one.status == "connecting"]
     if waiting:
         try:
             await asyncio.wait(waiting, timeout=WAIT_SECONDS)
@@ -480,7 +474,7 @@ async def settle(servers: Iterable[ToolServer]) -> None:
                 task.cancel()
 
 
-async def _end(process: Process) -> None:
+async def _end_program(process: Process) -> None:
     """End a program whose stdin was closed: SIGTERM if it continues, then SIGKILL for it and everything it started."""
     for end, seconds in ((process.terminate, END_SECONDS), (lambda: process.kill(keep_helper=True), KILL_SECONDS)):
         try:
@@ -493,7 +487,7 @@ async def _end(process: Process) -> None:
             break
     process.kill(keep_helper=True)
     process.close()
-    await process.gone(KILL_SECONDS)
+    await process.wait_until_gone(KILL_SECONDS)
 
 
 def _start_text(config: ServerConfig, error: OSError) -> str:

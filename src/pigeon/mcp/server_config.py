@@ -101,7 +101,7 @@ class WrongServer(Exception):
     """What is wrong with a server, as a part of a sentence."""
 
 
-def servers_in(
+def parse_servers(
     value: Json, source: McpSource, file: str | None, report: Callable[[str], None]
 ) -> Iterator[ServerConfig]:
     """All servers of a file's value; what is wrong with the value as a whole is reported."""
@@ -113,7 +113,7 @@ def servers_in(
         listed = next((value["mcp"][key] for key in _LISTS if key in value["mcp"]), None)
     if listed is None:
         listed = {name: server for name, server in value.items() if name not in _BESIDE}
-        if not listed or not all(_looks_like_server(server) for server in listed.values()):
+        if not listed or not all(_is_server_like(server) for server in listed.values()):
             if listed:
                 report("has neither mcpServers nor servers, so no tool server is used")
             return
@@ -122,16 +122,16 @@ def servers_in(
         return
     if value.get("imports"):
         report("imports is not used: paste the servers of those files into this one")
-    inputs = _inputs(value.get("inputs"), report)
+    inputs = _parse_inputs(value.get("inputs"), report)
     for number, (name, server) in enumerate(listed.items()):
         if number == MOST_SERVERS:
             report(f"has {len(listed)} servers; those after the first {MOST_SERVERS} are left out")
             return
-        config = server_of(name, server, source, file, inputs)
-        yield replaced(config, enabled=False) if _is_off(name, value) else config
+        config = parse_server(name, server, source, file, inputs)
+        yield replace_fields(config, enabled=False) if _is_off(name, value) else config
 
 
-def server_of(
+def parse_server(
     name: str,
     value: Json,
     source: McpSource,
@@ -144,19 +144,19 @@ def server_of(
         _check_name(name)
         if not isinstance(value, dict):
             raise WrongServer("must be an object with command or url")
-        return _server(base, value)
+        return _parse_entry(base, value)
     except WrongServer as wrong:
-        return replaced(base, problem=str(wrong), enabled=True)
+        return replace_fields(base, problem=str(wrong), enabled=True)
 
 
-def replaced(config: ServerConfig, **changes: Any) -> ServerConfig:
+def replace_fields(config: ServerConfig, **changes: Any) -> ServerConfig:
     """The same server with changes."""
     from msgspec.structs import replace
 
     return replace(config, **changes)
 
 
-def _server(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
+def _parse_entry(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
     nested = value.get("transport")
     if isinstance(nested, dict):
         value = {**value, **nested, "transport": nested.get("type")}
@@ -167,33 +167,33 @@ def _server(base: ServerConfig, value: dict[str, Any]) -> ServerConfig:
     enabled = value.get("enabled") is not False and value.get("disabled") is not True
     if command is None and url is None:
         if not enabled:
-            return replaced(base, enabled=False)
+            return replace_fields(base, enabled=False)
         raise WrongServer("needs command (a program to start) or url (a service to connect to)")
     if command is not None and url is not None:
         raise WrongServer("has both command and url; it is either a program or a service")
     for member, instead in _UNSUPPORTED.items():
         if value.get(member) is not None and value[member] not in _USUAL:
             raise WrongServer(f"{member} is not supported: {instead}")
-    transport = _transport(value, command is not None)
-    seconds = _seconds(value, ("requestTimeoutMs", "toolTimeoutMs", "timeout"), CALL_SECONDS)
+    transport = _parse_transport(value, command is not None)
+    seconds = _parse_seconds(value, ("requestTimeoutMs", "toolTimeoutMs", "timeout"), CALL_SECONDS)
     cwd = value.get("cwd", value.get("workingDirectory"))
-    return replaced(
+    return replace_fields(
         base,
         enabled=enabled,
         transport=transport,
-        command="" if command is None else _text(command, "command"),
-        args=tuple(_texts(args, "args")),
-        env=_map(value.get("env"), "env"),
-        env_file=None if value.get("envFile") is None else _text(value["envFile"], "envFile"),
-        cwd=None if cwd is None else _text(cwd, "cwd"),
+        command="" if command is None else _parse_text(command, "command"),
+        args=tuple(_parse_texts(args, "args")),
+        env=_parse_map(value.get("env"), "env"),
+        env_file=None if value.get("envFile") is None else _parse_text(value["envFile"], "envFile"),
+        cwd=None if cwd is None else _parse_text(cwd, "cwd"),
         inherit_env=value.get("inheritEnv") is True,
-        url="" if url is None else _text(url, "url"),
-        headers=_headers(value),
-        oauth=_oauth(value),
-        start_seconds=_seconds(value, ("startupTimeoutMs", "startTimeout", "initTimeout"), START_SECONDS),
+        url="" if url is None else _parse_text(url, "url"),
+        headers=_parse_headers(value),
+        oauth=_parse_oauth(value),
+        start_seconds=_parse_seconds(value, ("startupTimeoutMs", "startTimeout", "initTimeout"), START_SECONDS),
         call_seconds=seconds,
-        only_tools=_names(value, ("includeTools", "enabledTools")),
-        without_tools=_names(value, ("excludeTools", "disabledTools")) or (),
+        only_tools=_parse_names(value, ("includeTools", "enabledTools")),
+        without_tools=_parse_names(value, ("excludeTools", "disabledTools")) or (),
     )
 
 
@@ -208,7 +208,7 @@ def _check_name(name: str) -> None:
         raise WrongServer("has a name without a letter or digit, so no tool name can be made from it")
 
 
-def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
+def _parse_transport(value: dict[str, Any], is_program: bool) -> McpTransport:
     given = value.get("type", value.get("transport"))
     if given is None:
         # By convention, the address of the older form ends like this.
@@ -217,54 +217,54 @@ def _transport(value: dict[str, Any], is_program: bool) -> McpTransport:
         return "stdio" if is_program else "sse" if old else "http"
     found = _TRANSPORTS.get(given.lower()) if isinstance(given, str) else None
     if found is None:
-        raise WrongServer(f"has the type {_short(given)}; the known types are stdio, http and sse")
+        raise WrongServer(f"has the type {_shorten_value(given)}; the known types are stdio, http and sse")
     if (found == "stdio") is not is_program:
         raise WrongServer(f"has the type {given}, which does not fit its {'command' if is_program else 'url'}")
     return found
 
 
-def _text(value: Any, field: str) -> str:
+def _parse_text(value: Any, field: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise WrongServer(f"{field} must be a string, not {_short(value)}")
+        raise WrongServer(f"{field} must be a string, not {_shorten_value(value)}")
     if len(value) > LONGEST_TEXT or "\0" in value:
         raise WrongServer(f"{field} is too long or has a NUL character")
     return value
 
 
-def _texts(value: Any, field: str) -> list[str]:
+def _parse_texts(value: Any, field: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or len(value) > MOST_ITEMS:
-        raise WrongServer(f"{field} must be a list of strings, not {_short(value)}")
-    return [_value(item, f"{field}[{index}]") for index, item in enumerate(value)]
+        raise WrongServer(f"{field} must be a list of strings, not {_shorten_value(value)}")
+    return [_parse_value(item, f"{field}[{index}]") for index, item in enumerate(value)]
 
 
-def _map(value: Any, field: str) -> dict[str, str]:
+def _parse_map(value: Any, field: str) -> dict[str, str]:
     if value is None:
         return {}
     if isinstance(value, list) and all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in value):
         value = {item["name"]: item.get("value") for item in value}
     if not isinstance(value, dict) or len(value) > MOST_ITEMS:
-        raise WrongServer(f"{field} must be an object of strings, not {_short(value)}")
+        raise WrongServer(f"{field} must be an object of strings, not {_shorten_value(value)}")
     # As in VS Code, null means unset.
-    return {name: _value(item, f"{field}.{name}") for name, item in value.items() if item is not None}
+    return {name: _parse_value(item, f"{field}.{name}") for name, item in value.items() if item is not None}
 
 
-def _value(value: Any, field: str) -> str:
+def _parse_value(value: Any, field: str) -> str:
     """A text, which may be empty; numbers and booleans are converted."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str):
-        raise WrongServer(f"{field} must be a string, not {_short(value)}")
+        raise WrongServer(f"{field} must be a string, not {_shorten_value(value)}")
     if len(value) > LONGEST_TEXT or "\0" in value:
         raise WrongServer(f"{field} is too long or has a NUL character")
     return value
 
 
-def _headers(value: dict[str, Any]) -> dict[str, str]:
-    headers = _map(
+def _parse_headers(value: dict[str, Any]) -> dict[str, str]:
+    headers = _parse_map(
         value.get(
             "headers",
             value.get("requestInit", {}).get("headers") if isinstance(value.get("requestInit"), dict) else None,
@@ -273,7 +273,7 @@ def _headers(value: dict[str, Any]) -> dict[str, str]:
     )
     for name in headers:
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise WrongServer(f"headers has the name {_short(name)}, which is not a valid header name")
+            raise WrongServer(f"headers has the name {_shorten_value(name)}, which is not a valid header name")
     token, variable = value.get("bearerToken"), value.get("bearerTokenEnv", value.get("bearer_token_env_var"))
     if "authorization" not in {name.lower() for name in headers}:
         if isinstance(token, str):
@@ -283,7 +283,7 @@ def _headers(value: dict[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _oauth(value: dict[str, Any]) -> OAuthConfig:
+def _parse_oauth(value: dict[str, Any]) -> OAuthConfig:
     given, auth = value.get("oauth"), value.get("auth")
     if given is False or auth is False or auth in ("none", "bearer"):
         return OAuthConfig(wanted=False)
@@ -296,8 +296,8 @@ def _oauth(value: dict[str, Any]) -> OAuthConfig:
     def text(*names: str) -> str | None:
         found = next((given[name] for name in names if given.get(name) is not None), None)
         if isinstance(found, list):
-            found = " ".join(_texts(found, f"oauth.{names[0]}"))
-        return None if found is None else _text(found, f"oauth.{names[0]}")
+            found = " ".join(_parse_texts(found, f"oauth.{names[0]}"))
+        return None if found is None else _parse_text(found, f"oauth.{names[0]}")
 
     if given.get("enabled") is False:
         return OAuthConfig(wanted=False)
@@ -306,7 +306,7 @@ def _oauth(value: dict[str, Any]) -> OAuthConfig:
             raise WrongServer(f"oauth.{member} is not supported: the service itself says where to sign in. Remove it")
     flow = given.get("flow", "either")
     if flow not in ("either", "browser", "device"):
-        raise WrongServer(f"oauth.flow must be browser or device, not {_short(flow)}")
+        raise WrongServer(f"oauth.flow must be browser or device, not {_shorten_value(flow)}")
     described = text("clientMetadataUrl", "client_metadata_url")
     if described is not None and not re.match(r"https://[^/]+/.", described):
         raise WrongServer("oauth.clientMetadataUrl must be an https address with a path")
@@ -316,11 +316,11 @@ def _oauth(value: dict[str, Any]) -> OAuthConfig:
         client_id=text("clientId", "client_id"),
         client_secret=text("clientSecret", "client_secret"),
         scope=text("scope", "scopes"),
-        port=_port(given.get("callbackPort"), text("redirectUri", "redirectUrl")),
+        port=_parse_port(given.get("callbackPort"), text("redirectUri", "redirectUrl")),
     )
 
 
-def _port(port: Any, redirect: str | None) -> int | None:
+def _parse_port(port: Any, redirect: str | None) -> int | None:
     if port is None and redirect is not None:
         found = re.fullmatch(r"http://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)(?:/.*)?", redirect)
         port = int(found[1]) if found else None
@@ -329,22 +329,22 @@ def _port(port: Any, redirect: str | None) -> int | None:
     return port
 
 
-def _seconds(value: dict[str, Any], names: tuple[str, ...], default: float) -> float:
+def _parse_seconds(value: dict[str, Any], names: tuple[str, ...], default: float) -> float:
     """A time in seconds; all of these programs write milliseconds."""
     for name in names:
         given = value.get(name)
         if given is None:
             continue
         if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
-            raise WrongServer(f"{name} must be a number of milliseconds, not {_short(given)}")
+            raise WrongServer(f"{name} must be a number of milliseconds, not {_shorten_value(given)}")
         if given > 0:
             return min(max(given / 1000, 0.001), LONGEST_SECONDS)
     return default
 
 
-def _names(value: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...] | None:
+def _parse_names(value: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...] | None:
     found = next((name for name in names if value.get(name) is not None), None)
-    return None if found is None else tuple(_texts(value[found], found))
+    return None if found is None else tuple(_parse_texts(value[found], found))
 
 
 def _is_off(name: str, file: dict[str, Any]) -> bool:
@@ -357,28 +357,28 @@ def _is_off(name: str, file: dict[str, Any]) -> bool:
     return isinstance(allowed, list) and name not in allowed
 
 
-def _inputs(value: Any, report: Callable[[str], None]) -> dict[str, InputQuestion]:
+def _parse_inputs(value: Any, report: Callable[[str], None]) -> dict[str, InputQuestion]:
     """What VS Code asks a person for, by id."""
     found: dict[str, InputQuestion] = {}
     if value is not None and not isinstance(value, list):
-        report(f"inputs must be a list of what a person is asked for, not {_short(value)}")
+        report(f"inputs must be a list of what a person is asked for, not {_shorten_value(value)}")
         return found
     for index, item in enumerate((value or [])[:MOST_ITEMS]):
         try:
-            id, question = _input(item)
+            id, question = _parse_input(item)
             found[id] = question
         except WrongServer as wrong:
             report(f"inputs[{index}]{wrong}")
     return found
 
 
-def _input(item: Any) -> tuple[str, InputQuestion]:
+def _parse_input(item: Any) -> tuple[str, InputQuestion]:
     if not isinstance(item, dict) or not isinstance(item.get("id"), str):
         raise WrongServer(" must be an object with an id")
     kind, about, default = item.get("type", "promptString"), item.get("description"), item.get("default")
     if kind not in ("promptString", "pickString"):
-        raise WrongServer(f".type is {_short(kind)}; known are promptString and pickString")
-    choices = _choices(item.get("options")) if kind == "pickString" else []
+        raise WrongServer(f".type is {_shorten_value(kind)}; known are promptString and pickString")
+    choices = _parse_choices(item.get("options")) if kind == "pickString" else []
     if kind == "pickString" and not choices:
         raise WrongServer(".options must be a list of texts, or of objects with label and value, to choose from")
     given = default if isinstance(default, str) and (not choices or default in dict(choices).values()) else None
@@ -388,7 +388,7 @@ def _input(item: Any) -> tuple[str, InputQuestion]:
     return item["id"], InputQuestion(text, tuple(choices), given)
 
 
-def _choices(options: Any) -> list[tuple[str, str]]:
+def _parse_choices(options: Any) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for one in options[:MOST_ITEMS] if isinstance(options, list) else []:
         label, value = (one.get("label"), one.get("value")) if isinstance(one, dict) else (one, one)
@@ -397,10 +397,10 @@ def _choices(options: Any) -> list[tuple[str, str]]:
     return list(found.items())
 
 
-def _looks_like_server(value: Any) -> bool:
+def _is_server_like(value: Any) -> bool:
     return isinstance(value, dict) and any(key in value for key in ("command", "url", "serverUrl", "httpUrl"))
 
 
-def _short(value: object) -> str:
+def _shorten_value(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from pigeon.agent.arguments import checked_arguments
+from pigeon.agent.arguments import validate_arguments
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import ArgumentTool, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
@@ -41,13 +41,13 @@ class ServerTool(ArgumentTool):
         self._workplace = workplace
         self._called = called
         self.reads_only = tool.reads_only
-        self.spec = ToolSpec(name, tool.description or self._tool, _parameters(tool.parameters))
+        self.spec = ToolSpec(name, tool.description or self._tool, _to_object_schema(tool.parameters))
         self._bare = self.spec
         # The description without instructions.
         size = len(name) + len(self.spec.description) + len(codec.encode(self.spec.parameters))
         self.tokens = estimated_tokens(size)
 
-    def instruct(self, room: int) -> None:
+    def set_instructions(self, room: int) -> None:
         """Add the server's instructions to the description, cut to `room` characters."""
         said = self._server.instructions.strip()
         text = f"\n\nThe server {self._server.config.name} says of all of its tools: {said}" if said else ""
@@ -56,29 +56,28 @@ class ServerTool(ArgumentTool):
         self.spec = replace(self._bare, description=self._bare.description + text) if text else self._bare
 
     @property
-    def instructions(self) -> int:
+    def instructions_length(self) -> int:
         """How many characters of the description are instructions."""
         return len(self.spec.description) - len(self._bare.description)
 
     @property
     def facts(self) -> ToolFacts:
-        """Whose tool it is."""
+        """The facts about this tool as a tool of a server."""
         return server_tool_facts(self.spec.name)
 
     @property
     def server(self) -> ToolServer:
-        """Where it is."""
         return self._server
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """The server does it."""
+        """Send the call to the server and return its result."""
         self._called(self.spec.name)
 
         async def progress(text: str) -> None:
             await run.update(ToolOutcome(content=[TextContent(text=text)]))
 
         try:
-            answer = await self._server.ask(CallTool(tool=self._tool, arguments=arguments), run, progress)
+            answer = await self._server.send_request(CallTool(tool=self._tool, arguments=arguments), run, progress)
         except Aborted:
             raise ToolFailed(f"The call of {self.spec.name} was aborted") from None
         outcome = outcome_of(answer, self._workplace(), self.spec.name)
@@ -104,7 +103,7 @@ class ExpectedTool(ArgumentTool):
         """Wait for the tool and run it."""
         tool = await run.scope.wait(self._arrive())
         name = self.spec.name
-        if checked_arguments(name, tool.spec.parameters, arguments) != arguments:
+        if validate_arguments(name, tool.spec.parameters, arguments) != arguments:
             raise ToolFailed(f"{name} was not run: its server has been connected only now. Call {name} again")
         return await tool.execute(arguments, run)
 
@@ -121,9 +120,9 @@ def outcome_of(answer: ServerResult, place: Workplace, tool: str) -> ToolOutcome
     if answer.structured is not None:
         details["structuredContent"] = answer.structured
     blocks = _checked_blocks(answer.content)
-    if shown.truncated:
-        note, path = _kept(whole, shown, place, tool)
-        details["truncation"] = shown.record()
+    if shown.is_truncated:
+        note, path = _store_full_text(whole, shown, place, tool)
+        details["truncation"] = shown.to_record()
         if path is not None:
             details["fullOutputPath"] = path
         blocks = [
@@ -147,13 +146,13 @@ def _checked_blocks(content: list[TextContent | ImageContent]) -> list[UserBlock
     return blocks
 
 
-def _kept(whole: str, shown: Shown, place: Workplace, tool: str) -> tuple[str, str | None]:
+def _store_full_text(whole: str, shown: Shown, place: Workplace, tool: str) -> tuple[str, str | None]:
     file = place.artifacts.create(tool)
     if file is not None:
         whole = whole if place.mask is None else place.mask.mask_text(whole)
         file.write(whole.encode("utf-8", "replace"))
         file.close()
-    where = f"Full output: {file.path}" if file is not None and file.complete else "The rest is lost"
+    where = f"Full output: {file.path}" if file is not None and file.is_complete else "The rest is lost"
     size = f" ({human_size(shown.limits.bytes)} limit)" if shown.truncated_by == "bytes" else ""
     lines = f"lines 1-{shown.output_lines}" if shown.output_lines else "the beginning of line 1"
     return (
@@ -162,7 +161,7 @@ def _kept(whole: str, shown: Shown, place: Workplace, tool: str) -> tuple[str, s
     )
 
 
-def _parameters(schema: Json) -> dict[str, Json]:
+def _to_object_schema(schema: Json) -> dict[str, Json]:
     """A schema of type object, which every provider requires."""
     if not isinstance(schema, dict) or schema.get("type", "object") != "object":
         return {"type": "object", "properties": {}}

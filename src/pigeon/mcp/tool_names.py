@@ -25,15 +25,15 @@ def plain_name(name: str) -> str:
 def full_name(server: str, name: str) -> str:
     """The name of a tool or prompt of a server."""
     full = f"{PREFIX}{plain_name(server)}__{plain_name(name)}"
-    return full if len(full) <= LONGEST else _cut(full, f"{server}\0{name}")
+    return full if len(full) <= LONGEST else _cut_name(full, f"{server}\0{name}")
 
 
-def may_be_of(server: str, full: str) -> bool:
+def can_belong_to(server: str, full: str) -> bool:
     """Whether a full name can belong to this server, judging by its beginning."""
     return full.startswith(f"{PREFIX}{plain_name(server)}__"[: LONGEST - _MARK])
 
 
-def distinct_names(server: str, names: list[str], others: Sequence[str] = ()) -> dict[str, str]:
+def make_distinct_names(server: str, names: list[str], others: Sequence[str] = ()) -> dict[str, str]:
     """The full names of a server's tools by their own names; names that would collide are made distinct.
 
     A name that could belong to one of the `others` with a longer name, as `mcp__a__b__c` to the server `a__b`, is
@@ -44,15 +44,15 @@ def distinct_names(server: str, names: list[str], others: Sequence[str] = ()) ->
     taken: set[str] = set()
     for name in names:
         full = full_name(server, name)
-        if any(may_be_of(other, full) for other in longer):
-            full = _cut(full_name(server, re.sub("__+", "_", plain_name(name))), f"{server}\0{name}")
+        if any(can_belong_to(other, full) for other in longer):
+            full = _cut_name(full_name(server, re.sub("__+", "_", plain_name(name))), f"{server}\0{name}")
         if full in taken:
-            full = _cut(full, f"{server}\0{name}")
+            full = _cut_name(full, f"{server}\0{name}")
         if full not in taken:
             taken.add(full)
             found[name] = full
     return found
 
 
-def _cut(full: str, meant: str) -> str:
+def _cut_name(full: str, meant: str) -> str:
     return f"{full[: LONGEST - _MARK]}_{crc32(meant.encode('utf-8', 'surrogatepass')):08x}"

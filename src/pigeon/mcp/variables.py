@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from pigeon.mcp.server_config import InputQuestion, ServerConfig, WrongServer
 from pigeon.system.files import read_text
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 
 # Compiled when the first variable is met.
 _REFERENCE = (
@@ -62,13 +62,13 @@ class Surroundings:
             "/": os.sep,
         }
 
-    def filled_in(self, config: ServerConfig) -> ServerConfig:
+    def fill_in_config(self, config: ServerConfig) -> ServerConfig:
         """The server with all variables filled in; raises `WrongServer` that names what is missing."""
-        text = self._lenient if config.literal else self._strict_for(config)
+        text = self._fill_leniently if config.literal else self._make_strict_filler(config)
         env = {name: text(value, f"env.{name}") for name, value in config.env.items()}
         if config.env_file is not None:
-            path = absolute(text(config.env_file, "envFile"), self._cwd, self._home)
-            env = {**_env_file(path), **env}
+            path = absolute_path(text(config.env_file, "envFile"), self._cwd, self._home)
+            env = {**_read_env_file(path), **env}
         url = text(config.url, "url")
         if url and not re.match(r"https?://[^/]", url):
             raise WrongServer("url must begin with http:// or https://")
@@ -79,7 +79,7 @@ class Surroundings:
             command=text(config.command, "command"),
             args=tuple(text(value, f"args[{index}]") for index, value in enumerate(config.args)),
             env=env,
-            cwd=absolute(text(config.cwd, "cwd") if config.cwd else self._cwd, self._cwd, self._home),
+            cwd=absolute_path(text(config.cwd, "cwd") if config.cwd else self._cwd, self._cwd, self._home),
             url=url,
             headers={name: text(value, f"headers.{name}") for name, value in config.headers.items()},
             oauth=replace(
@@ -90,14 +90,14 @@ class Surroundings:
         )
 
     def questions(self, config: ServerConfig) -> dict[str, InputQuestion]:
-        """What a person has to be asked before `filled_in`, by id."""
+        """What a person has to be asked before `fill_in_config`, by id."""
         texts = [config.command, *config.args, *config.env.values(), config.url, *config.headers.values()]
         oauth = config.oauth
         texts += [one for one in (config.env_file, config.cwd, oauth.client_id, oauth.client_secret) if one is not None]
         wanted = {found for text in texts for found in re.findall(_INPUT, text)}
         return {id: config.inputs[id] for id in sorted(wanted) if id in config.inputs and id not in self._answers}
 
-    def _strict_for(self, config: ServerConfig) -> Callable[[str, str], str]:
+    def _make_strict_filler(self, config: ServerConfig) -> Callable[[str, str], str]:
         guarded = config.source == "project"
 
         def text(value: str, field: str) -> str:
@@ -106,11 +106,11 @@ class Surroundings:
             foreign = re.search(_FOREIGN, value)
             if foreign is not None:
                 raise WrongServer(f"{field} has {foreign[0][:80]}, which Pigeon cannot fill in")
-            return re.sub(_REFERENCE, lambda found: self._value(found, field, guarded, config), value)
+            return re.sub(_REFERENCE, lambda found: self._find_value(found, field, guarded, config), value)
 
         return text
 
-    def _lenient(self, value: str, field: str) -> str:
+    def _fill_leniently(self, value: str, field: str) -> str:
         """Fill in only variables that exist: other values of a host are meant literally."""
 
         def put(found: re.Match[str]) -> str:
@@ -119,7 +119,7 @@ class Surroundings:
 
         return re.sub(_REFERENCE, put, value) if "$" in value else value
 
-    def _value(self, found: re.Match[str], field: str, guarded: bool, config: ServerConfig) -> str:
+    def _find_value(self, found: re.Match[str], field: str, guarded: bool, config: ServerConfig) -> str:
         if found[1]:
             return "$"
         name, default = found[3] or found[5], found[4]
@@ -146,7 +146,7 @@ class Surroundings:
         return value
 
 
-def _env_file(path: str) -> dict[str, str]:
+def _read_env_file(path: str) -> dict[str, str]:
     try:
         text = read_text(path, LARGEST_ENV_FILE)
     except OSError as error:

@@ -85,16 +85,16 @@ class AgentPermissions:
         self._kept: list[SessionAllowance] = []
         self._gate = extending
 
-    def gate(self) -> Gate | None:
-        """What stands before the next tool call; none if there are neither rules nor extensions nor a sandbox."""
+    def build_gate(self) -> Gate | None:
+        """Returns the gate before the next tool call; None if there are neither rules nor extensions nor a sandbox."""
         if not self._walled():
             return self._gate
-        from pigeon.permissions.gate_chain import chain
+        from pigeon.permissions.gate_chain import chain_gates
         from pigeon.permissions.sandbox_exit import SandboxExitGate
 
         if self._leaving is None:
             self._leaving = SandboxExitGate(self._ask, self._timeout_ms, self._asked_for.unattended)
-        return self._leaving if self._gate is None else chain([self._gate, self._leaving])
+        return self._leaving if self._gate is None else chain_gates([self._gate, self._leaving])
 
     def _timeout_ms(self) -> int:
         from pigeon.permissions.rules import PermissionLayers
@@ -113,30 +113,30 @@ class AgentPermissions:
         silent = mode == asked.approval_mode == "yolo" and given == (None, None, None) and not settings.doubts
         if silent and self._layers is None:
             return
-        from pigeon.permissions.rules import rules_of, unknown_tools
+        from pigeon.permissions.rules import build_layers, describe_unknown_tools
 
-        layers = rules_of(given[0], given[1], mode, reports.closed, settings.doubts)
-        layers = replace(layers, host=self._host_rules() if self._layers is None else self._layers.host)
-        for problem in unknown_tools(layers, [tool.spec.name for tool in self._session.toolset.every()]):
-            reports.at_start(problem)
-        self._use(layers)
+        layers = build_layers(given[0], given[1], mode, reports.report_guard_problem, settings.doubts)
+        layers = replace(layers, host=self._parse_asked_host_rules() if self._layers is None else self._layers.host)
+        for problem in describe_unknown_tools(layers, [tool.spec.name for tool in self._session.toolset.all_tools()]):
+            reports.add_startup_problem(problem)
+        self._use_layers(layers)
 
-    def _host_rules(self) -> PermissionRules:
-        from pigeon.permissions.rules import host_rules
+    def _parse_asked_host_rules(self) -> PermissionRules:
+        from pigeon.permissions.rules import parse_host_rules
 
         given = self._asked_for.rules
         try:
-            value = {} if given is None else _host_value(given, self._environment)
-            return host_rules(value, self._asked_for.approval_mode)
+            value = {} if given is None else _read_host_value(given, self._environment)
+            return parse_host_rules(value, self._asked_for.approval_mode)
         except Refusal as problem:
             raise StartupError(f"--permissions: {problem}") from problem
 
     def set_host_rules(self, rules: Json) -> None:
         """Replace the rules of the host, from the next call on; raises `Refusal`. The approval mode stays."""
-        from pigeon.permissions.rules import PermissionLayers, host_rules
+        from pigeon.permissions.rules import PermissionLayers, parse_host_rules
 
-        host = host_rules(rules, self._host_mode)
-        self._use(replace(self._layers or PermissionLayers(), host=host))
+        host = parse_host_rules(rules, self._host_mode)
+        self._use_layers(replace(self._layers or PermissionLayers(), host=host))
 
     def set_host_mode(self, mode: ApprovalMode) -> None:
         """Take this approval mode for the host, from the next call on; its rules stay."""
@@ -144,47 +144,54 @@ class AgentPermissions:
 
         self._host_mode = mode
         layers = self._layers or PermissionLayers()
-        self._use(replace(layers, host=replace(layers.host, mode=mode)))
+        self._use_layers(replace(layers, host=replace(layers.host, mode=mode)))
 
-    def allowed(self) -> list[SessionAllowance]:
+    def session_allowances(self) -> list[SessionAllowance]:
         """What was allowed for the session that is open."""
-        return self._kept if self._asking is None else self._asking.allowed()
+        return self._kept if self._asking is None else self._asking.session_allowances()
 
-    def allow(self, calls: Sequence[SessionAllowance]) -> None:
+    def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
         """An earlier process was allowed this in the session that is open: so is this one, unless rules deny it."""
         self._kept = list(calls)
         if self._asking is not None:
-            self._asking.allow(calls)
+            self._asking.allow_calls(calls)
 
-    def in_force(self) -> Permissions:
+    def current_permissions(self) -> Permissions:
         """What is in force, source by source, and what was allowed for the session."""
-        from pigeon.permissions.gate import described
+        from pigeon.permissions.gate import describe_permissions
         from pigeon.permissions.rules import PermissionLayers
 
-        return described(self._layers or PermissionLayers(), self.allowed())
+        return describe_permissions(self._layers or PermissionLayers(), self.session_allowances())
 
-    def concealment(self, tool: str) -> Callable[[str], bool]:
-        """A test for real paths that a search of the working directory by this tool must not show, as the rules are."""
-        if self._asking is None or self._layers is None or not self._layers.in_force:
+    def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
+        """Returns a test for real paths that a search of the working directory by this tool must not show, by the
+        rules of now.
+        """
+        if self._asking is None or self._layers is None or not self._layers.is_in_force:
             return lambda place: False
-        return self._asking.concealment(tool)
+        return self._asking.make_concealment_test(tool)
 
-    def _use(self, layers: PermissionLayers) -> None:
+    def _use_layers(self, layers: PermissionLayers) -> None:
         self._layers = layers
-        if not layers.in_force:
+        if not layers.is_in_force:
             self._gate = self._extending
             return
         if self._asking is None:
             from pigeon.permissions.gate import PermissionGate
 
             self._asking = PermissionGate(
-                layers, self._protected_places(), self._ask, self._paths, self._session_id, self._asked_for.unattended
+                layers,
+                self._make_protected_places(),
+                self._ask,
+                self._paths,
+                self._session_id,
+                self._asked_for.unattended,
             )
-            self._asking.allow(self._kept)
-        self._asking.use(layers)
-        from pigeon.permissions.gate_chain import chain
+            self._asking.allow_calls(self._kept)
+        self._asking.use_rules(layers)
+        from pigeon.permissions.gate_chain import chain_gates
 
-        self._gate = chain([gate for gate in (self._asking, self._extending) if gate is not None])
+        self._gate = chain_gates([gate for gate in (self._asking, self._extending) if gate is not None])
 
     async def _ask(self, question: PermissionQuestion, timeout_ms: int) -> PermissionOutcome:
         from pigeon.permissions.gate import outcome_of
@@ -207,7 +214,7 @@ class AgentPermissions:
 
         outcome: PermissionOutcome = "aborted"
         try:
-            end = await self._session.dialogs.asked(request, timeout_ms)
+            end = await self._session.dialogs.run_dialog(request, timeout_ms)
             if end.reason != "answered" or end.answer is None:
                 outcome = "disconnected" if end.reason == "answered" else end.reason
             elif end.answer.cancelled:
@@ -219,13 +226,13 @@ class AgentPermissions:
             for id in asked:
                 self._session.post(PermissionResolved(id=id, tool_call_id=call.id, outcome=outcome))
 
-    def _protected_places(self) -> ProtectedPlaces:
+    def _make_protected_places(self) -> ProtectedPlaces:
         from pigeon.permissions.protected import ProtectedPlaces
 
         environment, rules = self._environment, self._asked_for.rules
         own = list(self._own)
         if isinstance(rules, str) and not _is_json(rules):
-            own.append(environment.absolute(rules))
+            own.append(environment.absolute_path(rules))
         return ProtectedPlaces(own, environment.homes, environment.variables)
 
     def _paths(self) -> PathResolver:
@@ -239,14 +246,14 @@ def _is_json(given: str) -> bool:
     return given.lstrip()[:1] in ("{", "[", '"')
 
 
-def _host_value(given: str | Mapping[str, Any], environment: Environment) -> Any:
+def _read_host_value(given: str | Mapping[str, Any], environment: Environment) -> Any:
     """The rules as an option gives them: as JSON, or in a file; raises `Refusal`."""
     if not isinstance(given, str):
         return dict(given)
     if _is_json(given):
         return decode_with_comments(given.encode("utf-8", "replace"))
     try:
-        return read_json(environment.absolute(given))
+        return read_json(environment.absolute_path(given))
     except OSError as error:
         raise Refusal(f"{given} cannot be read: {error.strerror or error}") from error
     except BadRecord as error:

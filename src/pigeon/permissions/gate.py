@@ -17,18 +17,18 @@ from itertools import groupby
 from msgspec import Struct
 
 from pigeon.agent.interfaces import CommandSubject, PathSubject, PreparedCall, Subject
-from pigeon.permissions.protected import ProtectedPart, ProtectedPlaces, naming_ruling
+from pigeon.permissions.protected import ProtectedPart, ProtectedPlaces, ruling_of_named_parts
 from pigeon.permissions.rules import (
     PermissionLayers,
     PlacedPath,
     Ruling,
-    concealment,
-    redirected,
-    ruling,
-    strictest,
+    find_redirected_files,
+    make_concealment_test,
+    ruling_of,
     strictest_mode,
+    strictest_verdict,
 )
-from pigeon.system.files import finished_in_thread
+from pigeon.system.files import run_in_thread
 from pigeon.system.paths import PathResolver
 from pigeon.tools.catalog import WRITE
 from pigeon.wire.answers import Permissions, SessionAllowance, SourceRules
@@ -109,11 +109,11 @@ class PermissionGate:
         # In the order in which they were allowed.
         self._allowed: dict[AllowedCall, None] = {}
 
-    def use(self, rules: PermissionLayers) -> None:
+    def use_rules(self, rules: PermissionLayers) -> None:
         """Ask these rules from the next call on; what was allowed for a session stays so, unless they deny it."""
         self._rules = rules
 
-    def allowed(self) -> list[SessionAllowance]:
+    def session_allowances(self) -> list[SessionAllowance]:
         """What was allowed for the session that is open."""
         session = self._session()
         return [
@@ -122,76 +122,78 @@ class PermissionGate:
             if call.session == session
         ]
 
-    def allow(self, calls: Sequence[SessionAllowance]) -> None:
-        """Take these as allowed for the session that is open."""
+    def allow_calls(self, calls: Sequence[SessionAllowance]) -> None:
+        """Allows these calls for the session that is open."""
         for call in calls[:MOST_REMEMBERED]:
             self._allowed[AllowedCall(self._session(), call.cwd, call.tool_name, call.subject)] = None
 
-    def concealment(self, tool: str) -> Callable[[str], bool]:
+    def make_concealment_test(self, tool: str) -> Callable[[str], bool]:
         """A test for real paths in the working directory that no search by this tool shows to a person who says yes to
         the search itself: what is denied, and what other rules ask about."""
         rules, paths = self._rules, self._paths()
         try:
-            with paths.held(".") as held:
-                answered = ruling(rules, tool, PathSubject(held, "search"), paths).asking
+            with paths.hold_path(".") as held:
+                answered = ruling_of(rules, tool, PathSubject(held, "search"), paths).asking
         except ToolFailed:
             return lambda place: True
-        return concealment(rules, tool, answered, paths)
+        return make_concealment_test(rules, tool, answered, paths)
 
-    async def before(self, prepared: PreparedCall) -> None:
+    async def before_call(self, prepared: PreparedCall) -> None:
         """Let it pass; raises `CallDenied` when the call may not run."""
         tool, subject, paths = prepared.call.name, prepared.subject, self._paths()
-        rules, said = self._rules, await self._judged(tool, subject, paths)
-        key = AllowedCall(self._session(), paths.cwd, tool, _key(subject))
+        rules, said = self._rules, await self._require_ruling(tool, subject, paths)
+        key = AllowedCall(self._session(), paths.cwd, tool, _allowance_key_of(subject))
         # What is to leave the sandbox is asked about in any case, and by the gate behind this one.
         leaves = isinstance(subject, CommandSubject) and subject.outside
         if said.verdict == "ask" and key not in self._allowed and not leaves:
-            await self._must_allow(prepared, key, await _shown(subject, paths), said.rule)
+            await self._require_approval(prepared, key, await _format_subject(subject, paths), said.rule)
             if self._rules is not rules:  # replaced while the question was open
-                await self._judged(tool, subject, paths)
+                await self._require_ruling(tool, subject, paths)
         if isinstance(subject, PathSubject) and subject.access == "search":
-            prepared.conceal(concealment(self._rules, tool, said.asking, paths))
+            prepared.conceal(make_concealment_test(self._rules, tool, said.asking, paths))
 
-    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """The outcome, unchanged."""
+    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        """Returns the outcome unchanged: this gate only checks calls before they run."""
         return outcome, is_error
 
-    async def _judged(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+    async def _require_ruling(self, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
         """What the rules say, if they do not deny it and no protected place is in the way; else raises `CallDenied`."""
-        said = ruling(self._rules, tool, subject, paths)
+        said = ruling_of(self._rules, tool, subject, paths)
         if said.verdict == "deny":
-            raise self._denial(tool, await _shown(subject, paths), f"denied by {_by(said.rule)}")
-        return await self._of_protected(tool, subject, paths, said)
+            raise self._denial(tool, await _format_subject(subject, paths), f"denied by {_describe_rule(said.rule)}")
+        return await self._ruling_of_protected(tool, subject, paths, said)
 
-    async def _of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
+    async def _ruling_of_protected(self, tool: str, subject: Subject, paths: PathResolver, said: Ruling) -> Ruling:
         """What is to be done about a call that writes: as `said`, if nothing of what it writes is protected."""
         if isinstance(subject, PathSubject) and subject.access == "write":
             places: list[PlacedPath] | None = [PlacedPath(subject.path.names, subject.path.place)]
             writing = tool
         elif isinstance(subject, CommandSubject) and ">" in subject.command:
-            places = await finished_in_thread(lambda: redirected(subject.command, paths))
+            places = await run_in_thread(lambda: find_redirected_files(subject.command, paths))
             writing = WRITE
         else:
             return said
         if places is None:
             return Ruling("ask") if said.verdict == "allow" else said
-        found = await finished_in_thread(lambda: self._protected.found(places, paths.cwd))
+        found = await run_in_thread(lambda: self._protected.find_protected(places, paths.cwd))
         for place, parts in found:
-            naming = naming_ruling(self._rules, writing, place, parts, paths)
+            naming = ruling_of_named_parts(self._rules, writing, place, parts, paths)
             if naming.verdict == "deny":
-                raise self._denial(tool, await _shown(subject, paths), _unnamed(writing, place, parts, paths))
+                raise self._denial(
+                    tool, await _format_subject(subject, paths), _explain_protection(writing, place, parts, paths)
+                )
         # A rule that names the place and asks has been heard already: `said` is about all rules of all sources.
         return said
 
-    async def _must_allow(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
+    async def _require_approval(self, prepared: PreparedCall, key: AllowedCall, shown: str, rule: str | None) -> None:
         tool, timeout_ms = key.tool, self._rules.timeout_ms
         if self._unattended:
-            raise self._denial(tool, shown, f"{NOBODY}, and {_by(rule)} asks")
+            raise self._denial(tool, shown, f"{NOBODY}, and {_describe_rule(rule)} asks")
         try:
             diff = await prepared.preview()
-            diff = None if diff is None else await asyncio.to_thread(visible, diff)
+            diff = None if diff is None else await asyncio.to_thread(make_visible, diff)
             question = PermissionQuestion(
-                title=f"Allow {visible(tool)}: {shown}" if shown else f"Allow {visible(tool)}?",
+                title=f"Allow {make_visible(tool)}: {shown}" if shown else f"Allow {make_visible(tool)}?",
                 call=prepared.call,
                 arguments=prepared.arguments,
                 diff=diff,
@@ -206,14 +208,14 @@ class PermissionGate:
                 self._allowed[key] = None
         elif outcome != "once":
             reason = REASONS.get(outcome, REASONS["denied"])
-            raise self._denial(tool, shown, f"{reason}, asked because of {_by(rule)}")
+            raise self._denial(tool, shown, f"{reason}, asked because of {_describe_rule(rule)}")
 
     def _denial(self, tool: str, shown: str, why: str) -> CallDenied:
         what, instead = f"{tool}: {shown}" if shown else tool, GO_ON if self._unattended else ASK
         return CallDenied(f"Permission denied for {what}\n({why}). It was not run. {instead}")
 
 
-def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
+def describe_permissions(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permissions:
     """The rules as the host sees them."""
     user, project, host = (
         SourceRules(
@@ -223,11 +225,11 @@ def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permi
             default=source.default,
             approval_mode=source.mode,
         )
-        for source in rules.every
+        for source in rules.all_sources
     )
     return Permissions(
-        default=strictest(source.default for source in rules.every),
-        approval_mode=strictest_mode(source.mode for source in rules.every),
+        default=strictest_verdict(source.default for source in rules.all_sources),
+        approval_mode=strictest_mode(source.mode for source in rules.all_sources),
         timeout_ms=rules.timeout_ms,
         user=user,
         project=project,
@@ -236,42 +238,46 @@ def described(rules: PermissionLayers, allowed: list[SessionAllowance]) -> Permi
     )
 
 
-def _by(rule: str | None) -> str:
+def _describe_rule(rule: str | None) -> str:
     return f'the rule "{rule}"' if rule else "the default of the permissions"
 
 
-def _unnamed(tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver) -> str:
-    short = _from(paths.cwd, place.place)
-    pattern = short if all(part.named_by(short) for part in parts) else place.place
+def _explain_protection(tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver) -> str:
+    short = _relative_path(paths.cwd, place.place)
+    pattern = short if all(part.is_named_by(short) for part in parts) else place.place
     return (
-        f"{visible(parts[-1].name)} is protected while permission rules are in force, and no rule names it. The user "
-        f'can add one to permissions.allow or permissions.ask: "{tool}({visible(pattern)})"'
+        f"{make_visible(parts[-1].name)} is protected while permission rules are in force, and no rule names it. "
+        f'The user can add one to permissions.allow or permissions.ask: "{tool}({make_visible(pattern)})"'
     )
 
 
-async def _shown(subject: Subject, paths: PathResolver) -> str:
+async def _format_subject(subject: Subject, paths: PathResolver) -> str:
     """In a thread, because a command may be long."""
-    return await asyncio.to_thread(shown_subject, subject, paths.cwd)
+    return await asyncio.to_thread(format_subject, subject, paths.cwd)
 
 
-def shown_subject(subject: Subject, cwd: str) -> str:
+def format_subject(subject: Subject, cwd: str) -> str:
     """What a person wants to see before saying yes, without anything that could pass for something else on a screen."""
     if isinstance(subject, CommandSubject):
         text = subject.command
     elif isinstance(subject, PathSubject):
         name, place = subject.path.names[0], subject.path.place
-        text = _from(cwd, name) if os.path.realpath(cwd) + name.removeprefix(cwd) == place or name == place else place
+        text = (
+            _relative_path(cwd, name)
+            if os.path.realpath(cwd) + name.removeprefix(cwd) == place or name == place
+            else place
+        )
     else:
-        text = _key(subject) if subject.arguments else ""
-    return visible(text)
+        text = _allowance_key_of(subject) if subject.arguments else ""
+    return make_visible(text)
 
 
-def visible(text: str) -> str:
+def make_visible(text: str) -> str:
     """A text of which nothing is hidden on a screen: all of it, with what a screen does not show replaced, and gaps
     that could push its end out of sight told by their size."""
-    plain = re.sub(_BLANKS, "\ufffd", "".join(_printed(text)))
+    plain = re.sub(_BLANKS, "\ufffd", "".join(_replace_unprintable(text)))
     plain = re.sub(rf"\ufffd{{{_MOST_MARKS + 1},}}", lambda gap: f"[{len(gap[0])} unprintable characters]", plain)
-    plain = re.sub(rf"[ \t]{{{_WIDEST_GAP // _TAB},}}", _told_width, plain)
+    plain = re.sub(rf"[ \t]{{{_WIDEST_GAP // _TAB},}}", _describe_gap, plain)
     lines = plain.split("\n")
     shown: list[str] = []
     for blank, group in groupby(lines, key=lambda line: not line.strip()):
@@ -280,7 +286,7 @@ def visible(text: str) -> str:
     return "\n".join(shown)
 
 
-def _printed(text: str) -> Iterator[str]:
+def _replace_unprintable(text: str) -> Iterator[str]:
     """Its characters; what cannot be printed is replaced, and so are marks that pile up on a letter."""
     marks = 0
     for char in text:
@@ -288,16 +294,16 @@ def _printed(text: str) -> Iterator[str]:
         yield char if marks <= _MOST_MARKS and (char.isprintable() or char in "\n\t") else "\ufffd"
 
 
-def _told_width(gap: re.Match[str]) -> str:
+def _describe_gap(gap: re.Match[str]) -> str:
     width = len(gap[0].expandtabs(_TAB))
     return gap[0] if width <= _WIDEST_GAP else f"[{width} spaces]"
 
 
-def _from(cwd: str, path: str) -> str:
+def _relative_path(cwd: str, path: str) -> str:
     return path.removeprefix(cwd.rstrip("/") + "/") or path
 
 
-def _key(subject: Subject) -> str:
+def _allowance_key_of(subject: Subject) -> str:
     if isinstance(subject, CommandSubject):
         return subject.command
     if isinstance(subject, PathSubject):

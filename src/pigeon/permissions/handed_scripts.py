@@ -79,7 +79,7 @@ def _other_readings(script: ShellScript) -> Iterator[str]:
         if any(word.globs and "{" in word.raw for word in words):
             expanded = _expand_braces(words)
             if expanded is None:
-                script.add_overflow()
+                script.mark_overflow()
             elif expanded != " ".join(word.raw for word in words):
                 yield expanded
 

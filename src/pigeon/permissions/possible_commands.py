@@ -84,16 +84,16 @@ class PossibleCommands:
     def are_too_many(self) -> bool:
         return len(self._uncertain) > MOST_UNCERTAIN
 
-    def include(self, pattern: str) -> bool:
+    def can_match(self, pattern: str) -> bool:
         """Whether a pattern of a rule that denies or asks matches any of them."""
         matchers = _matchers_of(pattern)
         return (
             any(matches(self._joined_texts) for matches in matchers.among)
             or (bool(self._behind) and any(matches(self._joined_behind) for matches in matchers.inside))
-            or any(self._may_be(shape, rest, matchers) for shape, rest in self._uncertain)
+            or any(self._can_match_shape(shape, rest, matchers) for shape, rest in self._uncertain)
         )
 
-    def _may_be(self, shape: str, rest: str, matchers: _PatternMatchers) -> bool:
+    def _can_match_shape(self, shape: str, rest: str, matchers: _PatternMatchers) -> bool:
         """Whether a command whose name has a shape could match a pattern."""
         if not shape.strip("*"):
             if not any_text_matcher(matchers.name)(self._joined_names):
@@ -114,15 +114,15 @@ class PossibleCommands:
             self._add_words([word.raw for word in words])
             named = without_assignments(words)
             self._add_words(" ".join(word.value for word in named).split(), runs_words)
-            self._add_uncertain(named, runs_words)
+            self._add_uncertain_names(named, runs_words)
             self._names.update(dict.fromkeys(_names_in(" ".join(values))))
         for redirection in script.redirections:
             self._add_text(f"{REDIRECTION_SIGNS.get(redirection.operator, '<')} {redirection.target.value}")
         self._names.update(dict.fromkeys(_names_in("\n".join(script.documents))))
 
-    def _add_uncertain(self, words: list[ShellWord], runs_words: bool) -> None:
+    def _add_uncertain_names(self, words: list[ShellWord], runs_words: bool) -> None:
         name = os.path.basename(words[0].value)
-        first_run = _first_run_by_find([word.value for word in words]) if name in FINDING else 1
+        first_run = _index_of_find_command([word.value for word in words]) if name in FINDING else 1
         for at, word in enumerate(words if runs_words else words[:1]):
             if word.is_exact or word.shape.endswith("/") or 0 < at < first_run:
                 continue
@@ -149,11 +149,11 @@ class PossibleCommands:
         if sys.platform == "darwin":  # names of programs there have no case
             self._add_text(" ".join((name.lower(), *rest)))
         if rest and (runs_words or _may_run_words(words[first], name, self._defined)):
-            self._add_behind(name, rest)
+            self._add_arguments_run_later(name, rest)
 
-    def _add_behind(self, name: str, words: Sequence[str]) -> None:
+    def _add_arguments_run_later(self, name: str, words: Sequence[str]) -> None:
         if name in FINDING:
-            words = words[_first_run_by_find(words) :]
+            words = words[_index_of_find_command(words) :]
         text = " ".join(("", *words))
         for behind in (text, text.replace("=", " ")):  # `alias`, `env -S`
             self._behind[behind] = None
@@ -167,7 +167,7 @@ def has_one_reading(command: str) -> bool:
     return simple is not None and simple[1] not in RUNNERS and simple[1] not in KEYWORDS
 
 
-def _first_run_by_find(words: Sequence[str]) -> int:
+def _index_of_find_command(words: Sequence[str]) -> int:
     """Where the first command begins that `find` runs."""
     return next((at + 1 for at, word in enumerate(words) if word in _FIND_OPTIONS), len(words))
 

@@ -2,7 +2,7 @@
 
 A model that may write there could give itself an extension or edit the rules. So while permission rules are in force,
 a call that writes there needs a rule whose pattern names the place; a rule that only happens to match does not count.
-`guard/permissions` asks about the place where a file really is and about the names it was called by.
+`permissions/gate` asks about the place where a file really is and about the names it was called by.
 
 Names are compared in one form for all their spellings: case, composition and invisible characters do not count, because
 there are file systems for which they do not.
@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from pigeon.permissions.rules import PermissionLayers, PermissionRule, PlacedPath, Ruling, matches_place
 from pigeon.system.files import read_beginning
-from pigeon.system.paths import PathResolver, absolute, expand_home, folded
+from pigeon.system.paths import PathResolver, absolute_path, expand_home, fold_spelling
 from pigeon.wire.answers import Verdict
 
 # Folders of agents, wherever they are, and what git keeps about a repository: a folder, or a file that names one.
@@ -59,9 +59,9 @@ class ProtectedPart(Struct, frozen=True):
     name: str
     words: tuple[str, ...]
 
-    def named_by(self, pattern: str) -> bool:
+    def is_named_by(self, pattern: str) -> bool:
         """Whether a pattern names this, and does not merely match it."""
-        written = _words(pattern)
+        written = _folded_names(pattern)
         count = len(self.words)
         return any(written[at : at + count] == self.words for at in range(len(written) - count + 1))
 
@@ -82,19 +82,19 @@ class ProtectedPlaces:
         self._homes = tuple(homes)
         self._variables = variables
 
-    def found(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
+    def find_protected(self, files: Iterable[PlacedPath], cwd: str) -> list[tuple[PlacedPath, Sequence[ProtectedPart]]]:
         """Those of some files that are protected, each with what protects it; looks at the disk, so not in the loop."""
-        known = [*self._roots(), *_repository(cwd, self._homes[0])]
+        known = [*self._roots(), *_repository_roots(cwd, self._homes[0])]
         protected = ((file, self._parts((*file.names, file.place), known)) for file in files)
         return [(file, parts) for file, parts in protected if parts]
 
     def _parts(self, places: Iterable[str], known: Sequence[Root]) -> tuple[ProtectedPart, ...]:
         found: dict[ProtectedPart, None] = {}
         for place in dict.fromkeys(places):
-            found.update(dict.fromkeys(_everywhere(place)))
-            inside, linked = _words(place), _identity(place)
-            for path, part in (*known, *_repository(place, self._homes[0])):
-                root = _words(path)
+            found.update(dict.fromkeys(_parts_anywhere(place)))
+            inside, linked = _folded_names(place), _identity(place)
+            for path, part in (*known, *_repository_roots(place, self._homes[0])):
+                root = _folded_names(path)
                 if inside[: len(root)] == root or (linked is not None and linked in _identities(path)):
                     found[part] = None
         return tuple(found)
@@ -104,53 +104,53 @@ class ProtectedPlaces:
         for path in self._own:
             below = path[len(home) + 1 :] if path.startswith(home.rstrip("/") + "/") else None
             shown = path if below is None else f"~/{below}"
-            yield from _rooted(path, ProtectedPart(shown, _words(below or path)))
+            yield from _roots_of(path, ProtectedPart(shown, _folded_names(below or path)))
         for home in dict.fromkeys(self._homes):
             for name in _IN_HOME.split():
-                yield from _rooted(os.path.join(home, name), ProtectedPart(f"~/{name}", _words(name)))
+                yield from _roots_of(os.path.join(home, name), ProtectedPart(f"~/{name}", _folded_names(name)))
         for path in _OF_SYSTEM.split():
-            yield from _rooted(path, ProtectedPart(path, _words(path)))
-        yield from self._by_variables()
+            yield from _roots_of(path, ProtectedPart(path, _folded_names(path)))
+        yield from self._variable_roots()
 
-    def _by_variables(self) -> Iterator[Root]:
+    def _variable_roots(self) -> Iterator[Root]:
         home = self._homes[0]
         for variable in _NAMING:
             if given := self._variables.get(variable):
-                path = absolute(given, home, home)
-                yield from _rooted(path, ProtectedPart(path, _words(os.path.basename(path))))
+                path = absolute_path(given, home, home)
+                yield from _roots_of(path, ProtectedPart(path, _folded_names(os.path.basename(path))))
         for variable, names in _FOLDERS.items():
             if given := self._variables.get(variable):
                 for name in names:
-                    path = os.path.join(absolute(given, home, home), name)
-                    yield from _rooted(path, ProtectedPart(path, _words(name)))
+                    path = os.path.join(absolute_path(given, home, home), name)
+                    yield from _roots_of(path, ProtectedPart(path, _folded_names(name)))
 
 
-def naming_ruling(
+def ruling_of_named_parts(
     layers: PermissionLayers, tool: str, place: PlacedPath, parts: Sequence[ProtectedPart], paths: PathResolver
 ) -> Ruling:
     """What the rules say that name all of these parts: ask or allow, and deny if there is none.
 
     It is for the user to name them, and for others only where the user has no rules.
     """
-    deciding = next((rules for rules in (layers.user, layers.host) if rules.in_force), layers.project)
+    deciding = next((rules for rules in (layers.user, layers.host) if rules.is_in_force), layers.project)
     said: tuple[tuple[Verdict, tuple[PermissionRule, ...]], ...] = (("ask", deciding.ask), ("allow", deciding.allow))
     for verdict, rules in said:
         for rule in rules:
-            named = rule.pattern is not None and all(part.named_by(rule.pattern) for part in parts)
+            named = rule.pattern is not None and all(part.is_named_by(rule.pattern) for part in parts)
             if named and matches_place(rule, (tool,), place, paths, verdict == "allow"):
                 return Ruling(verdict, rule.text, (rule.text,) if verdict == "ask" else ())
     return Ruling("deny")
 
 
-def _everywhere(place: str) -> Iterator[ProtectedPart]:
-    words = _words(place)
+def _parts_anywhere(place: str) -> Iterator[ProtectedPart]:
+    words = _folded_names(place)
     for index, word in enumerate(words):
         bare = word.endswith(".git") and not _IN_BARE.isdisjoint(words[index + 1 : index + 2])
         if word in _ANYWHERE or bare:
             yield ProtectedPart(word, (word,))
 
 
-def _repository(place: str, home: str) -> Iterator[Root]:
+def _repository_roots(place: str, home: str) -> Iterator[Root]:
     """What git keeps about the repository that a place is in, also elsewhere than in `.git`, and the hooks it runs."""
     folder = place
     while not os.path.lexists(os.path.join(folder, ".git")):
@@ -159,22 +159,24 @@ def _repository(place: str, home: str) -> Iterator[Root]:
             return
         folder = above
     data = [os.path.join(folder, ".git")]
-    if os.path.isfile(data[0]) and (elsewhere := _text(data[0]).removeprefix("gitdir:").strip()):
+    if os.path.isfile(data[0]) and (elsewhere := _read_start(data[0]).removeprefix("gitdir:").strip()):
         data.append(os.path.join(folder, elsewhere))
-    if shared := _text(os.path.join(data[-1], "commondir")).strip():
+    if shared := _read_start(os.path.join(data[-1], "commondir")).strip():
         data.append(os.path.join(data[-1], shared))
     for path in dict.fromkeys(os.path.normpath(path) for path in data):
-        part = ProtectedPart(path, _words(os.path.basename(path)))
+        part = ProtectedPart(path, _folded_names(os.path.basename(path)))
         for name in ("", "hooks", "config"):
-            yield from _rooted(os.path.join(path, name).rstrip("/"), part)
-    settings = (line.partition("=") for line in _text(os.path.join(data[-1], "config")).splitlines())
+            yield from _roots_of(os.path.join(path, name).rstrip("/"), part)
+    settings = (line.partition("=") for line in _read_start(os.path.join(data[-1], "config")).splitlines())
     named = [value.strip().strip('"') for key, _, value in settings if key.strip().lower().endswith("hookspath")]
     for hooks in named[-_MOST_HOOKS:]:
         if hooks:
-            yield from _rooted(absolute(hooks, folder, home), ProtectedPart(hooks, _words(expand_home(hooks, home))))
+            yield from _roots_of(
+                absolute_path(hooks, folder, home), ProtectedPart(hooks, _folded_names(expand_home(hooks, home)))
+            )
 
 
-def _text(path: str) -> str:
+def _read_start(path: str) -> str:
     """The beginning of a file; nothing where there is none."""
     try:
         return read_beginning(path, _LONGEST_FILE)[0]
@@ -182,7 +184,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def _rooted(path: str, part: ProtectedPart) -> Iterator[Root]:
+def _roots_of(path: str, part: ProtectedPart) -> Iterator[Root]:
     """A file or folder by its names, as they are written and behind links; none for what no system would open."""
     if len(path) > _LONGEST_PATH:
         return
@@ -211,7 +213,7 @@ def _identities(path: str) -> Iterator[tuple[int, int] | None]:
             yield _identity(entry.path)
 
 
-def _words(path: str) -> tuple[str, ...]:
+def _folded_names(path: str) -> tuple[str, ...]:
     """The names in a path or pattern, each in the form that all its spellings share."""
-    plain = "".join(char for char in folded(path) if unicodedata.category(char) != "Cf")
+    plain = "".join(char for char in fold_spelling(path) if unicodedata.category(char) != "Cf")
     return tuple(word for word in plain.casefold().split("/") if word not in ("", "."))

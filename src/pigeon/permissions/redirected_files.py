@@ -36,7 +36,7 @@ class RedirectedFiles:
         self._cwd = cwd
         self._home = home
 
-    def find(self, access: str) -> list[str] | None:
+    def find_paths(self, access: str) -> list[str] | None:
         """The absolute paths that are written or read; None if there are too many, or a name may be any."""
         wanted = _READING if access == "read" else _WRITING
         targets = {

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
 from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
-from pigeon.system.paths import PathResolver, expand_home, folded
+from pigeon.system.paths import PathResolver, expand_home, fold_spelling
 from pigeon.tools.catalog import READ, WRITE, facts_of
 from pigeon.tools.server_tools import PREFIX
 from pigeon.wire.answers import ApprovalMode, Verdict
@@ -68,7 +68,7 @@ class PermissionRule(Struct, frozen=True):
     pattern: str | None
 
 
-def strictest(verdicts: Iterable[Verdict]) -> Verdict:
+def strictest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """The one of them that allows least."""
     return max(verdicts, key=_STRICTNESS.index)
 
@@ -90,15 +90,15 @@ class PermissionRules(Struct, frozen=True):
     mode: ApprovalMode = "yolo"
 
     @property
-    def in_force(self) -> bool:
+    def is_in_force(self) -> bool:
         """True if the rules say anything at all."""
         return bool(self.deny or self.ask or self.allow) or self.default != "allow" or self.mode != "yolo"
 
-    def otherwise(self, tool: str) -> Verdict:
+    def default_verdict(self, tool: str) -> Verdict:
         """What a call gets that no rule speaks of."""
         unasked = _UNASKED.get(self.mode)
         by_mode: Verdict = "allow" if unasked is None or facts_of(tool).kind in unasked else "ask"
-        return strictest((self.default, by_mode))
+        return strictest_verdict((self.default, by_mode))
 
 
 class PermissionLayers(Struct, frozen=True):
@@ -110,19 +110,19 @@ class PermissionLayers(Struct, frozen=True):
     host: PermissionRules = PermissionRules()
 
     @property
-    def every(self) -> tuple[PermissionRules, ...]:
+    def all_sources(self) -> tuple[PermissionRules, ...]:
         """All of them, the user's first."""
         return self.user, self.project, self.host
 
     @property
-    def in_force(self) -> bool:
+    def is_in_force(self) -> bool:
         """True if any of the rules says anything."""
-        return any(rules.in_force for rules in self.every)
+        return any(rules.is_in_force for rules in self.all_sources)
 
     @property
     def timeout_ms(self) -> int:
         """How long an answer is waited for: the shortest time that a source gives."""
-        return min((rules.timeout_ms for rules in self.every if rules.timeout_ms is not None), default=ASK_MS)
+        return min((rules.timeout_ms for rules in self.all_sources if rules.timeout_ms is not None), default=ASK_MS)
 
 
 # The first of some rules that matches a call; for rules that allow, nothing about the match may be in doubt.
@@ -137,7 +137,7 @@ class Ruling(Struct, frozen=True):
     asking: tuple[str, ...] = ()
 
 
-def rules_of(
+def build_layers(
     user: Any, project: Any, mode: Any, report: Callable[[str], None], doubts: Sequence[str] = ()
 ) -> PermissionLayers:
     """The rules of the settings. A project can only add what denies and asks.
@@ -146,35 +146,35 @@ def rules_of(
     either, everything that is not denied is asked about, also what a rule allows: another rule may be missing.
     """
     problems: list[str] = list(doubts)
-    own = parsed_rules(user, mode, problems)
+    own = parse_rules(user, mode, problems)
     if problems:
-        own = replace(own, allow=(), default=strictest((own.default, "ask")))
+        own = replace(own, allow=(), default=strictest_verdict((own.default, "ask")))
     wrong: list[str] = []
-    added = parsed_rules(project, "yolo", wrong)
+    added = parse_rules(project, "yolo", wrong)
     for problem in (*problems, *wrong):
         report(f"{problem}; until this is fixed, every tool call that is not denied needs approval")
     return PermissionLayers(own, PermissionRules(added.deny, added.ask, default="ask" if wrong else "allow"))
 
 
-def host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
+def parse_host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
     """The rules of the host; raises `Refusal` for what cannot be understood."""
     problems: list[str] = [] if isinstance(value, dict) else [_NO_SECTION]
-    rules = parsed_rules(value, mode, problems)
+    rules = parse_rules(value, mode, problems)
     if problems:
         raise Refusal("; ".join(problems[:MOST_SHOWN]))
     return rules
 
 
-def wrong_rules(value: Any) -> list[str]:
-    """What cannot be understood of the rules in a settings file, a sentence each."""
+def describe_wrong_rules(value: Any) -> list[str]:
+    """Returns a sentence for each thing in the rules of a settings file that cannot be understood."""
     problems: list[str] = []
-    parsed_rules(value, "yolo", problems)
+    parse_rules(value, "yolo", problems)
     return problems
 
 
-def parsed_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
+def parse_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
     """The rules of one source, and its approval mode; `problems` gets what cannot be understood."""
-    section = _section(value, problems)
+    section = _read_section(value, problems)
     default = section.get("default", "allow")
     if default not in _STRICTNESS:
         problems.append('permissions.default must be "allow", "ask" or "deny"')
@@ -187,27 +187,27 @@ def parsed_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
         problems.append(f"the approval mode must be one of {', '.join(APPROVAL_MODES)}")
         mode = "always-ask"
     return PermissionRules(
-        tuple(_listed(section, "deny", problems)),
-        tuple(_listed(section, "ask", problems)),
-        tuple(_listed(section, "allow", problems)),
+        tuple(_read_rule_list(section, "deny", problems)),
+        tuple(_read_rule_list(section, "ask", problems)),
+        tuple(_read_rule_list(section, "allow", problems)),
         default,
         timeout,
         mode,
     )
 
 
-def ruling(rules: PermissionLayers, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
+def ruling_of(rules: PermissionLayers, tool: str, subject: Subject, paths: PathResolver) -> Ruling:
     """What the rules say of a call: deny before ask before allow, else the default."""
     if isinstance(subject, PathSubject):
         place = PlacedPath(subject.path.names, subject.path.place)
         # What is shown by searching is read as well.
         named = (READ, tool) if subject.access == "search" else (tool,)
-        return _said(
+        return _ruling_of_layers(
             rules,
             tool,
-            lambda some, strictly: _placed(some, (tool,) if strictly else named, place, paths, strictly),
+            lambda some, strictly: _find_rule_for_place(some, (tool,) if strictly else named, place, paths, strictly),
         )
-    return _said(rules, tool, _CalledWith(tool, subject, paths).first)
+    return _ruling_of_layers(rules, tool, _CalledWith(tool, subject, paths).find_first)
 
 
 def _read_command(command: str, paths: PathResolver) -> ShellCommand:
@@ -216,15 +216,15 @@ def _read_command(command: str, paths: PathResolver) -> ShellCommand:
     return ShellCommand(command, {"HOME": paths.home, "PWD": paths.cwd, "OLDPWD": paths.cwd})
 
 
-def redirected(command: str, paths: PathResolver) -> list[PlacedPath] | None:
+def find_redirected_files(command: str, paths: PathResolver) -> list[PlacedPath] | None:
     """The files that the redirections of a command write, as far as that can be seen; none if they are too many."""
     read = _read_command(command, paths)
-    files = None if read.overflow else read.find_files(paths.cwd, paths.home, "write")
+    files = None if read.has_overflowed else read.find_files(paths.cwd, paths.home, "write")
     if files is None or len(files) > MOST_WRITTEN:
         return None
     found = []
     for file in files:
-        with suppress(ToolFailed), paths.held(file, for_reading=False) as held:
+        with suppress(ToolFailed), paths.hold_path(file, for_reading=False) as held:
             found.append(PlacedPath(held.names, held.place))
     return found
 
@@ -236,14 +236,17 @@ class PlacedPath(Struct, frozen=True):
     place: str
 
 
-def concealment(
+def make_concealment_test(
     rules: PermissionLayers, tool: str, answered: Container[str], paths: PathResolver
 ) -> Callable[[str], bool]:
-    """Whether a search by this tool must not show what stands at a place: what `read` or the tool itself is denied
-    there, or would have to ask for by another rule than those that were answered already."""
+    """Returns a test for places that a search by this tool must not show: what `read` or the tool itself is denied
+    there.
+    """
 
     def conceals_from(name: str, place: PlacedPath) -> bool:
-        said = _said(rules, name, lambda some, strictly: _placed(some, (name,), place, paths, strictly))
+        said = _ruling_of_layers(
+            rules, name, lambda some, strictly: _find_rule_for_place(some, (name,), place, paths, strictly)
+        )
         return said.verdict == "deny" or any(rule not in answered for rule in said.asking)
 
     def conceals(place: str) -> bool:
@@ -253,32 +256,32 @@ def concealment(
     return conceals
 
 
-def _said(layers: PermissionLayers, tool: str, first: FirstRule) -> Ruling:
-    rulings = [_said_by(rules, tool, first) for rules in layers.every]
+def _ruling_of_layers(layers: PermissionLayers, tool: str, first: FirstRule) -> Ruling:
+    rulings = [_ruling_of_source(rules, tool, first) for rules in layers.all_sources]
     strictest = max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.verdict))
     asking = tuple(ruling.rule for ruling in rulings if ruling.verdict == "ask" and ruling.rule is not None)
     return Ruling(strictest.verdict, strictest.rule, asking)
 
 
-def _said_by(rules: PermissionRules, tool: str, first: FirstRule) -> Ruling:
+def _ruling_of_source(rules: PermissionRules, tool: str, first: FirstRule) -> Ruling:
     lists: tuple[tuple[Verdict, Sequence[PermissionRule]], ...]
     lists = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
     for verdict, some in lists:
         rule = first(some, verdict == "allow")
         if rule is not None:
             return Ruling(verdict, rule.text)
-    return Ruling(rules.otherwise(tool))
+    return Ruling(rules.default_verdict(tool))
 
 
-def unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[str]:
+def describe_unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[str]:
     """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later, and the
     tools of servers always come later."""
     names = sorted(known)
-    for rule in (rule for rules in layers.every for rule in (*rules.deny, *rules.ask, *rules.allow)):
+    for rule in (rule for rules in layers.all_sources for rule in (*rules.deny, *rules.ask, *rules.allow)):
         later = rule.tool.startswith(PREFIX)
         if later or any(sign in rule.tool for sign in "*?"):
             continue
-        if not any(_means(rule, name, False) for name in names):
+        if not any(_is_for_tool(rule, name, False) for name in names):
             from difflib import get_close_matches
 
             near = get_close_matches(rule.tool.lower(), names, 1)
@@ -286,7 +289,7 @@ def unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> Iterator[st
             yield f'permissions: there is no tool "{rule.tool}" now (rule "{rule.text}"{meant})'
 
 
-def parsed(text: str) -> PermissionRule | None:
+def parse_rule(text: str) -> PermissionRule | None:
     """A rule from its text; none if it is no rule. A built-in tool may be written in any case."""
     found = _RULE.fullmatch(text)
     if found is None:
@@ -302,7 +305,7 @@ def parsed(text: str) -> PermissionRule | None:
     return PermissionRule(text, tool, None, inner.strip())
 
 
-def _section(value: Any, problems: list[str]) -> dict[str, Any]:
+def _read_section(value: Any, problems: list[str]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -313,7 +316,7 @@ def _section(value: Any, problems: list[str]) -> dict[str, Any]:
     return value
 
 
-def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[PermissionRule]:
+def _read_rule_list(section: dict[str, Any], name: str, problems: list[str]) -> list[PermissionRule]:
     items = section.get(name, [])
     if not isinstance(items, list):
         problems.append(f"permissions.{name} must be a list of rules")
@@ -322,15 +325,15 @@ def _listed(section: dict[str, Any], name: str, problems: list[str]) -> list[Per
         problems.append(f"permissions.{name} has {len(items)} rules; at most {MOST_RULES} are allowed")
     rules = []
     for item in items[:MOST_RULES]:
-        rule = parsed(item) if isinstance(item, str) else None
+        rule = parse_rule(item) if isinstance(item, str) else None
         if rule is None:
-            problems.append(f'permissions.{name}: {_short(item)} is not a rule; write "tool" or "tool(pattern)"')
+            problems.append(f'permissions.{name}: {_shorten_item(item)} is not a rule; write "tool" or "tool(pattern)"')
         else:
             rules.append(rule)
     return rules
 
 
-def _short(item: object) -> str:
+def _shorten_item(item: object) -> str:
     text = repr(item)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
@@ -339,18 +342,18 @@ def matches_place(
     rule: PermissionRule, tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
 ) -> bool:
     """Whether a rule is for one of these tools and matches a place; `strictly` is for a rule that allows."""
-    if not any(_means(rule, tool, strictly) for tool in tools):
+    if not any(_is_for_tool(rule, tool, strictly) for tool in tools):
         return False
     return rule.pattern is None or _path_matches(rule.pattern, place, paths, strictly)
 
 
-def _placed(
+def _find_rule_for_place(
     rules: Sequence[PermissionRule], tools: tuple[str, ...], place: PlacedPath, paths: PathResolver, strictly: bool
 ) -> PermissionRule | None:
     return next((rule for rule in rules if matches_place(rule, tools, place, paths, strictly)), None)
 
 
-def _means(rule: PermissionRule, tool: str, strictly: bool) -> bool:
+def _is_for_tool(rule: PermissionRule, tool: str, strictly: bool) -> bool:
     """Whether a rule is for a tool; what denies or asks is so in any case of the name. The name of a tool server, as
     `mcp__server`, means all of its tools."""
     named = rule.tool if strictly else rule.tool.lower()
@@ -376,25 +379,25 @@ class _CalledWith:
         self._files: dict[str, list[str] | None] = {}
         self._arguments: dict[str | None, _ArgumentTexts] = {}
 
-    def first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
+    def find_first(self, rules: Sequence[PermissionRule], strictly: bool) -> PermissionRule | None:
         """The first rule that matches; of rules that allow a command, the first of those that cover it together."""
         subject = self._subject
         if strictly and isinstance(subject, CommandSubject):
-            meant = [rule for rule in rules if _means(rule, self._tool, True)]
+            meant = [rule for rule in rules if _is_for_tool(rule, self._tool, True)]
             whole = next((rule for rule in meant if rule.pattern is None), None)
             patterns = [rule.pattern for rule in meant if rule.pattern is not None]
-            return whole or (meant[0] if patterns and self._covered(patterns, subject.command) else None)
-        return next((rule for rule in rules if self._matches(rule, strictly)), None)
+            return whole or (meant[0] if patterns and self._is_covered(patterns, subject.command) else None)
+        return next((rule for rule in rules if self._is_match(rule, strictly)), None)
 
-    def _matches(self, rule: PermissionRule, strictly: bool) -> bool:
+    def _is_match(self, rule: PermissionRule, strictly: bool) -> bool:
         subject = self._subject
-        if not _means(rule, self._tool, strictly):
-            return isinstance(subject, CommandSubject) and self._means_its_files(rule, subject.command)
+        if not _is_for_tool(rule, self._tool, strictly):
+            return isinstance(subject, CommandSubject) and self._has_redirection_match(rule, subject.command)
         if rule.pattern is None:
             return True
         if isinstance(subject, CommandSubject):
-            read = self._read(subject.command)
-            return read.overflow or read.could_run(rule.pattern)
+            read = self._parse_command(subject.command)
+            return read.has_overflowed or read.can_run(rule.pattern)
         texts = self._arguments.get(rule.argument)
         if texts is None:
             chosen = subject.arguments if rule.argument is None else subject.arguments.get(rule.argument, "")
@@ -406,22 +409,24 @@ class _CalledWith:
                 and all(self._allows(rule.pattern, name, text) for name, text in texts.all)
             )
         return (
-            texts.has(rule.pattern) or texts.too_many or any(self._may_mean(rule.pattern, *one) for one in texts.short)
+            texts.has_match(rule.pattern)
+            or texts.too_many
+            or any(self._may_match(rule.pattern, *one) for one in texts.short)
         )
 
-    def _means_its_files(self, rule: PermissionRule, command: str) -> bool:
+    def _has_redirection_match(self, rule: PermissionRule, command: str) -> bool:
         """Whether a rule for `write` or `read` means a file that the command's redirections write or read."""
         for tool, access in ((WRITE, "write"), (READ, "read")):
-            if _means(rule, tool, False):
+            if _is_for_tool(rule, tool, False):
                 if tool not in self._files:
-                    read = self._read(command)
-                    files = None if read.overflow else read.find_files(self._paths.cwd, self._paths.home, access)
+                    read = self._parse_command(command)
+                    files = None if read.has_overflowed else read.find_files(self._paths.cwd, self._paths.home, access)
                     self._files[tool] = files
                 files = self._files[tool]
                 if files is None or len(files) > MOST_TEXTS:
                     return True
-                places = (self._place(file) for file in files)
-                if any(place and _placed([rule], (tool,), place, self._paths, False) for place in places):
+                places = (self._resolve_place(file) for file in files)
+                if any(place and _find_rule_for_place([rule], (tool,), place, self._paths, False) for place in places):
                     return True
         return False
 
@@ -429,35 +434,35 @@ class _CalledWith:
         matches = text_matcher(unicodedata.normalize("NFC", pattern), classes=False)
         if not matches(text) or (".." in text.split("/") and not matches(os.path.normpath(text))):
             return False
-        return not self._is_command(name) or self._covered([pattern], text)
+        return not self._is_command(name) or self._is_covered([pattern], text)
 
-    def _may_mean(self, pattern: str, name: str, text: str) -> bool:
+    def _may_match(self, pattern: str, name: str, text: str) -> bool:
         """What an argument of a foreign tool means is not known: it may be a command or a path."""
-        read = self._read(text)
-        if (self._is_command(name) and read.overflow) or read.could_run(pattern):
+        read = self._parse_command(text)
+        if (self._is_command(name) and read.has_overflowed) or read.can_run(pattern):
             return True
         if len(text) > LONGEST_PATH:
             return False
-        places = map(self._place, dict.fromkeys((text, _FILE_URL.sub("file://", text, count=1))))
+        places = map(self._resolve_place, dict.fromkeys((text, _FILE_URL.sub("file://", text, count=1))))
         return any(place is not None and _path_matches(pattern, place, self._paths, False) for place in places)
 
     def _is_command(self, name: str) -> bool:
         return bool(facts_of(self._tool).command) or name.lower() in _COMMAND_ARGUMENTS
 
-    def _covered(self, patterns: Sequence[str], command: str) -> bool:
-        return self._read(command).is_covered(patterns)
+    def _is_covered(self, patterns: Sequence[str], command: str) -> bool:
+        return self._parse_command(command).is_covered(patterns)
 
-    def _read(self, command: str) -> ShellCommand:
+    def _parse_command(self, command: str) -> ShellCommand:
         read = self._readings.get(command)
         if read is None:
             read = self._readings[command] = _read_command(command, self._paths)
         return read
 
-    def _place(self, path: str) -> PlacedPath | None:
+    def _resolve_place(self, path: str) -> PlacedPath | None:
         """What a text names, none if no file can have such a name."""
         if path not in self._places:
             try:
-                with self._paths.held(path) as held:
+                with self._paths.hold_path(path) as held:
                     self._places[path] = PlacedPath(held.names, held.place)
             except ToolFailed:
                 self._places[path] = None
@@ -508,8 +513,7 @@ class _ArgumentTexts:
         joined = "\0".join(text.replace("\0", " ") for text in texts_and_names)
         self._joined = f"\0{joined}\0{'' if joined.isascii() else unicodedata.normalize('NFC', joined)}\0"
 
-    def has(self, pattern: str) -> bool:
-        """Whether any text matches."""
+    def has_match(self, pattern: str) -> bool:
         return any_text_matcher(unicodedata.normalize("NFC", pattern))(self._joined)
 
 
@@ -520,9 +524,10 @@ def _path_matches(pattern: str, path: PlacedPath, paths: PathResolver, strictly:
     composed = unicodedata.normalize("NFC", pattern)
     if strictly:
         return all(_place_matches(composed, place, roots) for place in places)
-    alike, alike_roots = folded(pattern), [folded(root) for root in roots]
+    alike, alike_roots = fold_spelling(pattern), [fold_spelling(root) for root in roots]
     return any(
-        _place_matches(composed, place, roots) or _place_matches(alike, folded(place), alike_roots) for place in places
+        _place_matches(composed, place, roots) or _place_matches(alike, fold_spelling(place), alike_roots)
+        for place in places
     )
 
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from pigeon.agent.interfaces import CommandSubject, PreparedCall
-from pigeon.permissions.gate import NOBODY, REASONS, PermissionQuestion, visible
+from pigeon.permissions.gate import NOBODY, REASONS, PermissionQuestion, make_visible
 from pigeon.wire.content import ToolCall
 from pigeon.wire.dialogs import ALLOW_ONCE, DENY
 from pigeon.wire.errors import Aborted, CallDenied
@@ -32,7 +32,7 @@ class SandboxExitGate:
         self._timeout_ms = timeout_ms
         self._unattended = unattended
 
-    async def before(self, prepared: PreparedCall) -> None:
+    async def before_call(self, prepared: PreparedCall) -> None:
         """Let pass what stays inside, and what the host allows; raises `CallDenied` for the rest."""
         subject = prepared.subject
         if not isinstance(subject, CommandSubject) or not subject.outside:
@@ -41,7 +41,7 @@ class SandboxExitGate:
             raise CallDenied("unsandboxed needs a reason: say what the command needs that the sandbox refuses.")
         if self._unattended:
             raise _denial(NOBODY)
-        command, reason = await asyncio.to_thread(lambda: (visible(subject.command), visible(subject.reason)))
+        command, reason = await asyncio.to_thread(lambda: (make_visible(subject.command), make_visible(subject.reason)))
         question = PermissionQuestion(
             title=f"Run outside the sandbox: {command}\nReason: {reason}",
             call=prepared.call,
@@ -59,8 +59,8 @@ class SandboxExitGate:
         if outcome != "once":
             raise _denial(REASONS.get(outcome, REASONS["denied"]))
 
-    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """The outcome, unchanged."""
+    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+        """Returns the outcome unchanged: this gate only checks calls before they run."""
         return outcome, is_error
 
 

@@ -46,7 +46,7 @@ class ShellCommand:
             defined |= names_defined_in(script)
             for text in dict.fromkeys(scripts_in(script, defined)):
                 if depth == DEEPEST_SCRIPT or word_count > MOST_WORDS:
-                    script.add_overflow()
+                    script.mark_overflow()
                     break
                 inner = read_script(text, {**self._variables, **script.variables})
                 word_count += inner.word_count
@@ -58,17 +58,17 @@ class ShellCommand:
         return PossibleCommands(self._command, self._scripts)
 
     @property
-    def overflow(self) -> bool:
+    def has_overflowed(self) -> bool:
         """True if the command is too large or too deep for its readings to be complete."""
         return any(script.overflow for script in self._scripts) or self._possible.are_too_many
 
-    def could_run(self, pattern: str) -> bool:
+    def can_run(self, pattern: str) -> bool:
         """Whether the command could run what a pattern of a rule that denies or asks matches."""
-        return self._possible.include(pattern)
+        return self._possible.can_match(pattern)
 
     def find_files(self, cwd: str, home: str, access: str) -> list[str] | None:
         """The absolute paths that redirections write or read; None if there are too many, or a name may be any."""
-        return RedirectedFiles(self._scripts, cwd, home).find(access)
+        return RedirectedFiles(self._scripts, cwd, home).find_paths(access)
 
     def is_covered(self, patterns: Sequence[str]) -> bool:
         """Whether patterns of rules that allow cover all that the command does, as far as that is certain."""

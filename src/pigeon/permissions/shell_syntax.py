@@ -44,7 +44,7 @@ def read_script(text: str, variables: Mapping[str, str]) -> ShellScript:
     """Reads a text of the shell, with variables whose values are known; never fails."""
     script = ShellScript(text, variables)
     if "\0" in text or _CUT_SIGN.search(text):
-        script.add_doubt()
+        script.mark_doubt()
         text = text.replace("\0", "").replace("\\\n", "")
     ScriptReader(text, script, 0).read_commands("")
     return script
@@ -67,11 +67,11 @@ class ScriptReader(WordReader):
             self.skip_blanks()
             sign = self._text[self._at : self._at + 1]
             if not sign or self._script.overflow:
-                self._script.add_unterminated(closing or self._open)
+                self._script.mark_unterminated(closing or self._open)
                 break
             if sign == ")" and closing and not self._open:
                 self._at += 1
-                self._script.add_doubt(self._waiting_documents)
+                self._script.mark_doubt(self._waiting_documents)
                 break
             self._read_token(sign)
         self._end_command()
@@ -99,7 +99,7 @@ class ScriptReader(WordReader):
             if self._open[-1:] == ["("]:
                 self._open.pop()
             else:
-                self._script.add_doubt()
+                self._script.mark_doubt()
         else:
             self._add_word(self.read_word())
 
@@ -115,11 +115,11 @@ class ScriptReader(WordReader):
                     option = _OPTION_OF_TIME.match(self._text, self._at)
                     self._at = option.end() if option else self._at
                 return
-            self._script.add_doubt(word.raw in _NOT_FOLLOWED)
+            self._script.mark_doubt(word.raw in _NOT_FOLLOWED)
             if word.raw == "case":
                 self._skip_case_head()
                 return
-            if word.raw == "[[" and self._skip_test():
+            if word.raw == "[[" and self._try_skip_test():
                 return
         if word.raw == "do" and len(self._words) == 2 and self._words[0].raw in ("for", "select"):
             self._end_command()
@@ -151,12 +151,12 @@ class ScriptReader(WordReader):
         self._script.count_word()
         arithmetic = ARITHMETIC.match(self._text, self._at)
         if not self._words and arithmetic is not None:
-            self._script.add_doubt()
+            self._script.mark_doubt()
             self._at = arithmetic.end()
             return
         self._at += 1
         if self._words or self._is_redirected:
-            self._script.add_doubt()  # the definition of a function, a pattern, or nothing that the shell accepts
+            self._script.mark_doubt()  # the definition of a function, a pattern, or nothing that the shell accepts
             self.skip_blanks()
             if self._words and self._text.startswith(")", self._at):
                 self._at += 1
@@ -166,7 +166,7 @@ class ScriptReader(WordReader):
                 self._end_command()
                 return
             self._end_command()
-        self._script.add_doubt(self._text.startswith("(", self._at))
+        self._script.mark_doubt(self._text.startswith("(", self._at))
         self._open.append("(")
 
     def _skip_case_head(self) -> None:
@@ -184,15 +184,15 @@ class ScriptReader(WordReader):
             return
         has_bracket = self._text.startswith("(", self._at)
         self._at += has_bracket
-        for word in self.words_until(")"):
+        for word in self.read_words_until(")"):
             if word.raw == "esac" and not has_bracket:
                 self._at -= len("esac")
                 return
 
-    def _skip_test(self) -> bool:
+    def _try_skip_test(self) -> bool:
         """Moves past `]]`; without one, which a plain `sh` does not need, returns False and stays."""
         begin = self._at
-        if any(word.raw == "]]" for word in self.words_until("")):
+        if any(word.raw == "]]" for word in self.read_words_until("")):
             return True
         self._at = begin
         return False
@@ -203,20 +203,20 @@ class ScriptReader(WordReader):
         operator = found[2]
         self._at = found.end()
         self._is_redirected = True
-        self._script.add_doubt(found[1] is not None)
+        self._script.mark_doubt(found[1] is not None)
         self.skip_blanks()
         if operator in ("<&", ">&") and self._text.startswith("-", self._at):
             # Closes a descriptor; what follows the `-` is the next word, which other shells see differently.
             self._at += 1
-            self._script.add_doubt(not _ENDS_WORD.match(self._text, self._at))
+            self._script.mark_doubt(not _ENDS_WORD.match(self._text, self._at))
             return
         if self._text[self._at : self._at + 1] in ("", "\n", "|", "&", ";", "(", ")"):
-            self._script.add_doubt()
+            self._script.mark_doubt()
             return
         target = self.read_word()
         if operator in ("<<", "<<-"):
             self._waiting_documents.append((target, operator == "<<-"))
-            self._script.add_doubt(target.expands or self._depth > 0 or "\n" in target.raw)
+            self._script.mark_doubt(target.expands or self._depth > 0 or "\n" in target.raw)
         elif operator == "<<<":
             self._script.documents.append(target.value)
         elif not (operator in ("<&", ">&") and target.is_exact and _DESCRIPTOR.fullmatch(target.value)):
@@ -224,7 +224,7 @@ class ScriptReader(WordReader):
         if operator.startswith("&"):
             # In a plain `sh` this ends the command, and what follows the target is another one.
             self.skip_blanks()
-            self._script.add_doubt(self._text[self._at : self._at + 1] not in ("", "\n", "|", "&", ";", ")"))
+            self._script.mark_doubt(self._text[self._at : self._at + 1] not in ("", "\n", "|", "&", ";", ")"))
 
     def _read_here_documents(self) -> None:
         text = self._text
@@ -245,8 +245,8 @@ class ScriptReader(WordReader):
             self._script.documents.append(document)
             if not delimiter.quoted:
                 # The shell joins continued lines before it looks for the delimiter.
-                self._script.add_doubt("\\\n" in document)
-                self._script.add_overflow(self._depth >= DEEPEST)
+                self._script.mark_doubt("\\\n" in document)
+                self._script.mark_overflow(self._depth >= DEEPEST)
                 if self._depth < DEEPEST:
                     ScriptReader(document, self._script, self._depth + 1).read_double_quotes("")
         self._waiting_documents = []

@@ -84,24 +84,24 @@ class ShellScript:
         self.word_count = 0  # includes brackets and substitutions
         self._filled_in = 0
 
-    def add_doubt(self, condition: object = True) -> None:
+    def mark_doubt(self, condition: object = True) -> None:
         self.doubt = self.doubt or bool(condition)
 
-    def add_unterminated(self, condition: object = True) -> None:
+    def mark_unterminated(self, condition: object = True) -> None:
         self.unterminated = self.unterminated or bool(condition)
         self.doubt = self.doubt or self.unterminated
 
-    def add_overflow(self, condition: bool = True) -> None:
+    def mark_overflow(self, condition: bool = True) -> None:
         self.overflow = self.overflow or condition
         self.doubt = self.doubt or self.overflow
 
     def count_word(self) -> None:
         self.word_count += 1
-        self.add_overflow(self.word_count > MOST_WORDS)
+        self.mark_overflow(self.word_count > MOST_WORDS)
 
     def count_filled_in(self, size: int) -> None:
         self._filled_in += size
-        self.add_overflow(self._filled_in > MOST_FILLED_IN)
+        self.mark_overflow(self._filled_in > MOST_FILLED_IN)
 
     def set_variable(self, name: str, value: str) -> None:
         self.variables[name] = value[:LONGEST_VARIABLE]
@@ -185,7 +185,7 @@ class WordReader:
                 return
             self._at += 1
 
-    def words_until(self, closing: str) -> Iterator[ShellWord]:
+    def read_words_until(self, closing: str) -> Iterator[ShellWord]:
         """The words up to a sign, which is passed; other signs between them have no meaning there."""
         while True:
             self.skip_blanks(over_lines=True)
@@ -223,24 +223,24 @@ class WordReader:
         return _literal(plain[0])
 
     def _read_array(self) -> _WordPart:
-        self._script.add_doubt()
+        self._script.mark_doubt()
         self._at += 1
-        if not self._enter():
+        if not self._try_enter_level():
             return _literal("")
-        value = " ".join(word.value for word in self.words_until(")"))
+        value = " ".join(word.value for word in self.read_words_until(")"))
         self._depth -= 1
         return _literal(value)
 
     def _read_backslash(self) -> _WordPart:
         self._at += 2
         escaped = self._text[self._at - 1 : self._at]
-        self._script.add_doubt(not escaped)
+        self._script.mark_doubt(not escaped)
         return _literal("" if escaped == "\n" else escaped)
 
     def _read_single_quotes(self) -> _WordPart:
         quoted = _SINGLE_QUOTED.match(self._text, self._at)
         if quoted is None:
-            self._script.add_unterminated()
+            self._script.mark_unterminated()
             rest = self._text[self._at + 1 :]
             self._at = len(self._text)
             return _literal(rest)
@@ -270,15 +270,15 @@ class WordReader:
             else:
                 self._at += 1
                 return _join(parts)
-        self._script.add_unterminated(closing)
+        self._script.mark_unterminated(closing)
         return _join(parts)
 
     # --- expansions ----------------------------------------------------------------------------------------------
 
-    def _enter(self) -> bool:
+    def _try_enter_level(self) -> bool:
         """Goes one level deeper, unless that is too deep."""
         if self._depth >= DEEPEST:
-            self._script.add_overflow()
+            self._script.mark_overflow()
             return False
         self._depth += 1
         return True
@@ -290,29 +290,29 @@ class WordReader:
             return self.read_double_quotes('"')
         ansi = None if in_quotes else _ANSI_QUOTED.match(text, self._at)
         if ansi is not None:
-            self._script.add_doubt("\\'" in ansi[1])  # other shells end such a text at the first quote
+            self._script.mark_doubt("\\'" in ansi[1])  # other shells end such a text at the first quote
             self._at = ansi.end()
             return _literal(unescape_ansi(ansi[1]))
         simple = _SIMPLE_PARAMETER.match(text, self._at)
         if simple is not None:
             self._at = simple.end()
-            self._script.add_doubt(_OFFSET_WITH_NAME.match(simple[3] or ""))
+            self._script.mark_doubt(_OFFSET_WITH_NAME.match(simple[3] or ""))
             return _expansion(self._value_of(simple[1] or simple[2] or "", simple[3] or ""))
         if text.startswith("$(", self._at):
             return self._read_arithmetic() or self._read_substitution()
         braced = _BRACED_PARAMETER.match(text, self._at)
         if braced is not None:
             return self._read_braced(braced, in_quotes)
-        self._script.add_doubt(text.startswith(("$[", "$'"), self._at))
+        self._script.mark_doubt(text.startswith(("$[", "$'"), self._at))
         self._at += 1
         return _WordPart("$", "$", not text.startswith("[", self._at))
 
     def _read_arithmetic(self) -> _WordPart | None:
         arithmetic = ARITHMETIC.match(self._text, self._at)
         if arithmetic is None:
-            self._script.add_doubt(self._text.startswith("((", self._at + 1))
+            self._script.mark_doubt(self._text.startswith("((", self._at + 1))
             return None
-        self._script.add_doubt(_HAS_NAME.search(arithmetic[1]))
+        self._script.mark_doubt(_HAS_NAME.search(arithmetic[1]))
         self._at = arithmetic.end()
         return _expansion()
 
@@ -326,7 +326,7 @@ class WordReader:
     def _read_substitution(self) -> _WordPart:
         """Reads `$(`, `<(` or `>(` with the commands in it."""
         self._at += 2
-        if self._enter():
+        if self._try_enter_level():
             self.read_commands(")")
             self._depth -= 1
         return _expansion()
@@ -335,11 +335,11 @@ class WordReader:
         self._script.count_word()
         inner = _BACKTICKS.match(self._text, self._at)
         if inner is None or self._depth >= DEEPEST:
-            self._script.add_unterminated()
-            self._script.add_overflow(inner is not None)
+            self._script.mark_unterminated()
+            self._script.mark_overflow(inner is not None)
             self._at += 1
             return _expansion()
-        self._script.add_doubt("\\" in inner[1] or "<<" in inner[1])
+        self._script.mark_doubt("\\" in inner[1] or "<<" in inner[1])
         self._at = inner.end()
         escapes = r"\\([`$\\\"])" if in_quotes else r"\\([`$\\])"
         text = re.sub(escapes, r"\1", inner[1])
@@ -349,16 +349,16 @@ class WordReader:
     def _read_braced(self, begin: re.Match[str], in_quotes: bool) -> _WordPart:
         """Reads `${…}` in a form that is not followed exactly; a default or alternative value counts as its value."""
         text = self._text
-        self._script.add_doubt()
+        self._script.mark_doubt()
         self._at = begin.end()
         parts: list[_WordPart] = []
-        if not self._enter():
+        if not self._try_enter_level():
             return _expansion()
         while not self._script.overflow:
             sign = text[self._at : self._at + 1]
             if sign in ("}", ""):
                 self._at += 1
-                self._script.add_unterminated(not sign)
+                self._script.mark_unterminated(not sign)
                 break
             if sign == "$":
                 parts.append(self._read_dollar(in_quotes))

@@ -33,7 +33,7 @@ class OutputField(Struct, frozen=True, kw_only=True):
 
 
 class Api(Struct, frozen=True, kw_only=True):
-    """One API of model servers."""
+    """The declaration of one API that model servers speak, and of its adapter."""
 
     name: str
     adapter: str = ""
@@ -64,15 +64,15 @@ def is_served_by(model: Model, domain: str) -> bool:
     return host == domain or host.endswith("." + domain)
 
 
-def parts_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
+def subschemas_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
     """The schemas directly in a schema that is sent by a field."""
     items = [schema["items"]] if "items" in schema else []
     return [*schema.get("properties", {}).values(), *items, *schema.get("anyOf", [])]
 
 
-def names_in(schema: dict[str, Any]) -> list[str]:
+def property_names_in(schema: dict[str, Any]) -> list[str]:
     """The keys of all objects in such a schema."""
     names = list(schema.get("properties", {}))
-    for part in parts_of(schema):
-        names += names_in(part)
+    for part in subschemas_of(schema):
+        names += property_names_in(part)
     return names

@@ -22,6 +22,8 @@ APIS = {
         SCRIPTED,
     )
 }
+# The headers in which a key may be sent, in lower case.
+KEY_HEADERS = frozenset({"authorization", *(api.key_header for api in APIS.values() if api.key_header)})
 
 
 def find_api(name: str) -> Api:

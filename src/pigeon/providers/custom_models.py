@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from pigeon.wire import codec
-from pigeon.wire.base import ABSENT, merged, or_else
+from pigeon.wire.base import ABSENT, merge_objects, value_or_default
 from pigeon.wire.model import Model, ModelCost
 
 CONTEXT_WINDOW = 128_000
@@ -48,37 +48,39 @@ class ProviderModels(msgspec.Struct):
 
 def provider_models(provider: str, built_in: list[Model], entry: Mapping[str, Any]) -> ProviderModels:
     """A provider's models: built-in ones re-targeted, custom ones added or replaced, overrides last."""
-    models = {model.id: _retargeted(model, entry) for model in built_in}
+    models = {model.id: _retarget_model(model, entry) for model in built_in}
     model_headers: dict[str, Headers] = {}
     sibling = next(iter(models.values()), None)
     for raw in entry.get("models", ()):
-        model = _custom(provider, entry, raw, models.get(raw["id"], sibling))
+        model = _build_custom_model(provider, entry, raw, models.get(raw["id"], sibling))
         models[model.id] = model
         sibling = sibling or model
         model_headers[model.id] = dict(raw.get("headers", {}))
     for model_id, patch in entry.get("modelOverrides", {}).items():
         if model_id in models:
-            models[model_id] = patched(models[model_id], patch)
+            models[model_id] = patch_model(models[model_id], patch)
             model_headers[model_id] = {**model_headers.get(model_id, {}), **patch.get("headers", {})}
     return ProviderModels(models=models, headers=dict(entry.get("headers", {})), model_headers=model_headers)
 
 
-def _retargeted(model: Model, entry: Mapping[str, Any]) -> Model:
+def _retarget_model(model: Model, entry: Mapping[str, Any]) -> Model:
     changes: dict[str, Any] = {}
     if "baseUrl" in entry:
         changes["base_url"] = entry["baseUrl"]
     if "compat" in entry:
-        changes["compat"] = merged(or_else(model.compat, {}), entry["compat"])
+        changes["compat"] = merge_objects(value_or_default(model.compat, {}), entry["compat"])
     return msgspec.structs.replace(model, **changes) if changes else model
 
 
-def _custom(provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sibling: Model | None) -> Model:
+def _build_custom_model(
+    provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sibling: Model | None
+) -> Model:
     api = raw.get("api") or entry.get("api") or (sibling.api if sibling else "")
     base_url = raw.get("baseUrl") or entry.get("baseUrl") or (sibling.base_url if sibling else "")
     for name, value in (("api", api), ("baseUrl", base_url)):
         if not value:
             raise UnusableEntry(f'model "{raw["id"]}" has no "{name}": set it on the model or on the provider')
-    compat = merged(entry.get("compat", {}), raw.get("compat", {}))
+    compat = merge_objects(entry.get("compat", {}), raw.get("compat", {}))
     return Model(
         id=raw["id"],
         name=raw.get("name", raw["id"]),
@@ -99,12 +101,12 @@ def _custom(provider: str, entry: Mapping[str, Any], raw: Mapping[str, Any], sib
     )
 
 
-def patched(model: Model, patch: Mapping[str, Any]) -> Model:
+def patch_model(model: Model, patch: Mapping[str, Any]) -> Model:
     """The model with some facts replaced; maps are merged key by key."""
     changes: dict[str, Any] = {ours: patch[theirs] for theirs, ours in _PLAIN.items() if theirs in patch}
     for theirs, ours in _MERGED.items():
         if theirs in patch:
-            changes[ours] = merged(or_else(getattr(model, ours), {}), patch[theirs])
+            changes[ours] = merge_objects(value_or_default(getattr(model, ours), {}), patch[theirs])
     if "cost" in patch:
         prices = {**msgspec.to_builtins(model.cost), **patch["cost"]}
         changes["cost"] = _prices(prices)
@@ -112,5 +114,5 @@ def patched(model: Model, patch: Mapping[str, Any]) -> Model:
 
 
 def _prices(given: Any) -> ModelCost:
-    codec.prepare(ModelCost)
+    codec.prepare_type(ModelCost)
     return msgspec.convert(given, ModelCost)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pigeon.agent.inference import Failure, unexpected
+from pigeon.agent.inference import Failure, failure_from_error
 from pigeon.wire import codec
 from pigeon.wire.errors import BadRecord
 
@@ -105,7 +105,7 @@ _NEVER_BY_STATUS = {501, 505}
 _ALWAYS_BY_STATUS = {408, 409, 425, 429}
 
 
-def _says(pattern: str, text: str) -> bool:
+def _has_match(pattern: str, text: str) -> bool:
     """The patterns are large and rarely needed: `re` compiles them at their first use and keeps them."""
     return re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None
 
@@ -118,7 +118,7 @@ class StreamBroken(Exception):
         self.failure = failure
 
 
-def classified(
+def classify_failure(
     message: str,
     *,
     status: int | None = None,
@@ -130,36 +130,36 @@ def classified(
     """A failure with its retry and overflow flags decided; `text` is searched besides the message."""
     searched = f"{message}\n{text}"
     lowered = (code or "").lower()
-    overflow = lowered in _OVERFLOW_CODES or _overflows(searched, status)
+    overflow = lowered in _OVERFLOW_CODES or _is_overflow(searched, status)
     return Failure(
         message=message,
         status=status,
         code=code,
-        retryable=not overflow and _retryable(searched, status, lowered, server_says, retry_after_ms is not None),
+        retryable=not overflow and _is_retryable(searched, status, lowered, server_says, retry_after_ms is not None),
         overflow=overflow,
         retry_after_ms=retry_after_ms,
     )
 
 
-def _overflows(text: str, status: int | None) -> bool:
+def _is_overflow(text: str, status: int | None) -> bool:
     if status == 413:
         # Of a request that is too large for the limit per minute, a smaller one is worth a try.
-        return not _says("rate limit|too many requests", text)
+        return not _has_match("rate limit|too many requests", text)
     # Proxies pass overflows on with a status of their own, also 503.
-    return status not in (401, 402, 403, 429) and _says(_OVERFLOW, text) and not _says(_NOT_OVERFLOW, text)
+    return status not in (401, 402, 403, 429) and _has_match(_OVERFLOW, text) and not _has_match(_NOT_OVERFLOW, text)
 
 
-def _retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
+def _is_retryable(text: str, status: int | None, code: str, server_says: bool | None, delay_named: bool) -> bool:
     # A limit per minute is worded like an empty account, but comes with the time after which to ask again.
-    if code in _QUOTA_CODES or status == 402 or (_says(_QUOTA, text) and not delay_named):
+    if code in _QUOTA_CODES or status == 402 or (_has_match(_QUOTA, text) and not delay_named):
         return False
     if server_says is not None:
         return server_says
     if status is not None and (status in _ALWAYS_BY_STATUS or (status >= 500 and status not in _NEVER_BY_STATUS)):
         return True
-    if (status is None and code in _TRANSIENT_CODES) or _says(_TRANSIENT, text):
+    if (status is None and code in _TRANSIENT_CODES) or _has_match(_TRANSIENT, text):
         return True
-    return _says(_STATUS_ALONE if status is None else _STATUS_BY_NAME, text)
+    return _has_match(_STATUS_ALONE if status is None else _STATUS_BY_NAME, text)
 
 
 def from_response(
@@ -173,19 +173,19 @@ def from_response(
     if 300 <= status < 400 and headers.get("location"):
         shown = f"the server sends requests on to {headers['location']}: set that as base URL. {shown}".rstrip()
     should = headers.get("x-should-retry")
-    delay = retry_after(headers)
+    delay = read_retry_after(headers)
     wait = f" (the provider asks to wait {delay // 1000} s)" if delay is not None and delay > LONG_WAIT_MS else ""
-    return classified(
+    return classify_failure(
         (f"{status} {shown}" if shown else f"{status} (no body)") + wait,
         status=status,
-        code=_WORDLESS_OVERFLOW if status == 400 and not text and _has_no_words(host) else code_of(error),
+        code=_WORDLESS_OVERFLOW if status == 400 and not text and _has_wordless_refusals(host) else code_of(error),
         text=f"{said}\n{text}",
         server_says=None if should not in ("true", "false") else should == "true",
-        retry_after_ms=delay if delay is not None else _delay_in(error),
+        retry_after_ms=delay if delay is not None else _find_delay(error),
     )
 
 
-def _has_no_words(host: str) -> bool:
+def _has_wordless_refusals(host: str) -> bool:
     """True for servers that refuse a request that is too long without a word."""
     return f".{host}".endswith(".cerebras.ai")
 
@@ -195,12 +195,12 @@ def from_event(error: Any, shown: str) -> Failure:
     status = error.get("code") if isinstance(error, dict) else None
     if not isinstance(status, int) or isinstance(status, bool) or not 400 <= status <= 599:
         status = None
-    return classified(
+    return classify_failure(
         shown[:MAX_BODY_CHARS],
         status=status,
         code=code_of(error),
         text=f"{message_of(error)}\n{_numbered_code(error)}",
-        retry_after_ms=_delay_in(error),
+        retry_after_ms=_find_delay(error),
     )
 
 
@@ -216,7 +216,7 @@ def from_exception(error: BaseException) -> Failure:
     if name in _OUR_OWN:
         return Failure(message=_OUR_OWN[name], code="bad_request")
     if isinstance(error, _DEFECTS):
-        return unexpected(error)
+        return failure_from_error(error)
     reason = str(error).strip()
     cause = error.__cause__ or error.__context__
     if not reason and cause is not None:
@@ -255,12 +255,12 @@ _TRANSPORT = {
 }
 
 
-def malformed(what: str, reason: str) -> StreamBroken:
+def malformed_stream_error(what: str, reason: str) -> StreamBroken:
     """A piece of the stream that cannot be read."""
     return StreamBroken(Failure(message=f"{what} cannot be read: {reason}", code="malformed_stream"))
 
 
-def no_events(head: bytes, content_type: str) -> Failure:
+def no_events_failure(head: bytes, content_type: str) -> Failure:
     """A success whose body is no event stream: a login page, a proxy's notice, nothing at all."""
     text = " ".join(head.decode("utf-8", "replace").split())[:200]
     if not text:
@@ -269,14 +269,14 @@ def no_events(head: bytes, content_type: str) -> Failure:
     return Failure(message=f"Expected an event stream, got {kind}: {text}", code="not_a_stream", retryable=True)
 
 
-def truncated(what: str) -> StreamBroken:
+def truncated_stream_error(what: str) -> StreamBroken:
     """The stream ended before its final event."""
     return StreamBroken(Failure(message=f"The stream ended before {what}", code="truncated", retryable=True))
 
 
-def unknown_stop(reason: str) -> Failure:
+def unknown_stop_failure(reason: str) -> Failure:
     """A stop reason that the API does not document."""
-    return classified(f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
+    return classify_failure(f"The model stopped for an unknown reason: {reason}", code=code_of({"code": reason}))
 
 
 def error_object(body: bytes) -> Any:
@@ -328,7 +328,7 @@ def _page_title(text: str) -> str:
     return "an HTML page: " + " ".join(plain.split())[:200]
 
 
-def retry_after(headers: Mapping[str, str]) -> int | None:
+def read_retry_after(headers: Mapping[str, str]) -> int | None:
     """How long the server asks to wait, in milliseconds."""
     exact = headers.get("retry-after-ms")
     if exact:
@@ -342,10 +342,10 @@ def retry_after(headers: Mapping[str, str]) -> int | None:
     try:
         return max(0, int(float(value) * 1000))
     except (ValueError, OverflowError):
-        return _until(value)
+        return _ms_until(value)
 
 
-def _until(date: str) -> int | None:
+def _ms_until(date: str) -> int | None:
     from email.utils import parsedate_to_datetime
 
     from pigeon.system.clock import now_ms
@@ -357,7 +357,7 @@ def _until(date: str) -> int | None:
     return max(0, int(moment.timestamp() * 1000) - now_ms())
 
 
-def _delay_in(error: Any) -> int | None:
+def _find_delay(error: Any) -> int | None:
     details = error.get("details") if isinstance(error, dict) else None
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None

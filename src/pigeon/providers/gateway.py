@@ -26,12 +26,12 @@ from pigeon.agent.inference import (
     Pacing,
     ProviderHooks,
     ToolSpec,
-    unexpected,
+    failure_from_error,
 )
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.registry import ModelRegistry, NoKey
-from pigeon.providers.request import Connection, RequestPolicy, estimated_context
+from pigeon.providers.request import RequestPolicy, RequestSetup, estimated_context
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
@@ -77,14 +77,14 @@ class Gateway:
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Begin an answer; closing the iterator drops the connection."""
         pacing = self._policy.pacing
-        return self._begun(request) if pacing is None else self._paced(request, pacing)
+        return self._start_stream(request) if pacing is None else self._stream_paced(request, pacing)
 
-    async def _paced(self, request: ModelRequest, pacing: Pacing) -> AsyncIterator[Delta]:
+    async def _stream_paced(self, request: ModelRequest, pacing: Pacing) -> AsyncIterator[Delta]:
         """An answer whose request has waited for its turn, again after each refusal that is worth waiting for."""
         provider, expected = request.model.provider, estimated_context(request)
         for times in count(1):
-            await pacing.turn(provider, expected)
-            deltas, failure, used, is_begun, is_repeated = self._begun(request), None, 0, False, False
+            await pacing.wait_for_turn(provider, expected)
+            deltas, failure, used, is_begun, is_repeated = self._start_stream(request), None, 0, False, False
             try:
                 async for delta in deltas:
                     if isinstance(delta, Metered):
@@ -92,24 +92,24 @@ class Gateway:
                         used = usage.input + usage.output + usage.cache_read + usage.cache_write
                     elif isinstance(delta, Finished):
                         failure = delta.failure
-                        is_repeated = failure is not None and not is_begun and pacing.again(failure, times)
+                        is_repeated = failure is not None and not is_begun and pacing.should_resend(failure, times)
                     if not is_repeated:
                         is_begun = True
                         yield delta
             finally:
-                pacing.ended(provider, expected, used if used or is_repeated else expected, failure)
+                pacing.on_request_end(provider, expected, used if used or is_repeated else expected, failure)
                 if isinstance(deltas, AsyncGenerator):
                     await deltas.aclose()
             if not is_repeated:
                 return
 
-    def _begun(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    def _start_stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         api = request.model.api
         if api in self._extra:
             if api not in self._made:
                 self._made[api] = self._extra[api]()
             return self._made[api].stream(request)
-        return self._over_http(request)
+        return self._stream_over_http(request)
 
     async def warm(self, model: Model | None) -> None:
         """Load what the first request to this model will need."""
@@ -125,13 +125,13 @@ class Gateway:
             request = ModelRequest(model=model, system_prompt="", messages=messages, tools=[])
             import_module(adapter).convert_ahead(request, self._history_cache())
 
-    def output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
+    def find_output_format(self, model: Model, schema: dict[str, Json], beside_tools: bool) -> OutputFormat | None:
         """The schema of an answer as the model's API takes it; none if it cannot be asked for so."""
         from pigeon.providers.output_formats import native_format
 
         return None if model.reference in self._formatless else native_format(model, schema, beside_tools)
 
-    def refused_format(self, model: Model) -> None:
+    def on_format_refused(self, model: Model) -> None:
         """Do not ask this model for a format again."""
         self._formatless.add(model.reference)
 
@@ -139,23 +139,25 @@ class Gateway:
         """Close all connections; at the end of the agent."""
         await self._http.aclose()
 
-    async def _over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    async def _stream_over_http(self, request: ModelRequest) -> AsyncIterator[Delta]:
         adapter = _adapter_of(request.model.api)
         if not adapter:
-            yield _failed(f'Unknown API "{request.model.api}" of {request.model.reference}', "unknown_api")
+            yield _finished_with_error(f'Unknown API "{request.model.api}" of {request.model.reference}', "unknown_api")
             return
         try:
-            connection = await self._connection(request.model)
+            setup = await self._make_setup(request.model)
         except NoKey as error:
-            yield _failed(str(error), "no_api_key")
+            yield _finished_with_error(str(error), "no_api_key")
             return
         if request.cache == "short" and self._retention != "short":
             request = msgspec.structs.replace(request, cache=self._retention)
         try:
-            deltas = _streamed(import_module(adapter), request, connection)
+            deltas = _stream_from_adapter(import_module(adapter), request, setup)
         except Exception as error:
-            why = self._mask_text(unexpected(error).message)
-            yield _failed(f"The request to {request.model.reference} cannot be built: {why}", "bad_request")
+            why = self._mask_text(failure_from_error(error).message)
+            yield _finished_with_error(
+                f"The request to {request.model.reference} cannot be built: {why}", "bad_request"
+            )
             return
         try:
             async for delta in deltas:
@@ -163,9 +165,9 @@ class Gateway:
         finally:
             await deltas.aclose()
 
-    async def _connection(self, model: Model) -> Connection:
-        access = await self._registry.access(model)
-        return Connection(
+    async def _make_setup(self, model: Model) -> RequestSetup:
+        access = await self._registry.resolve_access(model)
+        return RequestSetup(
             http=self._http,
             hooks=self._hooks,
             access=access,
@@ -184,15 +186,17 @@ class Gateway:
         return self._history
 
 
-def _streamed(adapter: ModuleType, request: ModelRequest, connection: Connection) -> AsyncGenerator[Delta, None]:
+def _stream_from_adapter(
+    adapter: ModuleType, request: ModelRequest, setup: RequestSetup
+) -> AsyncGenerator[Delta, None]:
     """The adapter's answer; tools that providers refuse are put in another way."""
     if all(map(_is_plain, request.tools)):
-        deltas: AsyncGenerator[Delta, None] = adapter.stream(request, connection)
+        deltas: AsyncGenerator[Delta, None] = adapter.stream(request, setup)
         return deltas
-    from pigeon.providers.tool_specs import sent_tools, with_own_names
+    from pigeon.providers.tool_specs import restore_own_names, to_sent_tools
 
-    tools, own_names = sent_tools(request.tools)
-    return with_own_names(adapter.stream(msgspec.structs.replace(request, tools=tools), connection), own_names)
+    tools, own_names = to_sent_tools(request.tools)
+    return restore_own_names(adapter.stream(msgspec.structs.replace(request, tools=tools), setup), own_names)
 
 
 def _is_plain(tool: ToolSpec) -> bool:
@@ -203,7 +207,7 @@ def _is_plain(tool: ToolSpec) -> bool:
     return is_object and len(name) <= 64 and name.isascii() and name.isidentifier()
 
 
-def _failed(text: str, code: str) -> Finished:
+def _finished_with_error(text: str, code: str) -> Finished:
     return Finished(stop="error", failure=Failure(message=text, code=code))
 
 

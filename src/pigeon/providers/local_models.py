@@ -30,12 +30,11 @@ class AvailableModels:
         self._registry = registry
         self._built_in = [built_in] if built_in else []
 
-    def available(self) -> list[Model]:
+    def list_available(self) -> list[Model]:
         """Models that can be used now."""
-        return [*self._built_in, *self._registry.available()]
+        return [*self._built_in, *self._registry.list_available()]
 
     def find(self, provider: str, model_id: str) -> Model | None:
-        """One of them."""
         for model in self._built_in:
             if (model.provider, model.id) == (provider, model_id):
                 return model
@@ -47,7 +46,7 @@ class AvailableModels:
 
 
 class RecordedCatalog:
-    """The models of a recording."""
+    """The models that a recording names, in place of the built-in ones."""
 
     def __init__(self, models: Sequence[Model]) -> None:
         self._models: dict[str, list[Model]] = {}
@@ -55,11 +54,9 @@ class RecordedCatalog:
             self._models.setdefault(model.provider, []).append(model)
 
     def providers(self) -> list[str]:
-        """Their providers."""
         return list(self._models)
 
     def models(self, provider: str) -> list[Model]:
-        """Those of one provider."""
         return self._models.get(provider, [])
 
 

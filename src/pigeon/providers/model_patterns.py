@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from pigeon.providers.catalog.built_in import current_reference
-from pigeon.system.globs import model_matcher
 from pigeon.wire.model import LEVELS, Model, ThinkingLevel
 
 GLOB_SIGNS = "*?["
@@ -29,24 +28,24 @@ class ModelMatch(Struct):
     warning: str | None = None
 
 
-def exact(text: str, models: Sequence[Model]) -> Model | None:
+def find_exact(text: str, models: Sequence[Model]) -> Model | None:
     """The model that is named completely: `provider/id`, or an id that only one provider has."""
     wanted = text.strip().lower()
     same = [model for model in models if model.reference.lower() == wanted]
     if same:
         # Names of providers may have a slash of their own: the longest one is meant.
         return max(same, key=lambda model: len(model.provider))
-    same_id = with_id(wanted, models)
+    same_id = find_by_id(wanted, models)
     return same_id[0] if len(same_id) == 1 else None
 
 
-def with_id(text: str, models: Iterable[Model]) -> list[Model]:
+def find_by_id(text: str, models: Iterable[Model]) -> list[Model]:
     """All models of this id, of any provider."""
     wanted = text.strip().lower()
     return [model for model in models if model.id.lower() == wanted]
 
 
-def fuzzy(text: str, models: Iterable[Model]) -> Model | None:
+def find_fuzzy(text: str, models: Iterable[Model]) -> Model | None:
     """The best model whose id or name contains the text: undated ids first, then the highest.
 
     Of a text with a slash, the beginning may also be the end of a provider's name.
@@ -82,12 +81,12 @@ def split_level(text: str) -> tuple[str, ThinkingLevel | None]:
     return (head, level) if level else (text, None)
 
 
-def resolved(pattern: str, models: Sequence[Model], *, strict: bool) -> ModelMatch:
+def resolve_pattern(pattern: str, models: Sequence[Model], *, strict: bool) -> ModelMatch:
     """One reference; strict means that a wrong `:level` is no match instead of a warning."""
-    return resolved_by(pattern, lambda text: exact(text, models) or fuzzy(text, models), strict=strict)
+    return resolve_pattern_by(pattern, lambda text: find_exact(text, models) or find_fuzzy(text, models), strict=strict)
 
 
-def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bool) -> ModelMatch:
+def resolve_pattern_by(pattern: str, find: Callable[[str], Model | None], *, strict: bool) -> ModelMatch:
     """The same with another way to find a model."""
     model = find(pattern)
     if model is not None or ":" not in pattern:
@@ -96,14 +95,14 @@ def resolved_by(pattern: str, find: Callable[[str], Model | None], *, strict: bo
     level = level_of(tail)
     if level is None and strict:
         return ModelMatch()
-    inner = resolved_by(head, find, strict=strict)
+    inner = resolve_pattern_by(head, find, strict=strict)
     if inner.model is None or level is not None:
         return ModelMatch(model=inner.model, level=level, warning=inner.warning)
     warning = f'"{tail}" in "{pattern}" is not a thinking level ({", ".join(LEVELS)}); the default is used'
     return ModelMatch(model=inner.model, warning=warning)
 
 
-def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[LeveledModel], list[str]]:
+def resolve_scope(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[LeveledModel], list[str]]:
     """The models of a list in its order, each once, and what matched nothing or more than was probably meant."""
     out: list[LeveledModel] = []
     warnings: list[str] = []
@@ -112,7 +111,7 @@ def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Lev
         pattern = current_reference(raw.strip())
         if not pattern:
             continue
-        found, warning = _entries(pattern, models)
+        found, warning = _match_pattern(pattern, models)
         if warning:
             warnings.append(warning)
         for model, level in found:
@@ -122,32 +121,34 @@ def scope_of(patterns: Iterable[str], models: Sequence[Model]) -> tuple[list[Lev
     return out, warnings
 
 
-def _entries(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel], str | None]:
+def _match_pattern(pattern: str, models: Sequence[Model]) -> tuple[list[LeveledModel], str | None]:
     if any(sign in pattern for sign in GLOB_SIGNS):
+        from pigeon.system.globs import model_matcher
+
         text, level = split_level(pattern)
         matches = model_matcher(text)
         found = [model for model in models if matches(model.reference) or matches(model.id)]
-        return [(model, level) for model in found], None if found else _nothing(pattern)
-    same, level = _of_every_provider(pattern, models)
+        return [(model, level) for model in found], None if found else _no_match_warning(pattern)
+    same, level = _match_every_provider(pattern, models)
     if same:
         providers = ", ".join(sorted(model.provider for model in same))
         warning = f'Pattern "{pattern}" matches several providers: {providers}. Use provider/id to choose one.'
         return [(model, level) for model in same], warning
-    match = resolved(pattern, models, strict=False)
+    match = resolve_pattern(pattern, models, strict=False)
     if match.model is None:
-        return [], _nothing(pattern)
+        return [], _no_match_warning(pattern)
     return [(match.model, match.level)], match.warning
 
 
-def _of_every_provider(pattern: str, models: Sequence[Model]) -> LeveledModels:
+def _match_every_provider(pattern: str, models: Sequence[Model]) -> LeveledModels:
     """The models that have this very id at several providers, with the level that stands behind it."""
     head, level = split_level(pattern)
     for text, wanted in ((pattern, None), (head, level)):
-        same = [] if exact(text, models) else with_id(text, models)
+        same = [] if find_exact(text, models) else find_by_id(text, models)
         if same:
             return same, wanted
     return [], None
 
 
-def _nothing(pattern: str) -> str:
+def _no_match_warning(pattern: str) -> str:
     return f'No models match pattern "{pattern}"'

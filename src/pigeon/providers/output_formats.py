@@ -1,10 +1,10 @@
 """Which models are asked for JSON of a schema by a field of their API, and how that API takes the schema.
 
-`Gateway.output_format` asks this before each request of a run whose final answer a program reads. Where the answer is
-none, `session/policies/final_answer` offers a tool instead, which every model with tools has. A model is asked by its
-API's own field if the server is that of the API's maker, the model is known for it, and the schema can be put into the
-form that the server takes without saying less. The compat flag `supportsStructuredOutput` decides the first two; what
-each API is known for and takes is part of its declaration (`Api.output`).
+`Gateway.find_output_format` asks this before each request of a run whose final answer a program reads. Where the answer
+is none, `session/policies/final_answer` offers a tool instead, which every model with tools has. A model is asked by
+its API's own field if the server is that of the API's maker, the model is known for it, and the schema can be put into
+the form that the server takes without saying less. The compat flag `supportsStructuredOutput` decides the first two;
+what each API is known for and takes is part of its declaration (`Api.output`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from pigeon.agent.inference import OutputFormat, ToolSpec
-from pigeon.providers.api import OutputField, names_in
+from pigeon.providers.api import OutputField, property_names_in
 from pigeon.providers.apis import find_api
 from pigeon.providers.request import compat_of
-from pigeon.providers.strict_schemas import NotStrict, strict_parameters
+from pigeon.providers.strict_schemas import NotStrict, make_strict_parameters
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
@@ -38,15 +38,15 @@ def native_format(model: Model, schema: dict[str, Json], beside_tools: bool) -> 
     if output is None or not _has_field(model, output, beside_tools):
         return None
     try:
-        sent = _sent(schema, output.takes, 0)
+        sent = _to_sent_schema(schema, output.takes, 0)
     except NotStrict:
         return None
     if not output.accepts(sent):
         return None
     if not output.strict:
         return OutputFormat(sent)
-    strict = strict_parameters(ToolSpec("", "", sent, strict=True))
-    return None if strict is None or len(names_in(strict)) > MOST_PROPERTIES else OutputFormat(strict)
+    strict = make_strict_parameters(ToolSpec("", "", sent, strict=True))
+    return None if strict is None or len(property_names_in(strict)) > MOST_PROPERTIES else OutputFormat(strict)
 
 
 def _has_field(model: Model, output: OutputField, beside_tools: bool) -> bool:
@@ -56,7 +56,7 @@ def _has_field(model: Model, output: OutputField, beside_tools: bool) -> bool:
     return output.is_known_for(model, beside_tools)
 
 
-def _sent(schema: Any, takes: Takes, level: int) -> dict[str, Any]:
+def _to_sent_schema(schema: Any, takes: Takes, level: int) -> dict[str, Any]:
     """The schema in the words that all of these servers know; raises `NotStrict` if it says more than that."""
     if not isinstance(schema, dict) or level > MOST_LEVELS:
         raise NotStrict
@@ -71,13 +71,13 @@ def _sent(schema: Any, takes: Takes, level: int) -> dict[str, Any]:
     if "object" in kinds:
         if kinds != "object" or out.get("additionalProperties", False) is not False or "properties" not in out:
             raise NotStrict
-        out["properties"] = {name: _sent(part, takes, level + 1) for name, part in out["properties"].items()}
+        out["properties"] = {name: _to_sent_schema(part, takes, level + 1) for name, part in out["properties"].items()}
     if "array" in kinds:
         if kinds != "array":
             raise NotStrict
-        out["items"] = _sent(out.get("items"), takes, level + 1)
+        out["items"] = _to_sent_schema(out.get("items"), takes, level + 1)
     if "anyOf" in out:
-        out["anyOf"] = [_sent(part, takes, level + 1) for part in out["anyOf"]]
+        out["anyOf"] = [_to_sent_schema(part, takes, level + 1) for part in out["anyOf"]]
     return out
 
 

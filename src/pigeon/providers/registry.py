@@ -12,27 +12,27 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from pigeon.providers.catalog.built_in import KNOWN, current_name, key_variables
+from pigeon.providers.apis import KEY_HEADERS
+from pigeon.providers.catalog.built_in import KNOWN, current_provider_name, key_variables
 from pigeon.providers.custom_models import Headers, ProviderModels, UnusableEntry, provider_models
 from pigeon.providers.request import Access
 from pigeon.system.clock import now_ms
-from pigeon.wire.base import merged
+from pigeon.wire.base import merge_objects
 from pigeon.wire.model import Model
 
 # What a configured value is called, with the variables that it comes from (`X-Team $TEAM`), and the value.
 Labelled = tuple[str, str]
 ADDRESS = "address"
-_AUTH_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 
 
 class ValueResolver(Protocol):
     """Resolves values that name a variable or a command; `config/credentials` has it, which layers keep out of here."""
 
-    def configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
+    def is_configured(self, value: str, own: Mapping[str, str] | None = None) -> bool:
         """True if the value can be expected to resolve."""
         ...
 
-    def known(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
+    def known_value(self, value: str, own: Mapping[str, str] | None = None) -> str | None:
         """The value, as far as it is known without running anything."""
         ...
 
@@ -70,8 +70,17 @@ class _Configuration(Struct, frozen=True):
     variables: frozenset[str]
 
 
+class _ResolvedKey(Struct, frozen=True):
+    """A key, empty for none; the stored credential of its provider, and the variables that this brings."""
+
+    text: str
+    bearer: bool = False
+    stored: Mapping[str, Any] | None = None
+    own: Mapping[str, str] = {}
+
+
 class ModelRegistry:
-    """All models of one agent."""
+    """All models of one agent, built-in and configured, and the keys to use them with."""
 
     def __init__(
         self,
@@ -86,7 +95,7 @@ class ModelRegistry:
     ) -> None:
         """`stored` gives the credentials of all providers; `hold` is told each key before it is used."""
         self._catalog = catalog
-        self._entries = _by_current_name(entries)
+        self._entries = _rename_to_current(entries)
         self._all_stored = stored
         self._environ = environ
         self._values = values
@@ -102,25 +111,24 @@ class ModelRegistry:
         known = self._catalog.providers()
         return known + [name for name in self._entries if name not in known]
 
-    def all(self) -> list[Model]:
-        """Every model, usable or not."""
-        return [model for provider in self.providers() for model in self.of(provider)]
+    def all_models(self) -> list[Model]:
+        """Every model of every provider, with credentials or without."""
+        return [model for provider in self.providers() for model in self.models_of(provider)]
 
-    def available(self) -> list[Model]:
+    def list_available(self) -> list[Model]:
         """The models whose provider has credentials configured."""
-        return [model for provider in self.providers() if self.has_key(provider) for model in self.of(provider)]
+        return [model for provider in self.providers() if self.has_key(provider) for model in self.models_of(provider)]
 
-    def of(self, provider: str) -> list[Model]:
-        """The models of one provider."""
-        return list(self._models(current_name(provider)).models.values())
+    def models_of(self, provider: str) -> list[Model]:
+        return list(self._models(current_provider_name(provider)).models.values())
 
     def find(self, provider: str, model_id: str) -> Model | None:
         """The model, if it can be used."""
-        return self.lookup(provider, model_id) if self.has_key(provider) else None
+        return self.find_listed(provider, model_id) if self.has_key(provider) else None
 
-    def lookup(self, provider: str, model_id: str) -> Model | None:
-        """The model, usable or not."""
-        return self._models(current_name(provider)).models.get(model_id)
+    def find_listed(self, provider: str, model_id: str) -> Model | None:
+        """The model of this id, with credentials or without; None if no list has it."""
+        return self._models(current_provider_name(provider)).models.get(model_id)
 
     def problems(self) -> list[str]:
         """What is wrong with the configuration, one sentence each."""
@@ -130,12 +138,12 @@ class ModelRegistry:
 
     def use_key(self, provider: str, key: str) -> None:
         """Use this key for the provider from now on, and store it nowhere."""
-        self._runtime[current_name(provider)] = key
+        self._runtime[current_provider_name(provider)] = key
         self._hold([("key", key)])
 
     def put_entry(self, provider: str, entry: Mapping[str, Any] | None) -> None:
         """Add or replace one provider in the form of `models.json`; none takes it out."""
-        provider = current_name(provider)
+        provider = current_provider_name(provider)
         self._entries = {name: value for name, value in self._entries.items() if name != provider}
         if entry is not None:
             self._entries[provider] = entry
@@ -146,10 +154,10 @@ class ModelRegistry:
         """Everything configured that is a key or may contain one, as far as it is known; nothing is run to find out."""
         for key in self._runtime.values():
             yield "key", key
-        configured = self._configured()
+        configured = self._current_configuration()
         for label, name, value, own in configured.values:
             # An address is used as it is written.
-            text = value if name == ADDRESS else self._values.known(value, own)
+            text = value if name == ADDRESS else self._values.known_value(value, own)
             # The name of a provider stands in every record about it.
             if text and text not in self._entries:
                 yield label, text
@@ -159,22 +167,22 @@ class ModelRegistry:
 
     def variables(self) -> Collection[str]:
         """The variables that keys and headers refer to, and those of the providers we know."""
-        return self._configured().variables
+        return self._current_configuration().variables
 
-    def _configured(self) -> _Configuration:
+    def _current_configuration(self) -> _Configuration:
         """What is configured now. It is asked for before each command, so it is gone through only if it changed."""
         stored, entries = self._all_stored(), self._entries
         known = self._configuration
         if known is None or known.stored != stored or known.entries is not entries:
             values = [
-                (self._label(name, value), name, value, own)
-                for name, value, own in self._values_of_all(stored, entries)
+                (self._label_of_value(name, value), name, value, own)
+                for name, value, own in self._configured_secrets(stored, entries)
             ]
             named = {name for _, _, value, _ in values for name in self._values.references(value)}
             known = self._configuration = _Configuration(stored, entries, values, key_variables() | named)
         return known
 
-    def _values_of_all(
+    def _configured_secrets(
         self, stored: Mapping[str, Mapping[str, Any]], entries: Mapping[str, Mapping[str, Any]]
     ) -> Iterator[tuple[str, str, Mapping[str, str] | None]]:
         """Configured values: what they are called, what stands in the file, the variables of their own."""
@@ -186,99 +194,105 @@ class ModelRegistry:
                 if isinstance(credential.get(field), str):
                     yield label, credential[field], own
         for entry in entries.values():
-            yield from _values_of(entry)
+            yield from _secrets_of_entry(entry)
 
-    def _label(self, name: str, value: str) -> str:
+    def _label_of_value(self, name: str, value: str) -> str:
         """What a configured value is called, with the variables that it comes from."""
         return " ".join([name, *(f"${variable}" for variable in self._values.references(value))])
 
-    def _stored(self, provider: str) -> Mapping[str, Any] | None:
+    def _stored_credential(self, provider: str) -> Mapping[str, Any] | None:
         stored = self._all_stored()
-        named = (credential for name, credential in stored.items() if current_name(name) == provider)
+        named = (credential for name, credential in stored.items() if current_provider_name(name) == provider)
         return stored.get(provider) or next(named, None)
 
     def has_key(self, provider: str) -> bool:
         """True if credentials are configured; nothing is run or asked to find out."""
-        provider = current_name(provider)
+        provider = current_provider_name(provider)
         if provider in self._runtime:
             return True
-        stored = self._stored(provider)
+        stored = self._stored_credential(provider)
         if stored is not None:
-            return self._usable(stored)
+            return self._is_usable(stored)
         entry = self._entries.get(provider, {})
         if "apiKey" in entry:
-            return self._values.configured(entry["apiKey"])
-        if self._variable(provider) is not None:
+            return self._values.is_configured(entry["apiKey"])
+        if self._find_key_variable(provider) is not None:
             return True
         headers = entry.get("headers", {})
         return any(
-            name.lower() in _AUTH_HEADERS and value and self._values.configured(value)
+            name.lower() in KEY_HEADERS and value and self._values.is_configured(value)
             for name, value in headers.items()
         )
 
     def key_source(self, provider: str) -> str:
         """Where the key of a provider comes from: its variable, if nothing else gives one, else the provider itself."""
         entry = self._entries.get(provider, {})
-        if provider in self._runtime or self._stored(provider) is not None or "apiKey" in entry:
+        if provider in self._runtime or self._stored_credential(provider) is not None or "apiKey" in entry:
             return provider
-        return self._variable(provider) or provider
+        return self._find_key_variable(provider) or provider
 
-    async def access(self, model: Model) -> Access:
+    async def resolve_access(self, model: Model) -> Access:
         """Key and headers for one request; raises `NoKey`."""
         provider = model.provider
-        own: dict[str, str] = {}
-        stored = None if provider in self._runtime else self._stored(provider)
-        if stored is not None:
-            own = {name: value for name, value in (stored.get("env") or {}).items() if isinstance(value, str)}
-        key, bearer = await self._key(provider, stored, own)
-        key = key.strip()
-        _require_sendable(key, f"The API key for {model.reference}")
+        found = await self._resolve_key(provider)
+        key, own = found.text.strip(), found.own
+        _require_sendable(key, "The API key for", model)
         known = self._models(provider)
         headers: Headers = {}
         used = [("key", key), *own.items()]
         for name, value in {**known.headers, **known.model_headers.get(model.id, {})}.items():
             resolved = None if value is None else await self._values.resolve(value, own)
             if value is not None and resolved is not None:
-                used.append((self._label(name, value), resolved))
+                used.append((self._label_of_value(name, value), resolved))
             if value is None or resolved is not None:
                 headers[name.lower()] = None if resolved is None else resolved.strip()
-                _require_sendable(resolved or "", f'The header "{name}" of {model.reference}')
+                _require_sendable(resolved or "", f'The header "{name}" of', model)
         if key and self._entries.get(provider, {}).get("authHeader"):
             headers.setdefault("authorization", f"Bearer {key}")
         # A key that a command printed is known from here on, before anything can repeat it. What other providers have
         # configured is not asked for again: `secrets` takes longer than all the rest of this.
         self._hold(used)
-        if not key and not any(headers.get(name) for name in _AUTH_HEADERS):
-            raise NoKey(self._advice(model, stored))
-        return Access(key=key, bearer=bearer, headers=headers, env={**self._environ, **own} if own else self._environ)
+        if not key and not any(headers.get(name) for name in KEY_HEADERS):
+            raise NoKey(self._missing_key_advice(model, found.stored))
+        return Access(
+            key=key, bearer=found.bearer, headers=headers, env={**self._environ, **own} if own else self._environ
+        )
 
-    async def _key(self, provider: str, stored: Mapping[str, Any] | None, own: Mapping[str, str]) -> tuple[str, bool]:
+    async def _resolve_key(self, provider: str) -> _ResolvedKey:
         if provider in self._runtime:
-            return self._runtime[provider], False
-        if stored is not None:
-            if stored.get("type") == "oauth":
-                return (str(stored.get("access") or ""), True) if self._usable(stored) else ("", False)
-            if stored.get("key"):
-                return await self._values.resolve(str(stored["key"]), own) or "", False
-        configured = self._entries.get(provider, {}).get("apiKey")
-        if stored is None and configured is not None:
-            return await self._values.resolve(configured) or "", False
-        variable = self._variable(provider, own)
-        if variable is None:
-            return "", False
-        known = KNOWN[provider]
-        return own.get(variable) or self._environ[variable], variable in known.bearer
+            return _ResolvedKey(self._runtime[provider])
+        stored = self._stored_credential(provider)
+        if stored is None:
+            configured = self._entries.get(provider, {}).get("apiKey")
+            if configured is not None:
+                return _ResolvedKey(await self._values.resolve(configured) or "")
+            return self._key_from_variable(provider, None, {})
+        own = {name: value for name, value in (stored.get("env") or {}).items() if isinstance(value, str)}
+        if stored.get("type") == "oauth":
+            if not self._is_usable(stored):
+                return _ResolvedKey("", False, stored, own)
+            return _ResolvedKey(str(stored.get("access") or ""), True, stored, own)
+        if stored.get("key"):
+            return _ResolvedKey(await self._values.resolve(str(stored["key"]), own) or "", False, stored, own)
+        return self._key_from_variable(provider, stored, own)
 
-    def _usable(self, stored: Mapping[str, Any]) -> bool:
+    def _key_from_variable(self, provider: str, stored: Mapping[str, Any] | None, own: dict[str, str]) -> _ResolvedKey:
+        variable = self._find_key_variable(provider, own)
+        if variable is None:
+            return _ResolvedKey("", False, stored, own)
+        text = own.get(variable) or self._environ[variable]
+        return _ResolvedKey(text, variable in KNOWN[provider].bearer, stored, own)
+
+    def _is_usable(self, stored: Mapping[str, Any]) -> bool:
         if stored.get("type") == "oauth":
             expires = stored.get("expires")
             alive = not isinstance(expires, int | float) or expires > now_ms()
             return bool(stored.get("access")) and alive
         key, own = stored.get("key"), stored.get("env")
         env = own if isinstance(own, dict) else None
-        return (isinstance(key, str) and self._values.configured(key, env)) or bool(env)
+        return (isinstance(key, str) and self._values.is_configured(key, env)) or bool(env)
 
-    def _variable(self, provider: str, own: Mapping[str, str] | None = None) -> str | None:
+    def _find_key_variable(self, provider: str, own: Mapping[str, str] | None = None) -> str | None:
         known = KNOWN.get(provider)
         if known is None:
             return None
@@ -287,7 +301,7 @@ class ModelRegistry:
                 return name
         return None
 
-    def _advice(self, model: Model, stored: Mapping[str, Any] | None) -> str:
+    def _missing_key_advice(self, model: Model, stored: Mapping[str, Any] | None) -> str:
         text = f"No API key for {model.reference}"
         if stored is not None and stored.get("type") == "oauth":
             return f"{text}: the stored login has expired; store an API key instead"
@@ -302,11 +316,11 @@ class ModelRegistry:
     def _models(self, provider: str) -> ProviderModels:
         found = self._cached.get(provider)
         if found is None:
-            found = self._compose(provider)
+            found = self._compose_models(provider)
             self._cached[provider] = found
         return found
 
-    def _compose(self, provider: str) -> ProviderModels:
+    def _compose_models(self, provider: str) -> ProviderModels:
         built_in = self._catalog.models(provider)
         entry = self._entries.get(provider, {})
         try:
@@ -316,17 +330,17 @@ class ModelRegistry:
             return provider_models(provider, built_in, {})
 
 
-def _by_current_name(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _rename_to_current(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """The entries by the names that their providers have now; one under an earlier name is added to the other one."""
     found: dict[str, Mapping[str, Any]] = {}
-    for name, entry in sorted(entries.items(), key=lambda item: current_name(item[0]) == item[0]):
-        before = found.get(current_name(name), {})
+    for name, entry in sorted(entries.items(), key=lambda item: current_provider_name(item[0]) == item[0]):
+        before = found.get(current_provider_name(name), {})
         models = [*before.get("models", ()), *entry.get("models", ())]
-        found[current_name(name)] = merged(before, {**entry, "models": models} if before else entry)
-    return {current_name(name): found[current_name(name)] for name in entries}
+        found[current_provider_name(name)] = merge_objects(before, {**entry, "models": models} if before else entry)
+    return {current_provider_name(name): found[current_provider_name(name)] for name in entries}
 
 
-def _values_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:
+def _secrets_of_entry(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:
     """The values in an entry of `models.json` that may be keys or contain one."""
     overrides = entry.get("modelOverrides") or {}
     for part in (entry, *(entry.get("models") or ()), *overrides.values()):
@@ -336,11 +350,11 @@ def _values_of(entry: Mapping[str, Any]) -> Iterator[tuple[str, str, None]]:
                 yield label, value, None
 
 
-def _require_sendable(value: str, what: str) -> None:
+def _require_sendable(value: str, what: str, model: Model) -> None:
     """A header cannot carry everything; the text says which value is meant and never shows it."""
     text = value.strip()
     if not text.isascii() or not (text.isprintable() or not text):
         raise NoKey(
-            f"{what} contains a character that cannot be sent in a header (a line break, a control character or a "
-            "letter outside ASCII). Correct it where it is set: environment, auth.json or models.json"
+            f"{what} {model.reference} contains a character that cannot be sent in a header (a line break, a control "
+            "character or a letter outside ASCII). Correct it where it is set: environment, auth.json or models.json"
         )

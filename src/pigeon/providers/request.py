@@ -1,9 +1,9 @@
-"""What every adapter builds its requests with: the connection, headers, facts of the model, room for the answer.
+"""What every adapter builds its requests with: credentials, headers, facts of the model, room for the answer.
 
-`Gateway` makes one `Connection` per request: the client, timeouts, hooks, credentials and the history cache. An adapter
-builds the body and the headers, and hands both to `http/exchange`. Credentials live here and in the registry, and are
-never part of a `Model`, which hosts see. The second half is the arithmetic of tokens: how much of the context window is
-left, how long an answer may be, and how much of it is thinking.
+`Gateway` makes one `RequestSetup` per request: the client, timeouts, hooks, credentials and the history cache. An
+adapter builds the body and the headers, and hands both to `http/exchange`. Credentials live here and in the registry,
+and are never part of a `Model`, which hosts see. The second half is the arithmetic of tokens: how much of the context
+window is left, how long an answer may be, and how much of it is thinking.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.messages import AssistantMessage
-from pigeon.wire.model import Model, clamped
+from pigeon.wire.model import Model, clamp_level
 from pigeon.wire.tokens import characters_of, prompt_tokens
 
 if TYPE_CHECKING:
@@ -51,6 +51,19 @@ class RequestPolicy(Struct, frozen=True):
     pacing: Pacing | None = None
 
 
+class NoProviderHooks:
+    """No extensions: requests are sent as they are."""
+
+    async def transform_provider_request(self, body: bytes) -> bytes:
+        return body
+
+    async def transform_provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
+        return headers
+
+    def on_provider_response(self, status: int, headers: Mapping[str, str]) -> None:
+        """Does nothing: there are no extensions to notify."""
+
+
 class Access(Struct, frozen=True):
     """Credentials of one request; a header of None removes a default one, `env` has the variables of this provider."""
 
@@ -60,7 +73,7 @@ class Access(Struct, frozen=True):
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-class Connection(Struct, frozen=True):
+class RequestSetup(Struct, frozen=True):
     """Everything one request goes out with; without a cache the whole history is converted anew.
 
     `mask_text` takes keys out of error texts. `not_strict` has the models whose server cannot take strict tools; an
@@ -111,17 +124,17 @@ def sampling_of(request: ModelRequest) -> dict[str, Any]:
     model = request.model
     found = {} if isinstance(model.sampling_params, Absent) else model.sampling_params
     levels = model.sampling_params_by_thinking_level
-    return found if isinstance(levels, Absent) else {**found, **levels.get(clamped(request.thinking, model), {})}
+    return found if isinstance(levels, Absent) else {**found, **levels.get(clamp_level(request.thinking, model), {})}
 
 
-def endpoint(base_url: str, path: str) -> str:
+def join_url(base_url: str, path: str) -> str:
     """The base URL with a path behind it, one slash between."""
     return f"{base_url.rstrip('/')}/{path}"
 
 
 def estimated_context(request: ModelRequest) -> int:
     """Tokens of the prompt: what the last answer was billed for, and the characters since by a cautious estimate."""
-    billed = _last_billed(request.messages)
+    billed = _last_billed_index(request.messages)
     since = sum(prompt_tokens(characters_of(message)) for message in request.messages[billed + 1 :])
     if billed >= 0:
         answer = request.messages[billed]
@@ -135,12 +148,12 @@ def estimated_context(request: ModelRequest) -> int:
 _timestamp_of = attrgetter("timestamp")
 
 
-def _last_billed(messages: list[ModelMessage]) -> int:
+def _last_billed_index(messages: list[ModelMessage]) -> int:
     """The last answer with counts that still hold: none after which older history was replaced by something newer."""
     newest_before: list[int] = []
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if not (isinstance(message, AssistantMessage) and _counts(message)):
+        if not (isinstance(message, AssistantMessage) and _has_valid_counts(message)):
             continue
         # Each request asks: nearly always the last answer is newer than all before it, so that is tried first.
         if not newest_before:
@@ -152,7 +165,7 @@ def _last_billed(messages: list[ModelMessage]) -> int:
     return -1
 
 
-def _counts(message: AssistantMessage) -> bool:
+def _has_valid_counts(message: AssistantMessage) -> bool:
     return message.stop_reason not in ("error", "aborted") and message.usage.total_tokens > 0
 
 
@@ -161,10 +174,10 @@ def output_cap(request: ModelRequest) -> int:
     wanted = request.max_tokens or request.model.max_tokens
     if wanted <= 0:
         return 0
-    return within_window(wanted, request)
+    return limit_to_window(wanted, request)
 
 
-def within_window(tokens: int, request: ModelRequest) -> int:
+def limit_to_window(tokens: int, request: ModelRequest) -> int:
     """As many tokens as fit behind the prompt."""
     window = request.model.context_window
     if window <= 0:
@@ -197,5 +210,5 @@ def split_budget(request: ModelRequest, own: Mapping[str, int]) -> tuple[int, in
     total = min(base + budget, ceiling)
     if total <= budget:
         budget = max(0, total - ANSWER_TOKENS)
-    total = within_window(total, request)
+    total = limit_to_window(total, request)
     return total, max(0, min(budget, total - ANSWER_TOKENS))

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockKind, BlockOpened, Delta, Failure, Finished, Metered, Named
-from pigeon.providers.errors import StreamBroken, malformed
+from pigeon.providers.errors import StreamBroken, malformed_stream_error
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.errors import BadRecord
@@ -33,7 +33,7 @@ class StreamTranslator(ABC):
     """Turns the events of one answer into deltas; an API subclasses it, `http/exchange` drives it.
 
     `done` means that the stream needs no further event. `raw_stop` is the stop reason as the provider sent it. What a
-    translation keeps for later (signatures, calls without a name) it counts with `hold`, since no delta shows it.
+    translation keeps for later (signatures, calls without a name) it counts with `count_held`, since no delta shows it.
     """
 
     def __init__(self, most_held: int = MOST_HELD) -> None:
@@ -45,19 +45,19 @@ class StreamTranslator(ABC):
         self._blocks = 0
 
     @abstractmethod
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+    def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         """Append the deltas of one event; raises `StreamBroken` when the answer cannot go on."""
 
     @abstractmethod
     def finish(self, out: list[Delta]) -> Finished:
         """The stream is over: close what is open; raises `StreamBroken` if it was over too early."""
 
-    def take_whole(self, data: bytes, out: list[Delta]) -> None:
+    def translate_whole_answer(self, data: bytes, out: list[Delta]) -> None:
         """Append the deltas of an answer that came as one JSON object: a single event, unless an API overrides it."""
-        self.take(b"", data, out)
+        self.translate_event(b"", data, out)
         self.done = True
 
-    def named(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
+    def report_name(self, out: list[Delta], response_id: str | None, model: str | None, asked: str) -> None:
         """Report the answer's id, and its model if that is not the one asked for, once each becomes known."""
         known = self._name
         name = Named(response_id or known.response_id, model if model and model != asked else known.response_model)
@@ -65,27 +65,27 @@ class StreamTranslator(ABC):
             self._name = name
             out.append(name)
 
-    def open(self, out: list[Delta], kind: BlockKind, call_id: str = "", name: str = "") -> int:
+    def open_block(self, out: list[Delta], kind: BlockKind, call_id: str = "", name: str = "") -> int:
         """Begin a block and return its index."""
         index = self._blocks
         self._blocks = index + 1
         out.append(BlockOpened(index, kind, call_id, name))
         return index
 
-    def hold(self, size: int) -> None:
+    def count_held(self, size: int) -> None:
         """Count characters that are kept for later; raises `StreamBroken` when they are too many."""
         self._held += size
         if self._held > self._most_held:
             text = f"The answer was broken off: it has more than {self._most_held} characters of data beside its text"
             raise StreamBroken(Failure(message=text, code="answer_too_long"))
 
-    def ended(self, stop: StopReason, failure: Failure | None = None) -> Finished:
-        """The last delta."""
+    def finished_delta(self, stop: StopReason, failure: Failure | None = None) -> Finished:
+        """Returns the last delta, with the stop reason as the provider sent it."""
         raw = self.raw_stop[:LONGEST_STOP] if isinstance(self.raw_stop, str) else self.raw_stop
         return Finished(stop, failure, raw)
 
 
-def metered(
+def metered_delta(
     *, sent: int, output: int, cache_read: int = 0, cache_write: int = 0, rate: float = 1, **more: int | Absent
 ) -> Metered:
     """Token counts as a delta; counts below zero are a provider's mistake and become zero."""
@@ -105,7 +105,7 @@ def metered(
     )
 
 
-def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str | bytes) -> _T:
+def decode_event(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str | bytes) -> _T:
     """One event as a record; a record names in `needed` those of its fields that are never passed over in silence.
 
     `what` is the subject of an error: a text, or the name of the event as it came.
@@ -113,17 +113,17 @@ def decoded(decoder: msgspec.json.Decoder[_T], kind: Any, data: bytes, what: str
     # Short events cannot be nested deeply.
     problem = codec.shape_error(data) if len(data) > codec.MOST_LEVELS else None
     if problem is not None:
-        raise malformed(_called(what), f"the JSON {problem}")
+        raise malformed_stream_error(_event_label(what), f"the JSON {problem}")
     try:
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         reason = str(error)
     try:
-        value: _T = _record(kind, codec.decode(data))
+        value: _T = _to_record(kind, codec.decode(data))
     except msgspec.ValidationError as error:
-        raise malformed(_called(what), f"{error} in {_beginning(data)}") from None
+        raise malformed_stream_error(_event_label(what), f"{error} in {_beginning(data)}") from None
     except (BadRecord, UnicodeError, RecursionError):
-        raise malformed(_called(what), f"{reason} in {_beginning(data)}") from None
+        raise malformed_stream_error(_event_label(what), f"{reason} in {_beginning(data)}") from None
     return value
 
 
@@ -131,11 +131,11 @@ def _beginning(data: bytes) -> str:
     return data[:120].decode("utf-8", "replace")
 
 
-def _called(what: str | bytes) -> str:
+def _event_label(what: str | bytes) -> str:
     return what if isinstance(what, str) else f"The event {what[:80].decode('utf-8', 'replace') or '(unnamed)'}"
 
 
-def _record(kind: Any, value: Any) -> Any:
+def _to_record(kind: Any, value: Any) -> Any:
     """Field by field, so that one of them cannot spoil the others."""
     if not isinstance(value, dict):
         raise msgspec.ValidationError("Expected an object")
@@ -143,7 +143,7 @@ def _record(kind: Any, value: Any) -> Any:
     for name, key, type_, needed in _fields(kind):
         if key not in value:
             continue
-        found = _salvaged(type_, value[key])
+        found = _salvage_value(type_, value[key])
         if found is not _UNREADABLE:
             given[name] = found
         elif needed and value[key]:
@@ -157,7 +157,7 @@ def _fields(kind: Any) -> list[tuple[str, str, Any, bool]]:
     return [(one.name, one.encode_name, one.type, one.name in needed) for one in msgspec.structs.fields(kind)]
 
 
-def _salvaged(kind: Any, value: Any) -> Any:
+def _salvage_value(kind: Any, value: Any) -> Any:
     """As much of a value as can be read."""
     try:
         return msgspec.convert(value, kind, strict=False)
@@ -165,8 +165,8 @@ def _salvaged(kind: Any, value: Any) -> Any:
         pass
     for option in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
-            return _record(option, value)
+            return _to_record(option, value)
         if isinstance(value, list) and get_origin(option) is list:
-            items = (_salvaged(get_args(option)[0], one) for one in value)
+            items = (_salvage_value(get_args(option)[0], one) for one in value)
             return [item for item in items if item is not _UNREADABLE]
     return _UNREADABLE

@@ -30,7 +30,7 @@ class NotStrict(Exception):
     """The schema says something that strict servers do not take."""
 
 
-def strict_parameters(tool: ToolSpec, refuses: Refuses | None = None) -> dict[str, Json] | None:
+def make_strict_parameters(tool: ToolSpec, refuses: Refuses | None = None) -> dict[str, Json] | None:
     """The tool's schema for a strict server; none for a tool that does not ask for that, or cannot have it."""
     if not tool.strict:
         return None
@@ -42,7 +42,7 @@ def strict_parameters(tool: ToolSpec, refuses: Refuses | None = None) -> dict[st
     return schema if schema.get("type") == "object" else None
 
 
-def is_too_much(message: str) -> bool:
+def is_strict_limit_error(message: str) -> bool:
     """True if a server says with this that it cannot take so many strict tools, or such large ones."""
     return any(text in message for text in TOO_MUCH)
 

@@ -14,22 +14,22 @@ from typing import Any
 import msgspec
 
 from pigeon.agent.inference import BlockOpened, Delta, ToolSpec
-from pigeon.providers.history.normalize import MAX_NAME_CHARS, tool_name
+from pigeon.providers.history.normalize import MAX_NAME_CHARS, to_valid_tool_name
 from pigeon.wire.base import Json
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 _NOT_AT_THE_TOP = {*_ALTERNATIVES, "not", "enum", "const", "if", "then", "else", "$ref", "type", "properties"}
 
 
-def sent_tools(tools: Sequence[ToolSpec]) -> tuple[list[ToolSpec], dict[str, str]]:
+def to_sent_tools(tools: Sequence[ToolSpec]) -> tuple[list[ToolSpec], dict[str, str]]:
     """The tools with names and schemas that every API takes, and the own names of those that were rewritten."""
     own_names: dict[str, str] = {}
-    used = {tool.name for tool in tools if tool_name(tool.name) == tool.name}
+    used = {tool.name for tool in tools if to_valid_tool_name(tool.name) == tool.name}
     sent: list[ToolSpec] = []
     for tool in tools:
         name = tool.name
-        if tool_name(name) != name:
-            name = _free(tool_name(name), used)
+        if to_valid_tool_name(name) != name:
+            name = _free_name(to_valid_tool_name(name), used)
             own_names[name] = tool.name
         parameters = object_schema(tool.parameters)
         same = name == tool.name and parameters is tool.parameters
@@ -37,7 +37,7 @@ def sent_tools(tools: Sequence[ToolSpec]) -> tuple[list[ToolSpec], dict[str, str
     return sent, own_names
 
 
-async def with_own_names(
+async def restore_own_names(
     deltas: AsyncGenerator[Delta, None], own_names: Mapping[str, str]
 ) -> AsyncGenerator[Delta, None]:
     """The same deltas, with the names that tools have here."""
@@ -54,11 +54,11 @@ def object_schema(schema: dict[str, Json]) -> dict[str, Json]:
     if is_plain_object(schema):
         return schema
     properties: dict[str, Any] = {}
-    for part in [*(part for key in _ALTERNATIVES for part in _list(schema.get(key))), schema]:
+    for part in [*(part for key in _ALTERNATIVES for part in _to_list(schema.get(key))), schema]:
         known = part.get("properties") if isinstance(part, dict) else None
         properties.update(known if isinstance(known, dict) else {})
     rest = {key: value for key, value in schema.items() if key not in _NOT_AT_THE_TOP}
-    if "required" in rest and not all(key in properties for key in _list(rest["required"])):
+    if "required" in rest and not all(key in properties for key in _to_list(rest["required"])):
         del rest["required"]
     return {"type": "object", "properties": properties, **rest}
 
@@ -69,11 +69,11 @@ def is_plain_object(schema: dict[str, Json]) -> bool:
     return schema.get("type") == "object" and isinstance(schema.get("properties"), dict) and not alternatives
 
 
-def _list(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _free(name: str, used: set[str]) -> str:
+def _free_name(name: str, used: set[str]) -> str:
     candidate, number = name, 2
     while candidate in used:
         ending = f"_{number}"

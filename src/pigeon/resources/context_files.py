@@ -30,20 +30,22 @@ class ContextFile(Struct, frozen=True):
     of_user: bool
 
 
-def context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> list[ContextFile]:
+def read_context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> list[ContextFile]:
     """The user's own file, then those from the root of the file system down to the folder; shortened where too long."""
     folders = [agent_dir, *reversed(ancestors(cwd))]
     skipped = _repository_of_worktree(cwd)
     paths: dict[str, str] = {}
     for folder in folders:
         within = None if folder == agent_dir else _root_of(folder)
-        path = _file_in(folder, within, report)
-        if path is not None and not (skipped and folder == skipped[0] and _file_in(skipped[1], skipped[1], report)):
+        path = _find_file_in(folder, within, report)
+        if path is not None and not (
+            skipped and folder == skipped[0] and _find_file_in(skipped[1], skipped[1], report)
+        ):
             paths.setdefault(os.path.realpath(path), path)
     found: list[ContextFile] = []
     room = LARGEST_ALL
     for path in reversed(paths.values()):  # the nearest matters most, so it gets its room first
-        file = _read(path, min(LARGEST_FILE, room), os.path.dirname(path) == agent_dir, report)
+        file = _read_context_file(path, min(LARGEST_FILE, room), os.path.dirname(path) == agent_dir, report)
         if file is not None:
             found.append(file)
             room -= len(file.text.encode("utf-8", "replace"))
@@ -51,7 +53,7 @@ def context_files(agent_dir: str, cwd: str, report: Callable[[str], None]) -> li
     return found
 
 
-def _file_in(folder: str, within: str | None, report: Callable[[str], None]) -> str | None:
+def _find_file_in(folder: str, within: str | None, report: Callable[[str], None]) -> str | None:
     """The first file of those names that may be read; the others are reported."""
     for path in (os.path.join(folder, name) for name in NAMES):
         if not os.path.lexists(path):
@@ -86,7 +88,7 @@ def _root_of(folder: str) -> str:
     return next((above for above in ancestors(real) if os.path.lexists(os.path.join(above, ".git"))), real)
 
 
-def _read(path: str, room: int, of_user: bool, report: Callable[[str], None]) -> ContextFile | None:
+def _read_context_file(path: str, room: int, of_user: bool, report: Callable[[str], None]) -> ContextFile | None:
     if room <= 0:
         report(f"{path} is left out: the context files together are larger than {LARGEST_ALL} bytes")
         return None
@@ -98,7 +100,7 @@ def _read(path: str, room: int, of_user: bool, report: Callable[[str], None]) ->
                 report(f"context file not loaded: {problem}")
                 return None
             text, cut = read_beginning(held, room)
-            size = os.stat(held.name, dir_fd=held.folder(), follow_symlinks=False).st_size if cut else 0
+            size = os.stat(held.name, dir_fd=held.open_folder(), follow_symlinks=False).st_size if cut else 0
     except OSError as error:
         report(f"context file not loaded: {error_text(error, 'read', path)}")
         return None

@@ -36,17 +36,17 @@ def read_front_matter(text: str) -> FrontMatter:
     found = _HEAD.match(text)
     if found is None:
         return FrontMatter({}, text)
-    head, problem = _parsed(found[1] or "")
+    head, problem = _parse_head(found[1] or "")
     return FrontMatter(head, text[found.end() :], problem)
 
 
-def text_in(head: dict[str, Any], key: str) -> str:
+def text_of_key(head: dict[str, Any], key: str) -> str:
     """The text of a key, trimmed; empty where there is none."""
     value = head.get(key)
     return value.strip() if isinstance(value, str) else ""
 
 
-def _parsed(head: str) -> tuple[dict[str, Any], str | None]:
+def _parse_head(head: str) -> tuple[dict[str, Any], str | None]:
     if not head.strip():
         return {}, None
     if len(head) > LONGEST_HEAD:
@@ -54,7 +54,7 @@ def _parsed(head: str) -> tuple[dict[str, Any], str | None]:
     import yaml
 
     try:
-        value = yaml.load(head, Loader=_loader(_is_flat(head)))
+        value = yaml.load(head, Loader=_make_loader(_is_flat(head)))
     except yaml.MarkedYAMLError as error:
         line = f" in line {error.problem_mark.line + 2}" if error.problem_mark else ""
         return {}, f"the front matter is not valid YAML{line}: {error.problem or error.context} (quote the value?)"
@@ -73,7 +73,7 @@ def _is_flat(head: str) -> bool:
 
 
 @cache
-def _loader(fast: bool) -> Any:
+def _make_loader(fast: bool) -> Any:
     """The safe loader with the few types that a head needs, in C where that is possible."""
     import yaml
 

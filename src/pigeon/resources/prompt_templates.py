@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from pigeon.resources.front_matter import read_front_matter, text_in
+from pigeon.resources.front_matter import read_front_matter, text_of_key
 from pigeon.resources.roots import ResourceRoot
 from pigeon.system.files import error_text, read_text
 from pigeon.wire.answers import SlashCommand
@@ -22,7 +22,7 @@ _SUBSTITUTION = re.compile(
 
 
 class PromptTemplate(Struct, frozen=True):
-    """One template file."""
+    """One template file, with its front matter read and its body as text."""
 
     name: str
     path: str
@@ -31,9 +31,9 @@ class PromptTemplate(Struct, frozen=True):
     argument_hint: str
     body: str
 
-    def listed(self) -> SlashCommand:
+    def to_command(self) -> SlashCommand:
         """The entry of `get_commands`."""
-        return self.root.command("prompt", self.name, self.description, self.path)
+        return self.root.to_command("prompt", self.name, self.description, self.path)
 
 
 class Templates:
@@ -47,17 +47,16 @@ class Templates:
     def expand(self, text: str) -> str:
         """The template's text with its arguments in place; other text unchanged."""
         found = _CALL.fullmatch(text) if text.startswith("/") else None
-        template = self.all().get(found[1]) if found else None
+        template = self.templates_by_name().get(found[1]) if found else None
         if found is None or template is None:
             return text
-        return substituted(template.body, split_arguments(found[2]))
+        return substitute_arguments(template.body, split_arguments(found[2]))
 
     def commands(self) -> list[SlashCommand]:
         """All templates, as `get_commands` lists them."""
-        return [template.listed() for template in self.all().values()]
+        return [template.to_command() for template in self.templates_by_name().values()]
 
-    def all(self) -> dict[str, PromptTemplate]:
-        """Every template by its name."""
+    def templates_by_name(self) -> dict[str, PromptTemplate]:
         if self._loaded is None:
             self._loaded = self._load()
         return self._loaded
@@ -65,8 +64,8 @@ class Templates:
     def _load(self) -> dict[str, PromptTemplate]:
         templates: dict[str, PromptTemplate] = {}
         for root in self._roots():
-            for path in _files(root, self._report):
-                template = _read(path, root, self._report) if root.takes(path) else None
+            for path in _list_files(root, self._report):
+                template = _read_template(path, root, self._report) if root.is_selected(path) else None
                 if template is None:
                     continue
                 first = templates.setdefault(template.name, template)
@@ -75,7 +74,7 @@ class Templates:
         return templates
 
 
-def _files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
+def _list_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     try:
         names = sorted(os.listdir(root.path))
     except NotADirectoryError:
@@ -87,7 +86,7 @@ def _files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     return [os.path.join(root.path, name) for name in names if name.endswith(".md")]
 
 
-def _read(path: str, root: ResourceRoot, report: Callable[[str], None]) -> PromptTemplate | None:
+def _read_template(path: str, root: ResourceRoot, report: Callable[[str], None]) -> PromptTemplate | None:
     try:
         parts = read_front_matter(read_text(path))
     except OSError as error:
@@ -99,8 +98,8 @@ def _read(path: str, root: ResourceRoot, report: Callable[[str], None]) -> Promp
         name=os.path.basename(path).removesuffix(".md"),
         path=path,
         root=root,
-        description=text_in(parts.head, "description") or _first_line(parts.body),
-        argument_hint=text_in(parts.head, "argument-hint"),
+        description=text_of_key(parts.head, "description") or _first_line(parts.body),
+        argument_hint=text_of_key(parts.head, "argument-hint"),
         body=parts.body,
     )
 
@@ -129,31 +128,31 @@ def split_arguments(text: str) -> list[str]:
     return words
 
 
-def substituted(body: str, arguments: list[str]) -> str:
+def substitute_arguments(body: str, arguments: list[str]) -> str:
     """The body with `$1`, `$@`, `${1:-default}`, `${@:2:1}` and their like filled in, in one pass."""
 
     def fill(found: re.Match[str]) -> str:
         number, everything, defaulted, default, all_default, start, length = found.groups()
         if number is not None:
-            return _argument(arguments, number)
+            return _argument_at(arguments, number)
         if everything is not None:
             return " ".join(arguments)
         if defaulted is not None:
-            return _argument(arguments, defaulted) or default
+            return _argument_at(arguments, defaulted) or default
         if all_default is not None:
             return " ".join(arguments) or all_default
-        first = max(_count(start), 1) - 1
-        return " ".join(arguments[first : first + _count(length)] if length else arguments[first:])
+        first = max(_parse_count(start), 1) - 1
+        return " ".join(arguments[first : first + _parse_count(length)] if length else arguments[first:])
 
     return _SUBSTITUTION.sub(fill, body)
 
 
-def _argument(arguments: list[str], number: str) -> str:
-    place = _count(number)
+def _argument_at(arguments: list[str], number: str) -> str:
+    place = _parse_count(number)
     return arguments[place - 1] if 1 <= place <= len(arguments) else ""
 
 
-def _count(digits: str) -> int:
+def _parse_count(digits: str) -> int:
     """Figures beyond reason count as beyond the end."""
     return int(digits[:LONGEST_NUMBER]) if len(digits) <= LONGEST_NUMBER else 10**LONGEST_NUMBER
 

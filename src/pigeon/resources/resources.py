@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.wire.answers import SlashCommand
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Resources:
         self._texts: _Texts | None = None
         self._prompt: tuple[object, str] | None = None
 
-    def add_paths(self, skills: Sequence[str] = (), prompts: Sequence[str] = ()) -> bool:
-        """Further places, with the lowest rank: those that extensions bring; true if there are new ones among them."""
+    def add_new_paths(self, skills: Sequence[str] = (), prompts: Sequence[str] = ()) -> bool:
+        """Add places of the lowest rank, those that extensions bring; returns True if there are new ones among them."""
         before = sum(map(len, self._added))
         for known, more in zip(self._added, (skills, prompts), strict=True):
             known.extend(path for path in dict.fromkeys(more) if path not in known)
@@ -113,7 +113,7 @@ class Resources:
         """What a message can begin with: templates, then skills."""
         return [*self._all_templates().commands(), *self._all_skills().commands()]
 
-    def rules(self, cwd: str) -> list[Rule]:
+    def read_rules(self, cwd: str) -> list[Rule]:
         """The stream rules for this folder: the user's, and those of a trusted project."""
         if self._options.no_rules:
             return []
@@ -122,23 +122,25 @@ class Resources:
         trusted = cwd == self._cwd and self._trusts_project()
         return read_rules(rule_folders(self._agent_dir, cwd, trusted), self._tell)
 
-    def system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
-        """The prompt for this folder and these tools; a folder that `use_folder` did not announce is not trusted."""
+    def build_system_prompt(self, cwd: str, tools: Sequence[DescribedTool], guidelines: Sequence[str] = ()) -> str:
+        """Returns the prompt for these tools, after switching to the folder; one that `use_folder` did not announce is
+        not trusted.
+        """
         if cwd != self._cwd:
             self.use_folder(cwd, trusted=False)
         key = (tuple((name, snippet) for name, snippet, _ in tools), tuple(guidelines))
         if self._prompt is None or self._prompt[0] != key:
-            self._prompt = (key, self._compose(tools, guidelines))
+            self._prompt = (key, self._compose_prompt(tools, guidelines))
         return self._prompt[1]
 
-    def _compose(self, tools: Sequence[DescribedTool], guidelines: Sequence[str]) -> str:
-        from pigeon.resources.system_prompt import system_prompt
+    def _compose_prompt(self, tools: Sequence[DescribedTool], guidelines: Sequence[str]) -> str:
+        from pigeon.resources.system_prompt import compose_system_prompt
 
         if self._texts is None:
             self._texts = self._read_texts()
         texts = self._texts
         skills = self._all_skills().listing()
-        return system_prompt(
+        return compose_system_prompt(
             self._cwd,
             tools,
             guidelines,
@@ -151,36 +153,36 @@ class Resources:
         )
 
     def _read_texts(self) -> _Texts:
-        from pigeon.resources.context_files import context_files
+        from pigeon.resources.context_files import read_context_files
         from pigeon.resources.system_prompt import context_section
 
         options = self._options
         given = options.system_prompt
-        custom = self._found("SYSTEM.md") if given is None else self._text_or_file(given)
+        custom = self._find_prompt_file("SYSTEM.md") if given is None else self._text_or_file(given)
         appended = [self._text_or_file(text) for text in options.append_system_prompt]
-        if not appended and (own := self._found("APPEND_SYSTEM.md")):
+        if not appended and (own := self._find_prompt_file("APPEND_SYSTEM.md")):
             appended = [own]
-        files = [] if options.no_context_files else context_files(self._agent_dir, self._cwd, self._report)
+        files = [] if options.no_context_files else read_context_files(self._agent_dir, self._cwd, self._report)
         return _Texts(custom or None, appended, context_section(files, self._approved))
 
-    def _found(self, name: str) -> str | None:
+    def _find_prompt_file(self, name: str) -> str | None:
         """The project's file before the user's; the two are never mixed."""
         from pigeon.config.paths import project_dirs
 
         folders = [*(project_dirs(self._cwd) if self._trusts_project() else ()), self._agent_dir]
         for path in (os.path.join(folder, name) for folder in folders):
-            if os.path.lexists(path) and (text := self._read(path)) is not None:
+            if os.path.lexists(path) and (text := self._read_prompt_file(path)) is not None:
                 return text
         return None
 
     def _text_or_file(self, value: str) -> str:
-        path = absolute(value, self._base, self._home) if "\n" not in value and "\0" not in value else ""
+        path = absolute_path(value, self._base, self._home) if "\n" not in value and "\0" not in value else ""
         if not value or not os.path.exists(path) or os.path.isdir(path):
             return value
-        text = self._read(path)
+        text = self._read_prompt_file(path)
         return value if text is None else text
 
-    def _read(self, path: str) -> str | None:
+    def _read_prompt_file(self, path: str) -> str | None:
         from pigeon.system.files import error_text, read_text
 
         try:
@@ -233,10 +235,3 @@ class _Texts(Struct, frozen=True):
     custom: str | None
     appended: Sequence[str]
     context: str | None
-
-
-def prompt_of_tools(
-    resources: Resources, describe_tools: Callable[[], tuple[list[DescribedTool], list[str]]], cwd: str
-) -> str:
-    """The system prompt for a folder, and for the tools that are active now."""
-    return resources.system_prompt(cwd, *describe_tools())

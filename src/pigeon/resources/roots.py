@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from pigeon.config.paths import project_dirs
 from pigeon.system.globs import text_matcher
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.wire.answers import SlashCommand, SourceInfo
 
 
@@ -29,14 +29,14 @@ class Selection(Struct, frozen=True):
     patterns: tuple[str, ...]
     base: str
 
-    def takes(self, path: str) -> bool:
+    def is_selected(self, path: str) -> bool:
         """Whether a file that was found stays; a skill answers to the name of its folder, too."""
         names = {path, os.path.dirname(path)} if os.path.basename(path) == "SKILL.md" else {path}
         if names & self.kept:
             return True
-        return not names & self.dropped and not any(self._matches(name) for name in names)
+        return not names & self.dropped and not any(self._is_matched(name) for name in names)
 
-    def _matches(self, path: str) -> bool:
+    def _is_matched(self, path: str) -> bool:
         forms = (path, os.path.relpath(path, self.base), os.path.basename(path))
         return any(text_matcher(pattern)(form) for pattern in self.patterns for form in forms)
 
@@ -52,18 +52,18 @@ def selection_of(entries: Sequence[str], base: str, home: str) -> Selection:
         if mark == "!":
             patterns.append(rest)
             continue
-        path = absolute(rest, base, home)
+        path = absolute_path(rest, base, home)
         if mark == "-":
             dropped.add(path)
         elif mark == "+":
             kept.add(path)
             named.append(path)
         else:
-            named.extend(_expanded(path))
+            named.extend(_expand_glob(path))
     return Selection(tuple(dict.fromkeys(named)), frozenset(kept), frozenset(dropped), tuple(patterns), base)
 
 
-def _expanded(path: str) -> list[str]:
+def _expand_glob(path: str) -> list[str]:
     if not any(sign in path for sign in "*?["):
         return [path]
     from glob import glob
@@ -85,11 +85,11 @@ class ResourceRoot(Struct, frozen=True):
     loose: Literal["at the top", "below"] = "at the top"
     selection: Selection | None = None
 
-    def takes(self, path: str) -> bool:
+    def is_selected(self, path: str) -> bool:
         """False for what the settings exclude."""
-        return self.selection is None or self.selection.takes(path)
+        return self.selection is None or self.selection.is_selected(path)
 
-    def command(self, kind: Literal["prompt", "skill"], name: str, description: str, path: str) -> SlashCommand:
+    def to_command(self, kind: Literal["prompt", "skill"], name: str, description: str, path: str) -> SlashCommand:
         """The entry of `get_commands`, with both forms of provenance."""
         info = SourceInfo(
             path=path,
@@ -127,19 +127,19 @@ def roots_of(
     kind: Kind, folders: ResourceFolders, requested: RequestedPaths, report: Callable[[str], None]
 ) -> list[ResourceRoot]:
     """All places in order of rank; a named one that is not there is reported."""
-    roots = _named(requested.explicit, folders, report)
+    roots = _named_roots(requested.explicit, folders, report)
     if not requested.only_explicit:
         if folders.trusted:
-            roots += _of_project(kind, folders, requested.of_project)
-        roots += _of_user(kind, folders, requested.of_user)
-        roots += _named(requested.added, folders, report)
+            roots += _project_roots(kind, folders, requested.of_project)
+        roots += _user_roots(kind, folders, requested.of_user)
+        roots += _named_roots(requested.added, folders, report)
     return roots
 
 
-def _named(paths: Sequence[str], folders: ResourceFolders, report: Callable[[str], None]) -> list[ResourceRoot]:
+def _named_roots(paths: Sequence[str], folders: ResourceFolders, report: Callable[[str], None]) -> list[ResourceRoot]:
     roots = []
     for asked in paths:
-        path = absolute(asked, folders.base, folders.home)
+        path = absolute_path(asked, folders.base, folders.home)
         if not os.path.exists(path):
             report(f"{asked} does not exist: no skill or template is loaded from it")
             continue
@@ -147,7 +147,7 @@ def _named(paths: Sequence[str], folders: ResourceFolders, report: Callable[[str
     return roots
 
 
-def _of_project(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
+def _project_roots(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
     selections = {folder: selection_of(entries, folder, folders.home) for folder in project_dirs(folders.cwd)}
     roots = [
         ResourceRoot(path, "project", "local", folder, selection=selection)
@@ -160,7 +160,7 @@ def _of_project(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) ->
     if kind == "skills":
         own = os.path.realpath(os.path.join(folders.home, ".agents", "skills"))
         first = next(iter(selections.values()))
-        for folder in _up_to_repository(folders.cwd):
+        for folder in _folders_to_repository(folders.cwd):
             shared = os.path.join(folder, ".agents")
             path = os.path.join(shared, kind)
             if os.path.realpath(path) != own:
@@ -168,7 +168,7 @@ def _of_project(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) ->
     return roots
 
 
-def _of_user(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
+def _user_roots(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> list[ResourceRoot]:
     agent_dir = folders.agent_dir
     selection = selection_of(entries, agent_dir, folders.home)
     roots = [
@@ -183,7 +183,7 @@ def _of_user(kind: Kind, folders: ResourceFolders, entries: Sequence[str]) -> li
     return roots
 
 
-def _up_to_repository(cwd: str) -> list[str]:
+def _folders_to_repository(cwd: str) -> list[str]:
     """The folder and its parents up to the root of the repository; outside of one, the folder alone."""
     folders = ancestors(cwd)
     for count, folder in enumerate(folders, 1):

@@ -35,14 +35,14 @@ def read_rules(folders: Sequence[tuple[str, RuleLevel]], report: Report) -> list
     """All rules that watch the stream; of two with one name the first counts."""
     found: dict[str, Rule] = {}
     for folder, level in folders:
-        for path in _files(folder, report):
-            rule = _read(path, level, report)
+        for path in _list_files(folder, report):
+            rule = _read_rule(path, level, report)
             if rule is not None and rule.condition:
                 found.setdefault(rule.name, rule)
     return list(found.values())
 
 
-def _files(folder: str, report: Report) -> list[str]:
+def _list_files(folder: str, report: Report) -> list[str]:
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
@@ -52,7 +52,7 @@ def _files(folder: str, report: Report) -> list[str]:
     return [os.path.join(folder, name) for name in names if name.endswith(ENDINGS) and not name.startswith(".")]
 
 
-def _read(path: str, level: RuleLevel, report: Report) -> Rule | None:
+def _read_rule(path: str, level: RuleLevel, report: Report) -> Rule | None:
     try:
         text, cut = read_beginning(path, LARGEST)
     except OSError as error:
@@ -83,17 +83,17 @@ def _rule(path: str, level: RuleLevel, head: dict[str, Any], body: str) -> Rule:
         path=path,
         content=body,
         description=described if isinstance(described, str) else ABSENT,
-        globs=_strings(head, "globs", splits=True),
+        globs=_parse_strings(head, "globs", splits=True),
         always_apply=always if isinstance(always, bool) else ABSENT,
-        condition=_strings(head, "condition", splits=False),
-        scope=_strings(head, "scope", splits=True),
+        condition=_parse_strings(head, "condition", splits=False),
+        scope=_parse_strings(head, "scope", splits=True),
         interrupt_mode=ABSENT if mode is None else mode,
-        repeat=_repeat(head),
+        repeat=_parse_repeat(head),
         source=RuleSource(provider="native", provider_name="Pigeon", path=path, level=level),
     )
 
 
-def _strings(head: dict[str, Any], key: str, splits: bool) -> list[str] | Absent:
+def _parse_strings(head: dict[str, Any], key: str, splits: bool) -> list[str] | Absent:
     """A list of strings, or one string, which may be a list with commas."""
     value = head.get(key)
     if value is None:
@@ -105,7 +105,7 @@ def _strings(head: dict[str, Any], key: str, splits: bool) -> list[str] | Absent
     return [item for item in value if item] or ABSENT
 
 
-def _repeat(head: dict[str, Any]) -> int | Absent:
+def _parse_repeat(head: dict[str, Any]) -> int | Absent:
     """How many messages must lie between two times; absent for a rule that is given once."""
     repeat, once = head.get("repeat"), head.get("once")
     if isinstance(once, bool) and repeat is None:

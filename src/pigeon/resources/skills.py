@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from pigeon.resources.front_matter import read_front_matter, text_in
+from pigeon.resources.front_matter import read_front_matter, text_of_key
 from pigeon.resources.roots import ResourceRoot
 from pigeon.system.files import error_text, read_text
 from pigeon.system.ignore_files import IgnoreLines, read_ignore_file
@@ -35,11 +35,11 @@ _IGNORE_FILES = (".gitignore", ".ignore", ".fdignore")
 _Ignoring = tuple[str, IgnoreLines]
 
 
-def skill_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
+def find_skill_files(root: ResourceRoot, report: Callable[[str], None]) -> list[str]:
     """The files in a fixed order; a folder with `SKILL.md` is one skill, whatever else is in it."""
     if os.path.isfile(root.path):
         return [root.path]
-    return _SkillSearch(root, report).found()
+    return _SkillSearch(root, report).find_files()
 
 
 class _SkillSearch:
@@ -49,13 +49,13 @@ class _SkillSearch:
         self._seen: set[str] = set()
         self._files: list[str] = []
 
-    def found(self) -> list[str]:
-        self._enter(self._root.path, 0, [])
+    def find_files(self) -> list[str]:
+        self._search_folder(self._root.path, 0, [])
         if len(self._seen) > MOST_FOLDERS:
             self._report(f"{self._root.path} has more than {MOST_FOLDERS} folders: not all were searched for skills")
         return self._files
 
-    def _enter(self, folder: str, depth: int, ignoring: list[_Ignoring]) -> None:
+    def _search_folder(self, folder: str, depth: int, ignoring: list[_Ignoring]) -> None:
         if depth > DEEPEST or len(self._seen) > MOST_FOLDERS:
             return
         true_name = os.path.realpath(folder)
@@ -75,16 +75,16 @@ class _SkillSearch:
             self._report(f"{folder} cannot be searched for skills: {error.strerror}")
             return
         here = [(folder.rstrip("/"), read_ignore_file(os.path.join(folder, name))) for name in _IGNORE_FILES]
-        self._look_at(listed, depth, [*ignoring, *here])
+        self._visit_entries(listed, depth, [*ignoring, *here])
 
-    def _look_at(self, listed: list[os.DirEntry[str]], depth: int, ignoring: list[_Ignoring]) -> None:
+    def _visit_entries(self, listed: list[os.DirEntry[str]], depth: int, ignoring: list[_Ignoring]) -> None:
         loose = (depth == 0) == (self._root.loose == "at the top")
         for entry in listed:
             is_folder = _is_folder(entry)
             if entry.name.startswith(".") or entry.name in _SKIPPED or _is_ignored(entry.path, is_folder, ignoring):
                 continue
             if is_folder:
-                self._enter(entry.path, depth + 1, ignoring)
+                self._search_folder(entry.path, depth + 1, ignoring)
             elif loose and entry.name.endswith(".md"):
                 self._files.append(entry.path)
 
@@ -134,7 +134,7 @@ class Skills:
     def expand(self, text: str) -> str:
         """`/skill:name arguments` as the skill's text and the arguments; any other text unchanged."""
         found = _CALL.fullmatch(text)
-        skill = self.all().get(found[1]) if found else None
+        skill = self.skills_by_name().get(found[1]) if found else None
         if found is None or skill is None:
             return text
         try:
@@ -152,17 +152,16 @@ class Skills:
     def commands(self) -> list[SlashCommand]:
         """All skills, as `get_commands` lists them."""
         return [
-            skill.root.command("skill", f"skill:{skill.name}", skill.description, skill.path)
-            for skill in self.all().values()
+            skill.root.to_command("skill", f"skill:{skill.name}", skill.description, skill.path)
+            for skill in self.skills_by_name().values()
         ]
 
     def listing(self) -> str | None:
         """What the system prompt says of them; none if there is nothing to say."""
-        rows = [_row(skill) for skill in self.all().values() if not skill.hidden]
+        rows = [_row(skill) for skill in self.skills_by_name().values() if not skill.hidden]
         return "\n".join([LEAD, "", "<available_skills>", *rows, "</available_skills>"]) if rows else None
 
-    def all(self) -> dict[str, Skill]:
-        """Every skill by its name."""
+    def skills_by_name(self) -> dict[str, Skill]:
         if self._loaded is None:
             self._loaded = self._load()
         return self._loaded
@@ -171,12 +170,12 @@ class Skills:
         skills: dict[str, Skill] = {}
         files: set[str] = set()
         for root in self._roots():
-            for path in skill_files(root, self._report):
+            for path in find_skill_files(root, self._report):
                 true_name = os.path.realpath(path)
-                if true_name in files or not root.takes(path):
+                if true_name in files or not root.is_selected(path):
                     continue
                 files.add(true_name)
-                skill = _read(path, root, self._report)
+                skill = _read_skill(path, root, self._report)
                 if skill is None:
                     continue
                 first = skills.setdefault(skill.name, skill)
@@ -185,21 +184,21 @@ class Skills:
         return skills
 
 
-def _read(path: str, root: ResourceRoot, report: Callable[[str], None]) -> Skill | None:
+def _read_skill(path: str, root: ResourceRoot, report: Callable[[str], None]) -> Skill | None:
     loose = os.path.basename(path) != FILE
     try:
         parts = read_front_matter(read_text(path))
     except OSError as error:
         report(f"skill not loaded: {error_text(error, 'read', path)}")
         return None
-    description = text_in(parts.head, "description")
+    description = text_of_key(parts.head, "description")
     if not description:
         if parts.problem or not loose:
             report(f"{path}: skill not loaded, {parts.problem or 'its front matter needs a description'}")
         return None
     usual = os.path.basename(path).removesuffix(".md") if loose else os.path.basename(os.path.dirname(path))
     skill = Skill(
-        name=text_in(parts.head, "name") or usual,
+        name=text_of_key(parts.head, "name") or usual,
         description=description,
         path=path,
         root=root,
@@ -228,12 +227,12 @@ def faults_of(skill: Skill) -> list[str]:
 def _row(skill: Skill) -> str:
     description = skill.description[:LONGEST_DESCRIPTION]
     return (
-        f"<skill><name>{_xml(skill.name)}</name><description>{_xml(description)}</description>"
-        f"<location>{_xml(skill.path)}</location></skill>"
+        f"<skill><name>{_escape_xml(skill.name)}</name><description>{_escape_xml(description)}</description>"
+        f"<location>{_escape_xml(skill.path)}</location></skill>"
     )
 
 
-def _xml(text: str) -> str:
+def _escape_xml(text: str) -> str:
     for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&apos;")):
         text = text.replace(sign, name)
     return text

@@ -90,7 +90,7 @@ Section = tuple[str, str]
 DescribedTool = tuple[str, str, ToolFacts]
 
 
-def system_prompt(  # noqa: PLR0913 - one argument for each part
+def compose_system_prompt(  # noqa: PLR0913 - one argument for each part
     cwd: str,
     tools: Iterable[DescribedTool],
     guidelines: Sequence[str] = (),
@@ -117,10 +117,10 @@ def system_prompt(  # noqa: PLR0913 - one argument for each part
     if skills and can_read_files(tools):
         sections.append(("skills", skills))
     sections.append(("cwd", cwd.replace(os.sep, "/")))
-    return rendered(sections)
+    return render_sections(sections)
 
 
-def rendered(sections: Iterable[Section]) -> str:
+def render_sections(sections: Iterable[Section]) -> str:
     """The first section bare, every other one in a tag of its name."""
     (_, first), *rest = sections
     return "\n\n".join([first, *(f"<{name}>\n{text}\n</{name}>" for name, text in rest)])
@@ -132,7 +132,7 @@ def own_sections(
     """What Pigeon says by itself: who it is, what it has, how it works."""
     lines = [(name, " ".join(snippet.split())) for name, snippet, _ in tools]
     listed = [f"- {name}: {line}" for name, line in lines if line] or ["(none)"]
-    rules = dict.fromkeys(_rules([facts for _, _, facts in tools], guidelines, unattended))
+    rules = dict.fromkeys(_list_rules([facts for _, _, facts in tools], guidelines, unattended))
     sections = [
         ("preamble", PREAMBLE),
         ("tools", "\n".join([*listed, "", MORE_TOOLS])),
@@ -148,7 +148,7 @@ def can_read_files(tools: Iterable[DescribedTool]) -> bool:
     return any(facts.kind in ("read", "execute") for _, _, facts in tools)
 
 
-def _rules(tools: Sequence[ToolFacts], guidelines: Sequence[str], unattended: bool) -> list[str]:
+def _list_rules(tools: Sequence[ToolFacts], guidelines: Sequence[str], unattended: bool) -> list[str]:
     rules = []
     kinds = {facts.kind for facts in tools}
     if "execute" in kinds and not any(facts.kind == "search" and facts.path for facts in tools):
@@ -172,9 +172,9 @@ def context_section(files: Sequence[ContextFile], trusted: bool) -> str | None:
     parts = [f"{CONTEXT_LEAD} {UNAPPROVED}" if marked else CONTEXT_LEAD]
     for file in files:
         mark = "" if trusted or file.of_user else ' approved="no"'
-        parts.append(f'<file path="{_attribute(file.path)}"{mark}>\n{file.text.strip()}\n</file>')
+        parts.append(f'<file path="{_escape_attribute(file.path)}"{mark}>\n{file.text.strip()}\n</file>')
     return "\n\n".join(parts)
 
 
-def _attribute(text: str) -> str:
+def _escape_attribute(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

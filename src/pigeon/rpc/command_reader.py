@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pigeon.transport.reader import Frame, SkippedEnd, TooLong
 from pigeon.wire import codec
-from pigeon.wire.answers import Response, failed
+from pigeon.wire.answers import Response, failure_response
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import NAMES, Command, HostServiceResult, HostToolResult
 from pigeon.wire.errors import BadRecord, UnknownCommand
@@ -33,42 +33,49 @@ def read_frame(frame: Frame) -> list[Command | RefusedLine]:
     A result that cannot be used is refused, and stands for a failure besides: its call waits and must end.
     """
     if isinstance(frame, TooLong):
-        refused = refuse_line(f"the line is longer than {frame.cap} bytes and was skipped")
-        return [refused, *_failed_result(codec.outer_members(frame.beginning), frame.cap)]
+        refused = make_line_refusal(f"the line is longer than {frame.cap} bytes and was skipped")
+        return [refused, *_replace_skipped_result(codec.outer_members(frame.beginning), frame.cap)]
     if isinstance(frame, SkippedEnd):
         begun = codec.outer_members(frame.beginning)
         if begun.get("type") is not None and begun.get("id") is not None:
             return []
-        return _failed_result(codec.outer_members(frame.beginning, frame.ending), frame.cap)
+        return _replace_skipped_result(codec.outer_members(frame.beginning, frame.ending), frame.cap)
+    value: Any = None
     try:
         value = codec.decode(frame)
-    except BadRecord as error:
-        return [refuse_line(str(error))]
-    problem = codec.shape_error(frame, values=len(frame))
-    if problem is None:
-        return [_read_value(value)]
-    refused = refuse_line(f"the JSON {problem}", _short_id(_id_of(value)))
+        problem = codec.shape_error(frame, values=len(frame))
+        if problem is None:
+            return [codec.command_of(value)]
+    except (BadRecord, UnknownCommand) as error:
+        return [_refuse_value(value, error)]
+    refused = make_line_refusal(f"the JSON {problem}", _short_id(_id_of(value)))
     result = _failure_for(value, f"its JSON {problem}")
     return [refused] if result is None else [refused, _read_value(result)]
 
 
 def _read_value(value: Any) -> Command | RefusedLine:
-    id = _id_of(value)
     try:
         return codec.command_of(value)
-    except UnknownCommand as error:
-        return RefusedLine(failed(error.name, str(error), id), unknown=True)
-    except BadRecord as error:
-        name = value.get("type") if isinstance(value, dict) else None
-        return RefusedLine(failed(name, str(error), id)) if isinstance(name, str) else refuse_line(str(error), id)
+    except (BadRecord, UnknownCommand) as error:
+        return _refuse_value(value, error)
 
 
-def refuse_line(reason: str, id: Json | Absent = ABSENT) -> RefusedLine:
+def _refuse_value(value: Any, error: BadRecord | UnknownCommand) -> RefusedLine:
+    id = _id_of(value)
+    if isinstance(error, UnknownCommand):
+        return RefusedLine(failure_response(error.name, str(error), id), unknown=True)
+    name = value.get("type") if isinstance(value, dict) else None
+    if isinstance(name, str):
+        return RefusedLine(failure_response(name, str(error), id))
+    return make_line_refusal(str(error), id)
+
+
+def make_line_refusal(reason: str, id: Json | Absent = ABSENT) -> RefusedLine:
     """The refusal of a line that is no command."""
-    return RefusedLine(failed(PARSE, f"Failed to parse command: {reason}", id))
+    return RefusedLine(failure_response(PARSE, f"Failed to parse command: {reason}", id))
 
 
-def _failed_result(members: dict[str, Json], cap: int) -> list[Command | RefusedLine]:
+def _replace_skipped_result(members: dict[str, Json], cap: int) -> list[Command | RefusedLine]:
     """If a line that was skipped is the result that a call waits for, the failure that ends the call."""
     result = _failure_for(members, f"it is longer than {cap} bytes") if members.get("id") is not None else None
     return [] if result is None else [_read_value(result)]

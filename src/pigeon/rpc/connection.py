@@ -15,13 +15,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pigeon.dialects.base import Dialect, OutputLine, kind_of, numbered, plain_answer, with_data, with_member
-from pigeon.dialects.choice import changed_dialect
+from pigeon.dialects.base import (
+    Dialect,
+    OutputLine,
+    kind_of,
+    plain_answer,
+    with_data,
+    with_member,
+    with_sequence_number,
+)
+from pigeon.dialects.choice import switch_dialect
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec, events
 from pigeon.wire.answers import EventFilter, Feature, InputLimits, Response, Welcome
-from pigeon.wire.base import ABSENT, Absent, Outgoing, Record, or_else
+from pigeon.wire.base import ABSENT, Absent, Outgoing, Record, value_or_default
 from pigeon.wire.commands import Hello, SetEventFilter
 from pigeon.wire.dialogs import REQUEST
 from pigeon.wire.errors import Refusal
@@ -92,24 +100,24 @@ class Connection:
 
     @property
     def features(self) -> list[Feature]:
-        """The features in force."""
+        """The features in force, in the order of `ALL_FEATURES`."""
         return [feature for feature in ALL_FEATURES if feature in self._features]
 
-    def before_change(self, callback: Callable[[], None]) -> None:
+    def set_change_callback(self, callback: Callable[[], None]) -> None:
         """Have this called before each change, so that what waits leaves in the form that it was meant for."""
         self._before_change = callback
 
     # What the client says about its connection
 
-    def hello(self, command: Hello) -> Welcome:
+    def handle_hello(self, command: Hello) -> Welcome:
         """Agree on dialect and features, in force from the answer on; raises `Refusal`."""
-        name = or_else(command.dialect, self._dialect.name)
+        name = value_or_default(command.dialect, self._dialect.name)
         if self._fixed_dialect and name != self._dialect.name:
             raise Refusal(self._fixed_dialect.format(name))
         features: Iterable[str] = self.features
         if not self._fixed_features and not isinstance(command.features, Absent):
             features = command.features
-        self._change(changed_dialect(self._dialect, name, "deltas" in features), features)
+        self._use_dialect(switch_dialect(self._dialect, name, "deltas" in features), features)
         self._answers_hello = True
         limits = InputLimits(record_bytes=self._record_cap, commands_in_flight=MOST_IN_FLIGHT)
         version = self._dialect.version
@@ -126,67 +134,68 @@ class Connection:
 
     def use_all_features(self) -> None:
         """Have what `hello` could ask for in this dialect, without its answer."""
-        self._change(self._dialect, ALL_FEATURES)
+        self._use_dialect(self._dialect, ALL_FEATURES)
 
-    def _change(self, dialect: Dialect, features: Iterable[str]) -> None:
+    def _use_dialect(self, dialect: Dialect, features: Iterable[str]) -> None:
         self._before_change()
         self._dialect = dialect
         self._features = _features_in_force(features, dialect)
 
     # Events
 
-    def lines(self, event: Outbound) -> list[OutputLine]:
+    def to_lines(self, event: Outbound) -> list[OutputLine]:
         """An event as lines of the dialect: none, one or several."""
-        run_id = self._run_of(event)
-        if isinstance(event, MessageUpdate):
-            # By far the most frequent one. Everyone gets it, and it is not masked.
-            lines = self._dialect.lines(event if isinstance(event.run_id, Absent) else replace(event, run_id=ABSENT))
-            if self._kinds is not None:
-                lines = [line for line in lines if self._wants(line.kind)]
-        else:
-            shown = self._show(event)
-            if shown is None:
-                return []
-            lines = self._dialect.lines(shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT))
-            lines = self._masked([line for line in lines if self._wants(line.kind)])
+        run_id = self._run_id_of(event)
+        # By far the most frequent one. Everyone gets it, and it is not masked.
+        is_update = isinstance(event, MessageUpdate)
+        shown = event if is_update else self._filter_event(event)
+        if shown is None:
+            return []
+        lines = self._dialect.to_lines(shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT))
+        if self._kinds is not None:
+            lines = [line for line in lines if self._should_send_kind(kind_of(line.record))]
+        if not is_update:
+            lines = [replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in lines]
         if run_id is not None:
             lines = [with_member(line, b'"runId":"%s"' % run_id.encode()) for line in lines]
         if "seq" in self._features:
-            lines = [numbered(line, self._next_number()) for line in lines]
+            lines = [with_sequence_number(line, self._assign_number()) for line in lines]
         return lines
 
-    def records(self, event: Outbound) -> Iterator[Any]:
+    def to_records(self, event: Outbound) -> Iterator[Any]:
         """An event as records of the dialect: none, one or several."""
-        shown = event if isinstance(event, MessageUpdate) else self._show(event)
+        shown = event if isinstance(event, MessageUpdate) else self._filter_event(event)
         if shown is None:
             return
-        run_id = self._run_of(event) or ABSENT
+        run_id = self._run_id_of(event) or ABSENT
         is_update = isinstance(shown, MessageUpdate)
-        records: Iterable[Any] = (shown,) if is_update else map(self.mask_record, self._dialect.project(shown))
+        records: Iterable[Any] = (shown,) if is_update else map(self.mask_record, self._dialect.to_records(shown))
         for record in records:
-            if self._wants(kind_of(record)):
+            if self._should_send_kind(kind_of(record)):
                 yield self._with_number(record if record.run_id == run_id else replace(record, run_id=run_id))
 
-    def wants_line(self, line: bytes) -> bool:
+    def should_send_line(self, line: bytes) -> bool:
         """Whether the filter lets an event through that is encoded already."""
         if self._kinds is None:
             return True
         kind = _kind_decoder.decode(line).type
         return kind in self._kinds or kind in _ALWAYS_SENT
 
-    def _wants(self, kind: str) -> bool:
+    def _should_send_kind(self, kind: str) -> bool:
         return self._kinds is None or not kind or kind in self._kinds
 
-    def _show(self, event: Outbound) -> Outbound | None:
+    def _filter_event(self, event: Outbound) -> Outbound | None:
         """The event without what the client has not asked for; None if that is all of it."""
         if event.feature is not None and event.feature not in self._features:
             return None
         if isinstance(event, (AgentSettled, PromptResult)):
-            event = self._without_denial(event)
+            event = self._hide_denial(event)
         return self._without_members(event)
 
-    def _without_denial(self, event: AgentSettled | PromptResult) -> AgentSettled | PromptResult:
-        """The end of a denied run, and of its prompts, as that of a run that is done, for a client to which it is."""
+    def _hide_denial(self, event: AgentSettled | PromptResult) -> AgentSettled | PromptResult:
+        """Returns the end of a denied run, or of its prompts, as that of a run that is done, for clients that know no
+        denials.
+        """
         if self._shows_denials or "permissions" in self._features:
             return event
         if isinstance(event, PromptResult):
@@ -203,7 +212,7 @@ class Connection:
         hidden = [name for name, feature in record.member_features.items() if feature not in self._features]
         return replace(record, **dict.fromkeys(hidden, ABSENT)) if hidden else record
 
-    def _run_of(self, event: Outbound) -> str | None:
+    def _run_id_of(self, event: Outbound) -> str | None:
         """The run that an event is about, for clients that are told; what a client's own command prints is of none."""
         if "attribution" not in self._features or isinstance(event, BashExecutionUpdate):
             return None
@@ -213,9 +222,9 @@ class Connection:
         return None
 
     def _with_number(self, record: Any) -> Any:
-        return replace(record, seq=self._next_number()) if "seq" in self._features else record
+        return replace(record, seq=self._assign_number()) if "seq" in self._features else record
 
-    def _next_number(self) -> int:
+    def _assign_number(self) -> int:
         self._count += 1
         return self._count
 
@@ -225,27 +234,29 @@ class Connection:
         """The lines that come before all others."""
         return self._dialect.greeting()
 
-    def answer(self, response: Response) -> list[OutputLine]:
+    def to_answer_lines(self, response: Response) -> list[OutputLine]:
         """The answer to a command as lines: none, one or several."""
         # The answer to `hello` itself has the one form that every dialect shares.
         is_hello, self._answers_hello = self._answers_hello, False
         data = response.data
         if isinstance(data, EncodedData):
-            lines = self._masked(self._dialect.answer(replace(response, data=ABSENT)))
+            lines = self._mask_lines(self._dialect.to_answer_lines(replace(response, data=ABSENT)))
             return [with_data(line, data.pieces) for line in lines]
-        shown = self.show_data(data)
+        shown = self.filter_data(data)
         response = response if shown is data else replace(response, data=shown)
-        return self._masked(plain_answer(response) if is_hello else self._dialect.answer(response))
+        return self._mask_lines(plain_answer(response) if is_hello else self._dialect.to_answer_lines(response))
 
-    def refuse_prompt(self, response: Response, with_result: bool) -> list[OutputLine]:
+    def to_refusal_lines(self, response: Response, with_result: bool) -> list[OutputLine]:
         """The refusal of a prompt as lines, with the result that a dialect may add or without."""
-        return self._masked(self._dialect.refused_prompt(response) if with_result else self._dialect.answer(response))
+        return self._mask_lines(
+            self._dialect.to_refusal_lines(response) if with_result else self._dialect.to_answer_lines(response)
+        )
 
-    def refuse_unknown(self, response: Response) -> list[OutputLine]:
+    def to_unknown_command_lines(self, response: Response) -> list[OutputLine]:
         """The refusal of a command that does not exist as lines."""
-        return self._masked(self._dialect.unknown_command(response))
+        return self._mask_lines(self._dialect.to_unknown_command_lines(response))
 
-    def show_data(self, data: _T) -> _T:
+    def filter_data(self, data: _T) -> _T:
         """The data of an answer without the members that the client has not asked for."""
         return self._without_members(data)
 
@@ -255,7 +266,7 @@ class Connection:
         masked = self.mask(encoded)
         return record if masked == encoded else codec.convert(codec.decode(masked), type(record))
 
-    def _masked(self, lines: list[OutputLine]) -> list[OutputLine]:
+    def _mask_lines(self, lines: list[OutputLine]) -> list[OutputLine]:
         return [replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in lines]
 
 

@@ -32,24 +32,20 @@ FLUSH_AFTER_SIGNAL = 0.2
 
 
 class HostChannel(Protocol):
-    """The way to a host."""
+    """The connection to a host: where lines come from, and where answers and events go."""
 
     def open(self, leave: Callable[[int], None]) -> None:
         """Be ready for lines; `leave` ends the process with an exit code, for a host that has gone."""
         ...
 
     @property
-    def answers(self) -> LineSink:
-        """Where answers go."""
-        ...
+    def answers(self) -> LineSink: ...
 
     @property
-    def events(self) -> LineSink:
-        """Where events go."""
-        ...
+    def events(self) -> LineSink: ...
 
     @property
-    def numbered(self) -> int:
+    def last_event_number(self) -> int:
         """How many events an earlier process has sent."""
         ...
 
@@ -68,7 +64,7 @@ class PipeChannel:
     `show` is called with every line that comes in or goes out, and `in` or `out`.
     """
 
-    numbered = 0
+    last_event_number = 0
 
     def __init__(
         self,
@@ -81,21 +77,18 @@ class PipeChannel:
         self._show = show
 
     def open(self, leave: Callable[[int], None]) -> None:
-        """Nothing is read yet."""
         show = None if self._show is None else partial(self._show, "out")
         self.answers = self.events = Writer(self._descriptors[1], lambda: leave(exit_codes.FAILED), show)
 
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
-        """Read."""
         if self._show is not None:
-            take = partial(self._take_shown, self._show, take)
+            take = partial(self._show_and_handle, self._show, take)
         Reader(self._descriptors[0], Framing(self._record_cap, tells_ends=True), take, ended).start()
 
     def close(self, seconds: float) -> None:
-        """Write what waits."""
         self.answers.close(seconds)
 
-    def _take_shown(
+    def _show_and_handle(
         self,
         show: Callable[[str, bytes], None],
         take: Callable[[list[Frame]], Awaitable[None] | None],
@@ -125,10 +118,10 @@ class Host:
         """`shows_dialogs` is false for a host without a person: nothing is asked, so what would ask gets no answer."""
         self._session = session
         self._drains = drains
-        self._shutdown = Shutdown(self._end_asked)
+        self._shutdown = Shutdown(self._on_end_requested)
         self._channel = channel
-        channel.open(self._shutdown.request)
-        self._connection = SessionConnection(session, dialect, mask, channel.numbered, record_cap)
+        channel.open(self._shutdown.request_exit)
+        self._connection = SessionConnection(session, dialect, mask, channel.last_event_number, record_cap)
         self._outbox = Outbox(
             channel.answers, self._connection, channel.events, merges=not session.dependencies.settings.reproducible
         )
@@ -138,36 +131,33 @@ class Host:
         self._warm = warm
         if not shows_dialogs:
             session.dependencies.dialogs.close()
-            self._outbox.leave_out_dialogs()
-        session.bus.announce(self._outbox.event, self._outbox.room)
-
-    def speak_fully(self) -> None:
-        """Number events and use every feature from the first line on, as a host would ask for with `hello`."""
-        self._connection.use_all_features()
-        self._session.dependencies.dialogs.tell_ends()
-        self._session.host_tools.tell_ends()
+            self._outbox.suppress_dialogs()
+        session.bus.set_announcer(self._outbox.send_event, self._outbox.wait_if_full)
+        if session.dependencies.settings.several_clients:
+            # Each of them is shown what it asked for, out of everything.
+            self._connection.use_all_features()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while anything is under way, or waits, that the end of this process would cut off."""
         session = self._session
         return (
-            session.activity.busy
-            or not session.engine.settled
+            session.activity.is_busy
+            or not session.engine.is_settled
             or self._commands.in_flight > 0
-            or session.dependencies.dialogs.waiting
-            or session.prompting.waiting
+            or session.dependencies.dialogs.has_open_dialog
+            or session.prompting.is_waiting
             or bool(len(session.queue))
         )
 
-    async def carry_out(self, command: Json) -> None:
+    async def run_command(self, command: Json) -> None:
         """Have a command done that an earlier process was told; nothing is announced. Raises `PigeonError`."""
-        with self._outbox.silent():
-            await self._commands.carry_out(codec.command_of(command))
+        with self._outbox.silence():
+            await self._commands.run_command(codec.command_of(command))
 
-    def tell(self, event: Outbound) -> None:
-        """Announce what is not of this session's doing."""
-        self._outbox.event(event)
+    def announce_event(self, event: Outbound) -> None:
+        """Announce an event that does not come from this session."""
+        self._outbox.send_event(event)
 
     async def serve(
         self,
@@ -178,50 +168,50 @@ class Host:
         """Run until there is a reason to end; returns the exit code."""
         self._shutdown.watch_signals()
         self._outbox.greet()
-        self._channel.start(self._server.take, self._input_ended)
+        self._channel.start(self._server.handle_frames, self._on_input_end)
         warming = asyncio.ensure_future(self._warm_up())
         await started(self._end_when_quiet)
-        code = await self._shutdown.reason()
+        code = await self._shutdown.wait_for_request()
         warming.cancel()
         if code == exit_codes.OK:
-            code = await self._shutdown.finish(asyncio.ensure_future(self._long_answers()))
+            code = await self._shutdown.wait_for_work(asyncio.ensure_future(self._wait_for_long_answers()))
         if code == exit_codes.OK and self._drains():
-            code = await self._shutdown.finish(asyncio.ensure_future(self._all_done()))
-        await self._shutdown.within(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
+            code = await self._shutdown.wait_for_work(asyncio.ensure_future(self._wait_until_done()))
+        await self._shutdown.wait_for_cleanup(asyncio.ensure_future(self._stop(leaving, stop)), STOP_SECONDS)
         self._channel.close(FLUSH_SECONDS if code == exit_codes.OK else FLUSH_AFTER_SIGNAL)
         return code
 
-    async def _long_answers(self) -> None:
+    async def _wait_for_long_answers(self) -> None:
         """What was asked before the input ended is answered, unless the host does not read that either."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._server.long_answers_sent(), LONG_ANSWER_SECONDS)
+            await asyncio.wait_for(self._server.wait_for_long_answers(), LONG_ANSWER_SECONDS)
 
-    async def _all_done(self) -> None:
-        await self._server.drained()
-        await self._session.prompting.commands_done()
-        await self._session.activity.until_idle()
-        await self._session.engine.told_all()
+    async def _wait_until_done(self) -> None:
+        await self._server.wait_until_drained()
+        await self._session.prompting.wait_for_commands()
+        await self._session.activity.wait_until_idle()
+        await self._session.engine.wait_until_reported()
 
     async def _stop(self, leaving: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
         await leaving()
         await self._session.close()
         await stop()
-        await self._server.drained()
+        await self._server.wait_until_drained()
 
     def _end_when_quiet(self) -> None:
         """End once what is under way has been answered."""
-        self._ending = asyncio.ensure_future(self._quiet_end())
+        self._ending = asyncio.ensure_future(self._wait_and_end())
 
-    async def _quiet_end(self) -> None:
-        await self._all_done()
-        self._shutdown.request(exit_codes.OK)
+    async def _wait_and_end(self) -> None:
+        await self._wait_until_done()
+        self._shutdown.request_exit(exit_codes.OK)
 
     async def _warm_up(self) -> None:
         """Not before the first commands were answered: a host waits for those."""
-        await self._server.until_begun()
+        await self._server.wait_until_begun()
         await self._warm()
 
-    def _end_asked(self, code: int) -> None:
+    def _on_end_requested(self, code: int) -> None:
         """What stops the work under way also keeps its end from the host, which could answer into a closing pipe; so
         nothing may begin behind it."""
         if code != exit_codes.OK:
@@ -229,9 +219,9 @@ class Host:
         elif self._drains():
             return
         else:
-            self._outbox.leave_out_ends()
+            self._outbox.suppress_run_ends()
         self._session.activity.close()
 
-    def _input_ended(self) -> None:
+    def _on_input_end(self) -> None:
         self._session.disconnect()
-        self._shutdown.request(exit_codes.OK)
+        self._shutdown.request_exit(exit_codes.OK)

@@ -43,7 +43,7 @@ class InProcessHost:
         self._hear = hear
         self._connection = SessionConnection(session, SPOKEN(version), mask, fixed_dialect=OTHER_DIALECT)
         self._commands = CommandRunner({"session": session, "connection": self._connection}, HANDLERS)
-        session.bus.announce(self._on_event)
+        session.bus.set_announcer(self._on_event)
 
     def submit(self, command: Command, finish: Callable[[Any, BaseException | None], None]) -> None:
         """Have a command carried out; `finish` is called exactly once, before any event that follows the answer.
@@ -52,43 +52,43 @@ class InProcessHost:
         """
         checked = codec.command_of(codec.to_plain(command))
 
-        def taken(result: Any) -> Any:
-            return self._whole(result, command) if isinstance(result, LongAnswer) else result
+        def join_long_answer(result: Any) -> Any:
+            return self._join_long_answer(result, command) if isinstance(result, LongAnswer) else result
 
-        def ended(data: Any, error: BaseException | None) -> None:
+        def on_ended(data: Any, error: BaseException | None) -> None:
             if error is not None:
-                finish(None, error if isinstance(error, PigeonError) else _internal(error))
+                finish(None, error if isinstance(error, PigeonError) else _to_refusal(error))
             else:
-                finish(None if command.answer is None else self._shown(data), None)
+                finish(None if command.answer is None else self._mask_data(data), None)
 
-        self._commands.submit(checked, ended, taken)
+        self._commands.submit(checked, on_ended, join_long_answer)
 
     def _on_event(self, event: Outbound) -> None:
-        for record in self._connection.records(event):
+        for record in self._connection.to_records(event):
             self._hear(record)
 
-    def _shown(self, data: Any) -> Any:
-        return self._connection.mask_record(self._connection.show_data(data))
+    def _mask_data(self, data: Any) -> Any:
+        return self._connection.mask_record(self._connection.filter_data(data))
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until every command has ended."""
-        await self._commands.drained()
+        await self._commands.wait_until_drained()
 
-    async def _whole(self, answer: LongAnswer, command: Command) -> Any:
+    async def _join_long_answer(self, answer: LongAnswer, command: Command) -> Any:
         """A long answer, which comes as pieces of JSON; other work is done between them."""
         made: list[bytes] = []
-        while pieces := _some(answer.pieces):
+        while pieces := _read_pieces(answer.pieces):
             made += pieces
             await asyncio.sleep(0)
         kind: Any = command.answer
         return codec.convert(codec.decode(b"".join(made)), kind)
 
 
-def _some(pieces: Iterator[bytes]) -> list[bytes]:
+def _read_pieces(pieces: Iterator[bytes]) -> list[bytes]:
     return list(islice(pieces, SLICE_PIECES))
 
 
-def _internal(error: BaseException) -> Refusal:
+def _to_refusal(error: BaseException) -> Refusal:
     refusal = Refusal(text_for_host(error))
     refusal.__cause__ = error
     return refusal

@@ -55,11 +55,11 @@ class Lanes:
     def submit(self, job: CommandJob) -> None:
         """Take a job; it may be finished when this returns."""
         if job.command.lane != "session" or self._is_behind_prompts(job.command):
-            self._begin(job, None)
+            self._start_in_background(job, None)
             return
         self._waiting.append(job)
         if not self._busy:
-            self._turn_over()
+            self._run_waiting()
 
     def withdraw(self, kinds: tuple[type[Command], ...], reason: Exception) -> None:
         """Finish waiting jobs of these kinds with a failure; they never start."""
@@ -69,19 +69,19 @@ class Lanes:
         for job in gone:
             job.finish(None, reason)
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until every job has finished."""
         while self._open:
             await asyncio.wait(set(self._open))
 
-    def _turn_over(self) -> None:
+    def _run_waiting(self) -> None:
         # A loop, not recursion: handlers that do not wait may be many in one write.
         self._busy = False
         while self._waiting and not self._busy:
             self._busy = True
             job = self._waiting.popleft()
             self._present = job.command
-            self._busy = self._begin(job, self._turn_over)
+            self._busy = self._start_in_background(job, self._run_waiting)
 
     def _is_behind_prompts(self, command: Command) -> bool:
         """True for a prompt that cannot be queued, where all that is before it in its lane are prompts.
@@ -92,25 +92,25 @@ class Lanes:
             return False
         return isinstance(self._present, Prompt) and all(isinstance(job.command, Prompt) for job in self._waiting)
 
-    def _begin(self, job: CommandJob, after: Callable[[], None] | None) -> bool:
-        """True if the job goes on by itself; then `after` is called when it has finished."""
+    def _start_in_background(self, job: CommandJob, after: Callable[[], None] | None) -> bool:
+        """Starts a job; returns True if it goes on in the background. Then `after` is called when it has finished."""
         try:
             result = job.start()
         except Exception as error:
             self._finish(job, None, error)
             return False
         if inspect.isawaitable(result):
-            self._keep(self._await(job, result, after))
+            self._run_task(self._await_result(job, result, after))
             return True
         self._finish(job, result, None)
         return False
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _await(self, job: CommandJob, result: Awaitable[Any], after: Callable[[], None] | None) -> None:
+    async def _await_result(self, job: CommandJob, result: Awaitable[Any], after: Callable[[], None] | None) -> None:
         try:
             data = await result
         except Exception as error:
@@ -129,7 +129,7 @@ class Lanes:
             job.finish(None, trouble)
 
 
-def _unchanged(result: Any) -> Any:
+def _return_unchanged(result: Any) -> Any:
     return result
 
 
@@ -141,7 +141,7 @@ class CommandRunner:
         self._handlers = handlers
         self._lanes = Lanes()
 
-    def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] = _unchanged) -> None:
+    def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] = _return_unchanged) -> None:
         """Take a command. `finish` gets its answer or its failure; `taken` may put what the handler returned, a result
         or something to await, into another form first."""
         # A prompt that waits in its lane has not begun: an abort must reach it, too.
@@ -153,7 +153,7 @@ class CommandRunner:
         handler, subject = self._handlers[type(command)], self._subjects[command.about]
         self._lanes.submit(CommandJob(command, lambda: taken(handler(command, subject)), finish))
 
-    async def carry_out(self, command: Command) -> None:
+    async def run_command(self, command: Command) -> None:
         """Have a command done whose answer is not wanted; raises what it would be refused with."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -171,6 +171,6 @@ class CommandRunner:
         """Commands that were taken and have not ended."""
         return self._lanes.in_flight
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until every command taken has ended."""
-        await self._lanes.drained()
+        await self._lanes.wait_until_drained()

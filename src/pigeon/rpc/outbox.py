@@ -50,7 +50,7 @@ class HeldDeltas:
         self._parts = [delta.delta]
         self.size = len(delta.delta)
 
-    def takes(self, update: MessageUpdate) -> bool:
+    def try_add(self, update: MessageUpdate) -> bool:
         """Add a delta; false if it does not belong here."""
         delta = update.assistant_message_event
         if not isinstance(delta, _GROWING) or type(delta) is not type(self._first):
@@ -62,8 +62,8 @@ class HeldDeltas:
         self.size += len(delta.delta)
         return True
 
-    def merged(self) -> MessageUpdate:
-        """One update that says it all."""
+    def to_update(self) -> MessageUpdate:
+        """One update with the text of all deltas."""
         event = replace(self._first, delta="".join(self._parts))
         return replace(self._update, assistant_message_event=event)
 
@@ -96,18 +96,18 @@ class Outbox:
         self._answers = answers
         self._events = answers if events is None else events
         self._connection = connection
-        connection.before_change(self._let_go)
+        connection.set_change_callback(self._flush_held)
         self._left_out: tuple[type[Record], ...] = ()
         self._held: HeldDeltas | None = None
         self._may_hold = False
         self._release: asyncio.Task[None] | None = None
         self._making = asyncio.Lock()
 
-    def leave_out_dialogs(self) -> None:
+    def suppress_dialogs(self) -> None:
         """Send nothing that a person would have to see or answer."""
         self._left_out += get_args(DialogRequest)
 
-    def leave_out_ends(self) -> None:
+    def suppress_run_ends(self) -> None:
         """The process is about to end: say of no run that it is over, since a host may answer that with a command."""
         self._left_out += ENDS
 
@@ -116,8 +116,8 @@ class Outbox:
         self._left_out += (Event,)
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Announce nothing meanwhile."""
+    def silence(self) -> Iterator[None]:
+        """Suppress all events and dialogs inside the `with` block."""
         before, self._left_out = self._left_out, (Event, *get_args(DialogRequest))
         try:
             yield
@@ -126,49 +126,48 @@ class Outbox:
 
     def greet(self) -> None:
         """Whatever the dialect says first."""
-        self._send(self._connection.greeting())
+        self._write_answer(self._connection.greeting())
 
-    def event(self, event: Outbound) -> None:
-        """Announce an event."""
+    def send_event(self, event: Outbound) -> bool:
+        """Send an event, or hold a delta back while the host reads slowly; true if it does (`wait_if_full`)."""
         if isinstance(event, self._left_out):
-            return
+            return False
         self._may_hold = isinstance(event, MessageUpdate) and isinstance(event.assistant_message_event, _GROWING)
-        if isinstance(event, MessageUpdate) and self._hold(event):
-            return
-        self._let_go()
-        self._tell(event)
+        if not (isinstance(event, MessageUpdate) and self._try_hold(event)):
+            self._flush_held()
+            self._write_event(event)
+        return self._events.is_full
 
-    def pass_on(self, line: bytes) -> None:
+    def forward_line(self, line: bytes) -> None:
         """Send a line of another agent as it is, behind what waits."""
-        self._let_go()
+        self._flush_held()
         self._events.put((line, b"\n"))
 
-    def answer(self, response: Response) -> None:
-        """Answer a command."""
-        self._send(self._connection.answer(response))
+    def send_answer(self, response: Response) -> None:
+        self._write_answer(self._connection.to_answer_lines(response))
 
-    def encoded(self, answer: LongAnswer) -> EncodedData | Awaitable[EncodedData]:
+    def encode_answer(self, answer: LongAnswer) -> EncodedData | Awaitable[EncodedData]:
         """The data of an answer: at once if it is short, else something to await, and other work is done meanwhile.
 
         Long ones are made one after the other, each when the host has read what came before, so that there is never
         more than one of them in memory and one on its way.
         """
-        if not self._making.locked() and not self._answers.full:
-            pieces, done = self._slice(answer.pieces)
-            return EncodedData(pieces) if done else self._encoded(pieces, answer.pieces)
-        return self._encoded([], answer.pieces)
+        if not self._making.locked() and not self._answers.is_full:
+            pieces, done = self._read_slice(answer.pieces)
+            return EncodedData(pieces) if done else self._encode_in_slices(pieces, answer.pieces)
+        return self._encode_in_slices([], answer.pieces)
 
-    async def _encoded(self, made: list[bytes], pieces: Iterator[bytes]) -> EncodedData:
+    async def _encode_in_slices(self, made: list[bytes], pieces: Iterator[bytes]) -> EncodedData:
         async with self._making:
             done = False
             while not done:
                 await asyncio.sleep(0)
-                await self._answers.room()
-                more, done = self._slice(pieces)
+                await self._answers.wait_for_room()
+                more, done = self._read_slice(pieces)
                 made += more
         return EncodedData(made)
 
-    def _slice(self, pieces: Iterator[bytes]) -> tuple[list[bytes], bool]:
+    def _read_slice(self, pieces: Iterator[bytes]) -> tuple[list[bytes], bool]:
         """Some more of an answer, masked; and whether that was the rest of it."""
         taken: list[bytes] = []
         size = 0
@@ -184,54 +183,56 @@ class Outbox:
 
     def refuse_prompt(self, response: Response) -> None:
         """Answer a prompt that is not accepted; once ends are left out, without the result that a dialect may add."""
-        self._send(self._connection.refuse_prompt(response, with_result=not issubclass(PromptResult, self._left_out)))
+        self._write_answer(
+            self._connection.to_refusal_lines(response, with_result=not issubclass(PromptResult, self._left_out))
+        )
 
     def refuse_unknown(self, response: Response) -> None:
         """Answer a command that does not exist."""
-        self._send(self._connection.refuse_unknown(response))
+        self._write_answer(self._connection.to_unknown_command_lines(response))
 
-    def room(self) -> Awaitable[None] | None:
+    def wait_if_full(self) -> Awaitable[None] | None:
         """Something to await while the host is behind."""
-        if not self._events.full:
+        if not self._events.is_full:
             return None
         # Deltas that can still be held need not wait: they will leave as one.
         if self._merges and self._may_hold and (self._held is None or self._held.size < MOST_HELD):
             return None
-        return self._events.room()
+        return self._events.wait_for_room()
 
     @property
-    def overfull(self) -> bool:
+    def is_overfull(self) -> bool:
         """True when the host reads so little that no further command should be taken."""
-        return self._answers.overfull
+        return self._answers.is_overfull
 
-    async def until_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the host has caught up."""
-        await self._answers.room()
+        await self._answers.wait_for_room()
 
-    def _hold(self, update: MessageUpdate) -> bool:
+    def _try_hold(self, update: MessageUpdate) -> bool:
         if self._held is not None:
-            return self._held.takes(update)
+            return self._held.try_add(update)
         delta = update.assistant_message_event
-        if not self._merges or not self._events.full or not isinstance(delta, _GROWING):
+        if not self._merges or not self._events.is_full or not isinstance(delta, _GROWING):
             return False
         self._held = HeldDeltas(update, delta)
-        self._release = asyncio.ensure_future(self._let_go_with_room())
+        self._release = asyncio.ensure_future(self._flush_when_room())
         return True
 
-    async def _let_go_with_room(self) -> None:
-        await self._events.room()
-        self._let_go()
+    async def _flush_when_room(self) -> None:
+        await self._events.wait_for_room()
+        self._flush_held()
 
-    def _let_go(self) -> None:
+    def _flush_held(self) -> None:
         held, self._held = self._held, None
         if held is not None:
-            self._tell(held.merged())
+            self._write_event(held.to_update())
 
-    def _tell(self, event: Outbound) -> None:
-        for line in self._connection.lines(event):
+    def _write_event(self, event: Outbound) -> None:
+        for line in self._connection.to_lines(event):
             # Growing text goes out at once, since people read along; the rest in fewer, larger pieces.
             self._events.put((*line.pieces, b"\n"), line.apart, can_wait=not self._may_hold)
 
-    def _send(self, lines: list[OutputLine]) -> None:
+    def _write_answer(self, lines: list[OutputLine]) -> None:
         for line in lines:
             self._answers.put((*line.pieces, b"\n"), line.apart, can_wait=True)

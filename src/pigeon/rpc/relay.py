@@ -120,8 +120,8 @@ class RemoteCommands:
             self._none_waits.clear()
             self._write(codec.encode(replace(command, id=id)) + b"\n")
 
-    def take(self, line: bytes) -> None:
-        """An answer of the agent."""
+    def on_answer(self, line: bytes) -> None:
+        """Finish the command that this response of the agent answers."""
         answer = msgspec.json.decode(line, type=_Answer)
         waiting = self._waiting.pop(answer.id, None)
         if waiting is None:
@@ -129,11 +129,11 @@ class RemoteCommands:
         if not answer.success:
             waiting.finish(None, Refusal(answer.error, answer.code))
         else:
-            waiting.finish(self._answered(waiting.command, _data(waiting.command, answer.data)), None)
+            waiting.finish(self._answered(waiting.command, _decode_data(waiting.command, answer.data)), None)
         if not self._waiting:
             self._none_waits.set()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until every command taken has its answer."""
         await self._none_waits.wait()
 
@@ -152,7 +152,7 @@ class Relay:
         self._decoded = decoded
         self._connection = Connection(dialect)
         self._outbox = Outbox(sink, self._connection)
-        self._commands = RemoteCommands(write, self._own, self._answered)
+        self._commands = RemoteCommands(write, self._answer_locally, self._adapt_answer)
         self._server = Server(self._commands, self._outbox)
         self._in_message = False
         self._in_run = False
@@ -163,37 +163,37 @@ class Relay:
         """Say whatever the dialect says first."""
         self._outbox.greet()
         if self._dialect.full_state:
-            self._commands.submit(GetAvailableCommands(), self._tell_commands)
+            self._commands.submit(GetAvailableCommands(), self._on_commands_answer)
 
-    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Lines of the host; gives something to await where it has to read some answers first."""
-        return self._server.take(frames)
+    def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
+        """Handle lines of the host; returns something to await while the host must read answers first."""
+        return self._server.handle_frames(frames)
 
-    def room(self) -> Awaitable[None] | None:
+    def wait_if_full(self) -> Awaitable[None] | None:
         """Something to await while the host is behind."""
-        return self._outbox.room()
+        return self._outbox.wait_if_full()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until everything that the host has asked is answered."""
-        await self._commands.drained()
+        await self._commands.wait_until_drained()
 
-    def receive(self, data: bytes) -> None:
-        """Whole lines of the agent."""
+    def on_agent_data(self, data: bytes) -> None:
+        """Handle whole lines of the agent: responses and events."""
         for line in data.split(b"\n"):
             if line:
-                self._line(line)
+                self._handle_agent_line(line)
 
-    def _line(self, line: bytes) -> None:
+    def _handle_agent_line(self, line: bytes) -> None:
         value = codec.decode(line)
         if value.get("type") == "response":
-            self._commands.take(line)
+            self._commands.on_answer(line)
             return
         event = self._decoded(value)
         if isinstance(event, Outbound.__args__):
-            for one in self._published(replace(event, seq=ABSENT)):
-                self._outbox.event(one)
+            for one in self._to_published_events(replace(event, seq=ABSENT)):
+                self._outbox.send_event(one)
         elif self._dialect.is_served:
-            self._outbox.pass_on(line)
+            self._outbox.forward_line(line)
 
     # Events
 
@@ -201,12 +201,12 @@ class Relay:
     def _dialect(self) -> Dialect:
         return self._connection.dialect
 
-    def _published(self, event: Any) -> list[Any]:
+    def _to_published_events(self, event: Any) -> list[Any]:
         """The events that an agent in this process would have published in its place: none, one or several."""
         if isinstance(event, QueueUpdate):
-            self._prompts.queue_is([*event.steering, *event.follow_up])
+            self._prompts.set_queue([*event.steering, *event.follow_up])
         elif isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
-            return self._message(event)
+            return self._filter_message_event(event)
         elif isinstance(event, AgentStart):
             self._in_run = True
         elif isinstance(event, AgentEnd):
@@ -214,10 +214,10 @@ class Relay:
             shown = [one for one in event.messages if self._dialect.is_served or not isinstance(one, SystemMessage)]
             return [replace(event, messages=shown)]
         elif isinstance(event, AgentSettled):
-            return self._ends(event)
+            return self._to_run_end_events(event)
         return [event]
 
-    def _message(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
+    def _filter_message_event(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
         if isinstance(event, MessageUpdate):
             # No snapshot can be made of an answer whose beginning was missed; its end has the whole text.
             return [event] if self._in_message or self._dialect.deltas else []
@@ -228,14 +228,14 @@ class Relay:
             self._last_answer = event.message if isinstance(event, MessageEnd) else None
         return [event]
 
-    def _ends(self, event: AgentSettled) -> list[Any]:
+    def _to_run_end_events(self, event: AgentSettled) -> list[Any]:
         """The end of a run with the results of its prompts; a run that a dead agent left open is ended completely."""
         ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
         self._in_run = self._in_message = False
-        results = self._prompts.results(event, self._error(event))
+        results = self._prompts.resolve_all(event, self._prompt_error_of(event))
         return [*ends, event, *results, SessionSettled(run_id=event.run_id)]
 
-    def _error(self, event: AgentSettled) -> PromptError:
+    def _prompt_error_of(self, event: AgentSettled) -> PromptError:
         failed = self._last_answer
         if not isinstance(event.error_message, Absent):
             return PromptError(message=event.error_message, retryable=False)
@@ -245,15 +245,15 @@ class Relay:
 
     # Commands
 
-    def _own(self, command: Hello | SetEventFilter) -> Any:
+    def _answer_locally(self, command: Hello | SetEventFilter) -> Any:
         """Answer a command that concerns only this host's connection."""
         if isinstance(command, SetEventFilter):
             return self._connection.set_event_filter(command)
-        welcome = self._connection.hello(command)
+        welcome = self._connection.handle_hello(command)
         self._in_message = False
         return welcome
 
-    def _answered(self, command: Command, data: Any) -> Any:
+    def _adapt_answer(self, command: Command, data: Any) -> Any:
         """The data of an answer in the form for this host."""
         if isinstance(data, Accepted):
             if isinstance(command, (Prompt, AbortAndPrompt)) and data.disposition != "handled":
@@ -264,18 +264,18 @@ class Relay:
         elif isinstance(command, ClearQueue):
             self._withdraw(None)
         if isinstance(command, GetState) and self._dialect.full_state:
-            return _full_state(data)
+            return _with_full_state(data)
         return data
 
     def _withdraw(self, queued_id: str | None) -> None:
-        for result in self._prompts.withdrawn(queued_id):
-            self._outbox.event(result)
+        for result in self._prompts.withdraw_queued(queued_id):
+            self._outbox.send_event(result)
 
-    def _tell_commands(self, data: Any, error: BaseException | None) -> None:
+    def _on_commands_answer(self, data: Any, error: BaseException | None) -> None:
         if error is None and isinstance(data, EncodedData):
             commands = msgspec.json.decode(b"".join(data.pieces)).get("commands", [])
             listed = [codec.convert(command, AvailableCommand) for command in commands]
-            self._outbox.event(AvailableCommandsUpdate(commands=listed))
+            self._outbox.send_event(AvailableCommandsUpdate(commands=listed))
 
 
 class _OpenPrompt(Struct, frozen=True):
@@ -292,27 +292,26 @@ class OpenPromptIds:
         self._waiting: list[str] = []
         self._open: list[_OpenPrompt] = []
 
-    def queue_is(self, texts: list[str]) -> None:
-        """These messages wait."""
+    def set_queue(self, texts: list[str]) -> None:
+        """Replace the texts of the messages that wait in the queue."""
         self._waiting = texts
 
     def add(self, command: Prompt | AbortAndPrompt, accepted: Accepted) -> None:
-        """A prompt was accepted."""
         wants = not isinstance(command.output_schema, Absent)
         self._open.append(_OpenPrompt(command.id, command.message, wants, accepted.queued_id))
 
-    def results(self, end: AgentSettled, error: PromptError) -> list[PromptResult]:
-        """The results of all of them, which the end of a run brings."""
+    def resolve_all(self, end: AgentSettled, error: PromptError) -> list[PromptResult]:
+        """Close all prompts at the end of a run, and return their results."""
         taken, self._open = self._open, []
-        return [self._result(prompt, end, error) for prompt in taken]
+        return [self._make_result(prompt, end, error) for prompt in taken]
 
-    def withdrawn(self, queued_id: str | None) -> list[PromptResult]:
-        """The results of those that were taken out of the queue: of one, or of all."""
+    def withdraw_queued(self, queued_id: str | None) -> list[PromptResult]:
+        """Close prompts that were removed from the queue, one or all, and return their results."""
         gone = [one for one in self._open if one.queued_id and queued_id in (None, one.queued_id)]
         self._open = [one for one in self._open if one not in gone]
         return [PromptResult(id=one.id, agent_invoked=False, status="aborted", session_settled=False) for one in gone]
 
-    def _result(self, prompt: _OpenPrompt, end: AgentSettled, error: PromptError) -> PromptResult:
+    def _make_result(self, prompt: _OpenPrompt, end: AgentSettled, error: PromptError) -> PromptResult:
         delivered = not (prompt.queued_id and prompt.text in self._waiting)
         failed = end.reason not in ("done", "aborted")
         completed = end.reason == "done" and delivered
@@ -327,7 +326,7 @@ class OpenPromptIds:
         )
 
 
-def _data(command: Command, data: msgspec.Raw | Absent) -> Any:
+def _decode_data(command: Command, data: msgspec.Raw | Absent) -> Any:
     if isinstance(data, Absent):
         return ABSENT
     if isinstance(command, _SAYS):
@@ -335,7 +334,7 @@ def _data(command: Command, data: msgspec.Raw | Absent) -> Any:
     return EncodedData([bytes(data)])
 
 
-def _full_state(data: Any) -> Any:
+def _with_full_state(data: Any) -> Any:
     if not isinstance(data, EncodedData):
         return data
     state = codec.decode(b"".join(data.pieces))

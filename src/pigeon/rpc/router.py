@@ -29,6 +29,6 @@ def handles(*kinds: type[Command]) -> Callable[[_F], _F]:
     return register
 
 
-def registered() -> Mapping[type[Command], CommandHandler]:
-    """The handler of each command; complete once `handlers/all` was imported."""
+def registered_handlers() -> Mapping[type[Command], CommandHandler]:
+    """The handler of each command; complete once `handlers/all` is imported."""
     return _handlers

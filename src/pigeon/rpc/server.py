@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from pigeon.rpc.command_reader import RefusedLine, read_frame, refuse_line
+from pigeon.rpc.command_reader import RefusedLine, make_line_refusal, read_frame
 from pigeon.rpc.connection import EncodedData
 from pigeon.rpc.lanes import PROMPTS, Finish
 from pigeon.rpc.outbox import LongAnswer, Outbox
 from pigeon.transport.reader import Frame
-from pigeon.wire.answers import failed, succeeded
+from pigeon.wire.answers import failure_response, success_response
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import NAMES, Command
 from pigeon.wire.errors import UNEXPECTED, BadRecord, Refusal, text_for_host
@@ -26,7 +26,7 @@ class CommandTaker(Protocol):
         """Take a command; `finish` is called exactly once with its answer or its failure."""
         ...
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until every command taken has ended."""
         ...
 
@@ -41,36 +41,36 @@ class Server:
         self._begun = asyncio.Event()
         self._encoding: set[asyncio.Future[EncodedData]] = set()
 
-    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Work off more input; gives something to await where the host has to read some answers first."""
+    def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
+        """Handle more input; returns something to await while the host must read answers first."""
         self._frames.extend(frames)
-        done = self._take_now()
+        done = self._try_process_all()
         self._begun.set()
-        return None if done else self._take_with_room()
+        return None if done else self._process_with_room()
 
-    async def until_begun(self) -> None:
+    async def wait_until_begun(self) -> None:
         """Wait until the first input was worked off."""
         await self._begun.wait()
 
-    async def drained(self) -> None:
+    async def wait_until_drained(self) -> None:
         """Wait until every command taken was answered."""
-        await self._commands.drained()
+        await self._commands.wait_until_drained()
 
-    async def long_answers_sent(self) -> None:
+    async def wait_for_long_answers(self) -> None:
         """Wait until the answers that take long to encode are on their way."""
         while self._encoding:
             await asyncio.wait(set(self._encoding))
 
-    def _take_now(self) -> bool:
-        while self._frames and not self._outbox.overfull:
-            self._frame(self._frames.popleft())
+    def _try_process_all(self) -> bool:
+        while self._frames and not self._outbox.is_overfull:
+            self._process_frame(self._frames.popleft())
         return not self._frames
 
-    async def _take_with_room(self) -> None:
-        while not self._take_now():
-            await self._outbox.until_room()
+    async def _process_with_room(self) -> None:
+        while not self._try_process_all():
+            await self._outbox.wait_for_room()
 
-    def _frame(self, frame: Frame) -> None:
+    def _process_frame(self, frame: Frame) -> None:
         for item in read_frame(frame):
             if isinstance(item, RefusedLine):
                 self._refuse(item)
@@ -78,21 +78,23 @@ class Server:
             try:
                 self._dispatch(item)
             except Exception as error:
-                self._refuse(refuse_line(_text(error)))
+                self._refuse(make_line_refusal(_error_text_of(error)))
 
     def _refuse(self, refused: RefusedLine) -> None:
         if refused.unknown:
             self._outbox.refuse_unknown(refused.response)
         else:
-            self._outbox.answer(refused.response)
+            self._outbox.send_answer(refused.response)
 
     def _dispatch(self, command: Command) -> None:
-        self._commands.submit(command, lambda data, error: self._finished(command, data, error), self._started)
+        self._commands.submit(
+            command, lambda data, error: self._on_command_finished(command, data, error), self._encode_long_result
+        )
 
-    def _started(self, result: Any) -> Any:
+    def _encode_long_result(self, result: Any) -> Any:
         if not isinstance(result, LongAnswer):
             return result
-        encoded = self._outbox.encoded(result)
+        encoded = self._outbox.encode_answer(result)
         if isinstance(encoded, EncodedData):
             return encoded
         work = asyncio.ensure_future(encoded)
@@ -100,20 +102,20 @@ class Server:
         work.add_done_callback(self._encoding.discard)
         return work
 
-    def _finished(self, command: Command, data: Any, error: BaseException | None) -> None:
+    def _on_command_finished(self, command: Command, data: Any, error: BaseException | None) -> None:
         name = NAMES[type(command)]
         if error is not None:
             code = error.code if isinstance(error, Refusal) and error.code else ABSENT
-            response = failed(name, _text(error), command.id, code)
+            response = failure_response(name, _error_text_of(error), command.id, code)
             if isinstance(command, PROMPTS) and isinstance(error, Refusal) and not isinstance(error, BadRecord):
                 self._outbox.refuse_prompt(response)
             else:
-                self._outbox.answer(response)
+                self._outbox.send_answer(response)
         elif not command.silent:
-            self._outbox.answer(succeeded(name, ABSENT if command.answer is None else data, command.id))
+            self._outbox.send_answer(success_response(name, ABSENT if command.answer is None else data, command.id))
 
 
-def _text(error: BaseException) -> str:
+def _error_text_of(error: BaseException) -> str:
     text = text_for_host(error)
     if text == UNEXPECTED:
         import traceback

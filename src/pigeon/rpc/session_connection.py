@@ -26,7 +26,7 @@ BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None]]] = {
     ),
     "trust": (
         "What waits for a decision is announced once more, because the client has not seen it yet",
-        lambda session: session.dependencies.trust.repeat_waiting(),
+        lambda session: session.dependencies.trust.announce_waiting(),
     ),
 }
 BUSY = "hello changes the format of events, so it is refused during a run; send it first, or between runs"
@@ -47,11 +47,11 @@ class SessionConnection(Connection):
         super().__init__(dialect, (), mask, count, record_cap, session.dependencies.settings.unattended, fixed_dialect)
         self.session = session
 
-    def _change(self, dialect: Dialect, features: Iterable[str]) -> None:
+    def _use_dialect(self, dialect: Dialect, features: Iterable[str]) -> None:
         session, before = self.session, self.dialect
-        if session.activity.in_run:
+        if session.activity.is_running:
             raise Refusal(BUSY)
-        super()._change(dialect, features)
+        super()._use_dialect(dialect, features)
         # What a dialect changes beyond the form: what its clients expect where nothing else is said.
         session.change_host_defaults(_defaults_of(before), _defaults_of(dialect))
         for feature in self.features:
@@ -59,14 +59,14 @@ class SessionConnection(Connection):
                 _, change = BEHAVIOUR_FEATURES[feature]
                 change(session)
 
-    def _show(self, event: Outbound) -> Outbound | None:
+    def _filter_event(self, event: Outbound) -> Outbound | None:
         if isinstance(event, CommandsChanged) and self.dialect.full_state:
             event = AvailableCommandsUpdate(commands=self.session.prompting.available_commands())
-        return super()._show(event)
+        return super()._filter_event(event)
 
     def _active_run(self) -> str | None:
         activity = self.session.activity
-        return activity.run_id if activity.in_run else None
+        return activity.run_id if activity.is_running else None
 
 
 def _defaults_of(dialect: Dialect) -> HostDefaults:

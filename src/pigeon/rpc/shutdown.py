@@ -23,32 +23,32 @@ class Shutdown:
     def watch_signals(self) -> None:
         """End on SIGTERM, SIGHUP and SIGINT."""
         for number, code in exit_codes.BY_SIGNAL.items():
-            self._loop.add_signal_handler(number, self.request, code)
+            self._loop.add_signal_handler(number, self.request_exit, code)
 
-    def request(self, code: int) -> None:
-        """Ask for the end."""
+    def request_exit(self, code: int) -> None:
+        """Ask the process to end with this exit code."""
         self._asked(code)
         if not self._reason.done():
             self._reason.set_result(code)
         elif not self._again.done():
             self._again.set_result(code)
 
-    async def reason(self) -> int:
-        """Wait for the end; returns the exit code."""
+    async def wait_for_request(self) -> int:
+        """Wait until an exit is requested; returns the exit code."""
         return await asyncio.shield(self._reason)
 
-    async def finish(self, work: asyncio.Future[None]) -> int:
+    async def wait_for_work(self, work: asyncio.Future[None]) -> int:
         """Let work come to its end; a signal in the meantime decides the exit code and leaves time for a clean end."""
-        await _first(work, self._again)
+        await _wait_for_first(work, self._again)
         if not self._again.done():
             return exit_codes.OK
         code = self._again.result()
         self._again = self._loop.create_future()
         return code
 
-    async def within(self, work: asyncio.Future[Any], seconds: float) -> None:
+    async def wait_for_cleanup(self, work: asyncio.Future[Any], seconds: float) -> None:
         """Let closing work go on for at most this long, and only until the end is asked for again."""
-        await _first(work, self._again, timeout=seconds)
+        await _wait_for_first(work, self._again, timeout=seconds)
 
 
 def die_if_interrupted(code: int) -> None:
@@ -59,5 +59,5 @@ def die_if_interrupted(code: int) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
+async def _wait_for_first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
     await asyncio.wait(set(futures), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)

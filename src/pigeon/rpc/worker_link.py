@@ -41,7 +41,7 @@ class LogWriter:
     it is announced.
     """
 
-    overfull = False
+    is_overfull = False
 
     def __init__(self, log: EventLog, written: Callable[[LogEnd], None], note: Callable[[], None]) -> None:
         self._log = log
@@ -54,16 +54,16 @@ class LogWriter:
         self._room.set()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True while the disk has no room."""
         return not self._room.is_set()
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """True if everything is on disk."""
         return not self._waiting
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the disk has room."""
         await self._room.wait()
 
@@ -106,16 +106,16 @@ class AnswerWriter:
         self._room.set()
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True while the supervisor is behind."""
         return self._size() > SOFT_LIMIT
 
     @property
-    def overfull(self) -> bool:
+    def is_overfull(self) -> bool:
         """True while it is far behind."""
         return self._size() > HARD_LIMIT
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until it has caught up."""
         await self._room.wait()
 
@@ -125,7 +125,7 @@ class AnswerWriter:
         self.send(b"".join(buffers))
 
     def send(self, line: bytes) -> None:
-        """The same without regard to events."""
+        """Send a line at once, without flushing the events before it."""
         if self._transport is not None:
             self._transport.write(line)
 
@@ -134,8 +134,8 @@ class AnswerWriter:
         self._transport = transport
         self._room.set()
 
-    def pause(self, paused: bool) -> None:
-        """The connection is full, or not any more."""
+    def set_paused(self, paused: bool) -> None:
+        """Make producers wait while the connection is full."""
         if paused:
             self._room.clear()
         else:
@@ -155,8 +155,8 @@ class WorkerLink:
         self._log = log
         self._busy = busy
         self._record_cap = record_cap
-        self.numbered = self._heard = log.next_number - 1
-        self.events = LogWriter(log, self._announce, note)
+        self.last_event_number = self._heard = log.next_number - 1
+        self.events = LogWriter(log, self._on_log_written, note)
         self.answers = AnswerWriter(self.events)
         self._connection: SupervisorConnection | None = None
         self._leave: Callable[[int], None] = lambda code: None
@@ -166,7 +166,7 @@ class WorkerLink:
         self._saying: asyncio.TimerHandle | None = None
 
     def open(self, leave: Callable[[int], None]) -> None:
-        """Nothing is accepted yet."""
+        """Store the callback; no supervisor is accepted before `start`."""
         self._leave = leave
 
     def start(self, take: Callable[[list[Frame]], Awaitable[None] | None], ended: Callable[[], None]) -> None:
@@ -177,7 +177,7 @@ class WorkerLink:
             loop.create_unix_server(lambda: SupervisorConnection(self, Framing(self._record_cap)), sock=self._listener)
         )
         self._alone_since = loop.time()
-        loop.call_later(LINGER_SECONDS, self._look_after)
+        loop.call_later(LINGER_SECONDS, self._exit_if_abandoned)
 
     def close(self, seconds: float) -> None:
         """Append what is waiting, and accept no further supervisor; answers have been sent."""
@@ -186,7 +186,7 @@ class WorkerLink:
         self.events.flush()
         self._log.close()
 
-    def connected(self, connection: SupervisorConnection, transport: asyncio.Transport) -> None:
+    def on_connected(self, connection: SupervisorConnection, transport: asyncio.Transport) -> None:
         """Use the connection of a new supervisor; an earlier one hangs or has gone."""
         before, self._connection = self._connection, connection
         if before is not None:
@@ -194,52 +194,52 @@ class WorkerLink:
         self.answers.connect(transport)
         self.events.flush()
         self._notify(Logged(*self._log.end, os.getpid(), self._heard))
-        self._say_alive()
+        self._send_heartbeat()
 
-    def disconnected(self, connection: SupervisorConnection) -> None:
-        """It has gone."""
+    def on_disconnected(self, connection: SupervisorConnection) -> None:
+        """Drop the answers from now on, and start to count how long no supervisor is connected."""
         if connection is self._connection:
             self._connection = None
             self._heard = self._log.next_number - 1
             self.answers.connect(None)
             self._alone_since = asyncio.get_running_loop().time()
 
-    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
+    def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
         """Pass commands on, and handle a request to sleep."""
         commands = [frame for frame in frames if frame != SLEEP]
         waiting = self._take(commands) if commands else None
         if len(commands) < len(frames):
-            if waiting is not None or self._is_needed():
+            if waiting is not None or self._flush_and_check_needed():
                 self._notify(Needed())
             else:
                 self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
         return waiting
 
-    def _is_needed(self) -> bool:
+    def _flush_and_check_needed(self) -> bool:
         self.events.flush()
-        return self._busy() or not self.events.empty
+        return self._busy() or not self.events.is_empty
 
-    def _announce(self, end: LogEnd) -> None:
+    def _on_log_written(self, end: LogEnd) -> None:
         self._notify(Logged(*end, os.getpid()))
 
     def _notify(self, notice: WorkerNotice) -> None:
         self.answers.send(codec.encode(notice) + b"\n")
 
-    def _say_alive(self) -> None:
+    def _send_heartbeat(self) -> None:
         if self._saying is not None:
             self._saying.cancel()
         if self._connection is not None:
             self._notify(Alive())
-            self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._say_alive)
+            self._saying = asyncio.get_running_loop().call_later(ALIVE_SECONDS, self._send_heartbeat)
 
-    def _look_after(self) -> None:
+    def _exit_if_abandoned(self) -> None:
         """End the worker if no supervisor comes back."""
         loop = asyncio.get_running_loop()
         alone = 0.0 if self._connection is not None else loop.time() - self._alone_since
-        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._is_needed()):
+        if alone >= LONGEST_LINGER or (alone >= LINGER_SECONDS and not self._flush_and_check_needed()):
             self._leave(exit_codes.BY_SIGNAL[signal.SIGTERM])
         else:
-            loop.call_later(LINGER_SECONDS, self._look_after)
+            loop.call_later(LINGER_SECONDS, self._exit_if_abandoned)
 
 
 class SupervisorConnection(asyncio.Protocol):
@@ -252,36 +252,31 @@ class SupervisorConnection(asyncio.Protocol):
         self._taking: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there."""
         self._transport = cast("asyncio.Transport", transport)
-        self._link.connected(self, self._transport)
+        self._link.on_connected(self, self._transport)
 
     def data_received(self, data: bytes) -> None:
         """Commands; more is read when these were taken."""
-        waiting = self._link.take(self._framing.feed(data))
+        waiting = self._link.handle_frames(self._framing.feed(data))
         if waiting is not None and self._transport is not None:
             self._transport.pause_reading()
-            self._taking = asyncio.ensure_future(self._go_on_after(waiting, self._transport))
+            self._taking = asyncio.ensure_future(self._resume_after(waiting, self._transport))
 
     def pause_writing(self) -> None:
-        """It reads too slowly."""
-        self._link.answers.pause(True)
+        self._link.answers.set_paused(True)
 
     def resume_writing(self) -> None:
-        """It has caught up."""
-        self._link.answers.pause(False)
+        self._link.answers.set_paused(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
         self._transport = None
-        self._link.disconnected(self)
+        self._link.on_disconnected(self)
 
     def abort(self) -> None:
-        """Drop the connection."""
         if self._transport is not None:
             self._transport.abort()
 
-    async def _go_on_after(self, waiting: Awaitable[None], transport: asyncio.Transport) -> None:
+    async def _resume_after(self, waiting: Awaitable[None], transport: asyncio.Transport) -> None:
         await waiting
         if not transport.is_closing():
             transport.resume_reading()

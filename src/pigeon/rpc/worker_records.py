@@ -27,7 +27,7 @@ class Logged(Struct, tag_field="type", tag="logged", frozen=True, omit_defaults=
 
     @property
     def end(self) -> LogEnd:
-        """The end of the log."""
+        """The position up to which the log can be read."""
         return LogEnd(self.segment, self.offset)
 
 

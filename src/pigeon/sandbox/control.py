@@ -20,7 +20,7 @@ from pigeon.sandbox.written_folders import WRITTEN, remember_written, written_fo
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire.answers import SandboxState
-from pigeon.wire.base import ABSENT, Absent, or_else
+from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 
 if TYPE_CHECKING:
@@ -108,15 +108,15 @@ class SandboxControl:
         """Whether commands run behind a wall now."""
         return self._wall is not None
 
-    def why_hidden(self, place: str) -> str | None:
+    def hidden_reason(self, place: str) -> str | None:
         """Why the file at a real path must not be read for the model; none if it may be, or without a sandbox."""
-        return None if self._wall is None else self._wall.policy.refusal(place, writes=False)
+        return None if self._wall is None else self._wall.policy.refusal_reason(place, writes=False)
 
-    def keep_artifacts(self, artifacts: Callable[[], str | None]) -> None:
+    def set_artifacts_source(self, artifacts: Callable[[], str | None]) -> None:
         """Where the full outputs of the session are; commands may write there."""
         self._artifacts = artifacts
 
-    def _artifacts_now(self) -> str | None:
+    def _current_artifacts(self) -> str | None:
         return self._artifacts()
 
     def state(self) -> SandboxState | Absent:
@@ -127,25 +127,25 @@ class SandboxControl:
         return SandboxState(
             mode=policy.mode,
             network=policy.network,
-            writable=[path for path in policy.roots if path != policy.temporary],
+            writable=[path for path in policy.roots if path != policy.temporary_folder],
             host_shell="outside" if policy.host_shell_outside else "inside",
             builder=self._wall.builder,
         )
 
-    def asked_for(self, cwd: str) -> SandboxPolicy | None:
+    def resolve_policy(self, cwd: str) -> SandboxPolicy | None:
         """What the sources ask for a conversation in this folder; raises `StartupError` where that makes no sense."""
-        unclear = self._layers.unclear_sandbox(with_users=self._by_options.mode is None)
+        unclear = self._layers.find_unclear_sandbox(with_users=self._by_options.mode is None)
         if unclear is not None:
             raise StartupError(
                 f"{unclear} cannot be used but mentions the sandbox, so Pigeon cannot tell whether one is wanted. "
                 "Fix the file (`pigeon doctor` says what is wrong with it), or decide with --sandbox"
             )
-        if self._layers.unread_sandbox(with_users=self._by_options.mode is None):
+        if self._layers.has_unreadable_file(with_users=self._by_options.mode is None):
             # It is not known whether one is wanted, so it is the strictest; the file is reported by those who read it.
             self._asked = True
-            return self._policy(cwd, "read-only", False, AskedSandbox(), False)
-        user = _asked(self._layers.user_sandbox, "sandbox")
-        projects = [_asked(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
+            return self._make_policy(cwd, "read-only", False, AskedSandbox(), False)
+        user = _parse_settings(self._layers.user_sandbox, "sandbox")
+        projects = [_parse_settings(given, f"{path}: sandbox") for path, given in self._layers.project_sandboxes]
         own = self._by_options
         modes = [own.mode or user.mode or "off", *(project.mode or "off" for project in projects)]
         mode = max(modes, key=_MODES.index)
@@ -159,17 +159,17 @@ class SandboxControl:
             )
         network = bool(own.network or user.network) and not any(project.network is False for project in projects)
         inside = any(project.host_shell == "inside" for project in projects)
-        return self._policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
+        return self._make_policy(cwd, mode, network, user, user.host_shell == "outside" and not inside)
 
-    def _policy(self, cwd: str, mode: str, network: bool, user: AskedSandbox, outside: bool) -> SandboxPolicy:
+    def _make_policy(self, cwd: str, mode: str, network: bool, user: AskedSandbox, outside: bool) -> SandboxPolicy:
         from pigeon.sandbox.policy import SandboxPolicy, is_inside, private_folders, secret_places
 
         environment = self._environment
         root = os.path.realpath(cwd)
         extra = [self._writable_root(path, cwd) for path in user.writable or ()]
-        loaded = list(self._loaded_from())
+        loaded = list(self._paths_of_loaded_code())
         hidden = secret_places(environment.homes, self._agent_dir, environment.variables)
-        hidden = (*hidden, *_seen_elsewhere(hidden))
+        hidden = (*hidden, *_find_other_views(hidden))
         for path in (*((root,) if mode == "workspace" else ()), *extra):
             self._check_root(path, hidden, _OTHER_FOLDER if path == root else _LEAVE_OUT)
             if inner := next((place for place in loaded if is_inside(path, place)), None):
@@ -183,41 +183,41 @@ class SandboxControl:
             host_shell_outside=outside,
             root=root,
             writable=tuple(dict.fromkeys(extra)),
-            scratch=self._scratch_folder(),
+            scratch=self._ensure_scratch_folder(),
             hidden=hidden,
-            survey=self._survey(),
+            survey=self._ensure_survey(),
             private=private_folders(environment.homes, self._agent_dir),
             pass_variables=user.pass_variables,
-            own=tuple(dict.fromkeys([*_own_places(root), *loaded])),
+            own=tuple(dict.fromkeys([*_own_code_folders(root), *loaded])),
         )
 
-    def _loaded_from(self) -> Iterator[str]:
+    def _paths_of_loaded_code(self) -> Iterator[str]:
         """The agent's folder, and extensions: those that options and settings name, and what links in them lead to."""
-        from pigeon.sandbox.policy import ways_of
+        from pigeon.sandbox.policy import links_of
 
         yield os.path.realpath(self._agent_dir)
-        for path in self._find_extensions(or_else(self._layers.settings.extensions, [])):
-            ways = ways_of(path)
-            yield from (*ways, *self._survey().linked_from(ways[-1]))
+        for path in self._find_extensions(value_or_default(self._layers.settings.extensions, [])):
+            ways = links_of(path)
+            yield from (*ways, *self._ensure_survey().link_targets(ways[-1]))
 
-    def _survey(self) -> FolderSurvey:
+    def _ensure_survey(self) -> FolderSurvey:
         """One for the life of the agent: it remembers what was in a folder before the first command."""
         if self._surveyed is None:
-            from pigeon.sandbox.survey import FolderSurvey, given_settings, shared_git_files
+            from pigeon.sandbox.survey import FolderSurvey, git_settings_in, shared_git_files
 
             homes, variables = self._environment.homes, self._environment.variables
-            self._surveyed = FolderSurvey(homes, shared_git_files(homes, variables), given_settings(variables))
+            self._surveyed = FolderSurvey(homes, shared_git_files(homes, variables), git_settings_in(variables))
         return self._surveyed
 
     def _writable_root(self, path: str, cwd: str) -> str:
-        from pigeon.sandbox.policy import is_inside, ways_of
-        from pigeon.system.paths import absolute
+        from pigeon.sandbox.policy import is_inside, links_of
+        from pigeon.system.paths import absolute_path
 
-        full = absolute(path, cwd, self._environment.home)
+        full = absolute_path(path, cwd, self._environment.home)
         if not os.path.isdir(full):
             raise StartupError(f"sandbox.writable: {full} is not a folder. Create it, or leave it out")
-        *links, real = ways_of(full)
-        written = [os.path.realpath(cwd), *self._written_before()]
+        *links, real = links_of(full)
+        written = [os.path.realpath(cwd), *self._read_earlier_folders()]
         if turned := next((link for link in links if any(is_inside(link, folder) for folder in written)), None):
             raise StartupError(
                 f"sandbox.writable: {full} leads through the link {turned}. It lies in a project or in a folder that "
@@ -237,7 +237,7 @@ class SandboxControl:
                     f"Sandbox: {root} is or contains the home folder {home}, so nothing there would be safe from "
                     f"commands that write. {advice}"
                 )
-        scratch = self._scratch_folder()
+        scratch = self._ensure_scratch_folder()
         if is_inside(scratch, root):
             raise StartupError(
                 f"Sandbox: {root} contains {scratch}, which Pigeon needs and commands must not change. {advice}. "
@@ -247,11 +247,11 @@ class SandboxControl:
             if is_inside(root, os.path.realpath(secret)):
                 raise StartupError(f"Sandbox: {root} is in {secret}, which is hidden from commands. {advice}")
 
-    def _scratch_folder(self) -> str:
+    def _ensure_scratch_folder(self) -> str:
         if self._scratch is None:
             import tempfile
 
-            parent = self._environment.temporary
+            parent = self._environment.temporary_folder
             try:
                 self._scratch = os.path.realpath(tempfile.mkdtemp(prefix="pigeon-sandbox-", dir=parent))
                 os.mkdir(os.path.join(self._scratch, "tmp"), 0o700)
@@ -267,65 +267,67 @@ class SandboxControl:
 
         Where it could not be tried before, the first command tries it, and is not run if it fails.
         """
-        policy = self.asked_for(cwd)
+        policy = self.resolve_policy(cwd)
         if policy is None:
             if self._wall is None:
                 return
             # A conversation that has had a wall keeps one: in a folder that asks for none, that of the last folder.
-            policy = self._moved(self._wall.policy, cwd)
+            policy = self._move_policy(self._wall.policy, cwd)
         from pigeon.sandbox.policy import Unprotectable
-        from pigeon.sandbox.second_names import checked_plan
+        from pigeon.sandbox.second_names import make_checked_plan
 
-        self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
-        self._enclose_by(self._wall)
+        self._wall = self._make_wall(policy, *(self._builder or self._choose_builder(policy)))
+        self._use_wall(self._wall)
         try:
-            checked_plan(policy)
+            make_checked_plan(policy)
         except Unprotectable as error:
             raise StartupError(f"Sandbox: {error}") from None
-        self._leave_out_modules(policy)
+        self._exclude_module_folders(policy)
         try:
             remember_written(self._agent_dir, policy.roots[:-1])
             self._on_writable(policy.roots[:-1])
         except (OSError, BadRecord) as error:
-            raise self._unknown_folders(error) from None
+            raise self._unknown_folders_error(error) from None
 
-    def _leave_out_modules(self, policy: SandboxPolicy) -> None:
+    def _exclude_module_folders(self, policy: SandboxPolicy) -> None:
         """Import nothing from a folder that commands can write or could, such as one that `PYTHONPATH` names."""
-        from pigeon.sandbox.policy import is_inside, stands_in
+        from pigeon.sandbox.policy import is_exactly_inside, is_inside
 
         found = self._environment.module_path
         if found is not None:
             places = {path: os.path.realpath(os.path.join(self._environment.cwd, path)) for path in found}
-            kept = {path: any(stands_in(place, own) for own in policy.own) for path, place in places.items()}
-            written = self._ever_written(policy)
+            kept = {path: any(is_exactly_inside(place, own) for own in policy.own) for path, place in places.items()}
+            written = self._list_written_folders(policy)
             found[:] = [
                 path for path in found if kept[path] or not any(is_inside(places[path], root) for root in written)
             ]
 
-    def _ever_written(self, policy: SandboxPolicy) -> list[str]:
+    def _list_written_folders(self, policy: SandboxPolicy) -> list[str]:
         """The folders that commands can write now, or could in an earlier session; raises `StartupError`."""
-        return [*policy.roots, *self._written_before()]
+        return [*policy.roots, *self._read_earlier_folders()]
 
-    def _written_before(self) -> list[str]:
+    def _read_earlier_folders(self) -> list[str]:
         try:
             return written_folders(self._agent_dir)
         except (OSError, BadRecord) as error:
-            raise self._unknown_folders(error) from None
+            raise self._unknown_folders_error(error) from None
 
-    def _unknown_folders(self, error: Exception) -> StartupError:
+    def _unknown_folders_error(self, error: Exception) -> StartupError:
         return StartupError(
             f"Sandbox: {os.path.join(self._agent_dir, WRITTEN)} cannot be used ({error}). It lists the folders that "
             "commands could write, so that nothing they leave there is trusted later. Fix it"
         )
 
-    def check(self, cwd: str) -> None:
+    def check_folder(self, cwd: str) -> None:
         """Whether the conversation may move to this folder; raises `Refusal`."""
         try:
-            policy = self.asked_for(cwd) or (None if self._wall is None else self._moved(self._wall.policy, cwd))
+            policy = self.resolve_policy(cwd) or (
+                None if self._wall is None else self._move_policy(self._wall.policy, cwd)
+            )
             if policy is not None:
-                from pigeon.sandbox.second_names import checked_plan
+                from pigeon.sandbox.second_names import make_checked_plan
 
-                checked_plan(policy)
+                make_checked_plan(policy)
         except (StartupError, OSError) as error:
             raise Refusal(str(error)) from error
 
@@ -340,7 +342,7 @@ class SandboxControl:
     def enclose_key_commands(self, cwd: str) -> None:
         """Where there is no conversation, only commands that print keys: any wall that may be wanted is read-only."""
         try:
-            policy = self.asked_for(cwd)
+            policy = self.resolve_policy(cwd)
         except StartupError:
             self._enclose_strictly(cwd, network=False)
         else:
@@ -348,11 +350,11 @@ class SandboxControl:
                 self._enclose_strictly(cwd, policy.network)
 
     def _enclose_strictly(self, cwd: str, network: bool) -> None:
-        policy = self._policy(cwd, "read-only", network, AskedSandbox(), False)
-        self._wall = self._wall_by(policy, *(self._builder or self._likely_builder(policy)))
-        self._enclose_by(self._wall)
+        policy = self._make_policy(cwd, "read-only", network, AskedSandbox(), False)
+        self._wall = self._make_wall(policy, *(self._builder or self._choose_builder(policy)))
+        self._use_wall(self._wall)
 
-    def _moved(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
+    def _move_policy(self, policy: SandboxPolicy, cwd: str) -> SandboxPolicy:
         from msgspec.structs import replace
 
         root = os.path.realpath(cwd)
@@ -360,24 +362,24 @@ class SandboxControl:
             self._check_root(root, policy.hidden)
         return replace(policy, root=root)
 
-    def _enclose_by(self, wall: Wall) -> None:
+    def _use_wall(self, wall: Wall) -> None:
         """What prints keys sees all variables, so it has a wall of its own: a program that a command has put in the
         place of the one that was meant must not leave them where the next command finds them."""
         from msgspec.structs import replace
 
         sealed = replace(wall.policy, mode="read-only", writable=(), sealed=True)
-        self._processes.enclose(wall, wall.around(sealed))
+        self._processes.enclose(wall, wall.with_policy(sealed))
 
-    def _wall_by(self, policy: SandboxPolicy, builder: WallBuilder, program: str, apart: bool = False) -> Wall:
+    def _make_wall(self, policy: SandboxPolicy, builder: WallBuilder, program: str, apart: bool = False) -> Wall:
         from pigeon.sandbox.wall import Wall
 
-        return Wall(policy, builder, program, os.uname().machine, self._artifacts_now, apart)
+        return Wall(policy, builder, program, os.uname().machine, self._current_artifacts, apart)
 
-    def _likely_builder(self, policy: SandboxPolicy) -> tuple[WallBuilder, str]:
+    def _choose_builder(self, policy: SandboxPolicy) -> tuple[WallBuilder, str]:
         from pigeon.sandbox.wall import find_bubblewrap
 
         try:
-            program = find_bubblewrap(self._environment.variables.get("PATH"), self._ever_written(policy))
+            program = find_bubblewrap(self._environment.variables.get("PATH"), self._list_written_folders(policy))
         except StartupError:
             # It is not known which programs commands could have put in its place.
             program = None
@@ -391,21 +393,21 @@ class SandboxControl:
             return len(plan_of(policy).mounts) > MANY_MOUNTS
         return False
 
-    async def prove(self) -> None:
+    async def prove_wall(self) -> None:
         """Find out by a real command which wall works here; raises `StartupError` if none does."""
         if self._wall is None or self._builder is not None:
             return
         policy, problems = self._wall.policy, list[str]()
-        likely = self._likely_builder(policy)
+        likely = self._choose_builder(policy)
         candidates: list[tuple[WallBuilder, str, bool]] = [(*likely, False)]
         if likely[0] == "bubblewrap":
-            candidates = [*([(*likely, True)] if _mounts_are_shared() else []), *candidates]
+            candidates = [*([(*likely, True)] if _has_shared_mounts() else []), *candidates]
             own: tuple[WallBuilder, str, bool] = ("landlock", "", False)
             candidates = [own, *candidates] if self._has_many_mounts(policy) else [*candidates, own]
         for builder in candidates:
-            wall = self._wall_by(policy, *builder)
-            self._enclose_by(wall)
-            problem = await _tried(self._processes, dict(self._environment.variables), policy.scratch)
+            wall = self._make_wall(policy, *builder)
+            self._use_wall(wall)
+            problem = await _try_wall(self._processes, dict(self._environment.variables), policy.scratch)
             if problem is None:
                 self._builder, self._wall = builder, wall
                 return
@@ -431,7 +433,7 @@ class SandboxControl:
             self._scratch = None
 
 
-async def _tried(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
+async def _try_wall(owner: ProcessOwner, variables: Mapping[str, str], scratch: str) -> str | None:
     """Run a command behind the wall of these processes that tells whether there is one; what is wrong, or none."""
     from pigeon.system.process.run_program import find_program, run_program
 
@@ -445,12 +447,12 @@ async def _tried(owner: ProcessOwner, variables: Mapping[str, str], scratch: str
     if ran.killed:
         return f"no answer within {_PROBE_SECONDS:g} seconds"
     if ran.code == 0:
-        return _missing_wall(ran.stdout.decode("ascii", "replace").split())
+        return _find_wall_gap(ran.stdout.decode("ascii", "replace").split())
     said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
     return said[-1][:300] if said else f"exit code {ran.code}"
 
 
-def _missing_wall(told: list[str]) -> str | None:
+def _find_wall_gap(told: list[str]) -> str | None:
     """What is not as it is behind a wall, by what the command said that tried it; none if all is."""
     if told[:1] == ["open"]:
         return "a command could write where it must not"
@@ -461,7 +463,7 @@ def _missing_wall(told: list[str]) -> str | None:
     return None if told[2:] == ["NoNewPrivs:1", "Seccomp:2"] else "system calls are not filtered"
 
 
-def _asked(given: Any, where: str) -> AskedSandbox:
+def _parse_settings(given: Any, where: str) -> AskedSandbox:
     """What a settings file asks for: an object, or the mode alone; raises `StartupError` for anything else."""
     if given is None:
         return AskedSandbox()
@@ -490,7 +492,7 @@ def _is_list_of_texts(value: Any) -> bool:
     return value is None or (isinstance(value, list) and all(isinstance(item, str) for item in value))
 
 
-def _seen_elsewhere(hidden: Sequence[str]) -> list[str]:
+def _find_other_views(hidden: Sequence[str]) -> list[str]:
     """Where what is hidden is seen once more, because it is mounted twice."""
     from pigeon.sandbox.second_mounts import MOUNTS, mounted_parts, other_places
 
@@ -502,7 +504,7 @@ def _seen_elsewhere(hidden: Sequence[str]) -> list[str]:
     return other_places(filter(os.path.lexists, hidden), parts)
 
 
-def _mounts_are_shared() -> bool:
+def _has_shared_mounts() -> bool:
     """Whether what is mounted later appears in namespaces that are there by then; so it is where this is not known."""
     from pigeon.sandbox.second_mounts import MOUNTS
 
@@ -514,7 +516,7 @@ def _mounts_are_shared() -> bool:
     return b" shared:" in text or b" master:" in text
 
 
-def _own_places(root: str) -> list[str]:
+def _own_code_folders(root: str) -> list[str]:
     """What Pigeon itself runs from: a command that could write there would decide what it does next."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
     # Beside the package Python looks for modules, too, unless that is the folder which is worked in.

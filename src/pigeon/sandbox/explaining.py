@@ -27,9 +27,9 @@ _NETWORK = (
 _OTHER = r"(?i)operation not permitted|permission denied|\bEPERM\b|\bEACCES\b|bad system call"
 
 
-def told_of(policy: SandboxPolicy) -> str:
+def describe_policy(policy: SandboxPolicy) -> str:
     """One or two sentences about what commands can do."""
-    places = [path for path in policy.roots if path != policy.temporary]
+    places = [path for path in policy.roots if path != policy.temporary_folder]
     written = f"can write only {', '.join(places)} and $TMPDIR" if places else "can write nothing but $TMPDIR"
     kept = ", not its .git/hooks, .git/config, .pigeon and .pi" if policy.mode == "workspace" else ""
     network = "" if policy.network else ", have no network"
@@ -38,11 +38,11 @@ def told_of(policy: SandboxPolicy) -> str:
     return f"Commands run in a sandbox: they {written}{kept}{network}, {hidden}."
 
 
-def hint_of(policy: SandboxPolicy, output: str) -> str | None:
+def failure_hint(policy: SandboxPolicy, output: str) -> str | None:
     """Which rule may have made a command fail, and how to ask for more; none if nothing points to the sandbox."""
     end = output[-_LOOKED_AT:]
     if re.search(_WRITES, end):
-        places = [path for path in policy.roots if path != policy.temporary]
+        places = [path for path in policy.roots if path != policy.temporary_folder]
         only = f"only {', '.join(places)} and $TMPDIR" if places else "only $TMPDIR"
         rule = f"it lets {only} be written, and keeps .git/hooks, .git/config, .pigeon and .pi as they are"
     elif not policy.network and re.search(_NETWORK, end):

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 
 from pigeon.sandbox.plan import kept_places
-from pigeon.sandbox.policy import SandboxPolicy, plain
+from pigeon.sandbox.policy import SandboxPolicy, plain_spelling
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.wire.errors import ToolFailed
 
@@ -20,14 +20,14 @@ class WalledPaths(PathResolver, frozen=True):
 
     sandbox: Callable[[], SandboxPolicy | None]
 
-    def held(self, path: str, for_reading: bool = True) -> HeldPath:
+    def hold_path(self, path: str, for_reading: bool = True) -> HeldPath:
         """The file or folder that a path names; raises `ToolFailed` if the policy denies it to the tool."""
-        held = PathResolver.held(self, path, for_reading)
+        held = PathResolver.hold_path(self, path, for_reading)
         policy = self.sandbox()
         if policy is None:
             return held
         try:
-            why = policy.refusal(held.place, not for_reading, [] if for_reading else kept_places(policy))
+            why = policy.refusal_reason(held.place, not for_reading, [] if for_reading else kept_places(policy))
         except OSError as error:
             why = str(error)
         if why is not None:
@@ -38,14 +38,14 @@ class WalledPaths(PathResolver, frozen=True):
             )
         return held
 
-    def hides(self) -> Callable[[str], bool]:
+    def hiding_test(self) -> Callable[[str], bool]:
         """A test for real paths: whether the current policy hides them or a folder above them."""
         policy = self.sandbox()
-        secrets = frozenset() if policy is None else frozenset(map(plain, policy.secrets()))
+        secrets = frozenset() if policy is None else frozenset(map(plain_spelling, policy.secrets()))
 
-        def hidden(place: str) -> bool:
-            path = plain(place)
-            if policy is not None and (policy.is_private(place) or policy.is_apart(place)):
+        def is_hidden(place: str) -> bool:
+            path = plain_spelling(place)
+            if policy is not None and (policy.is_private(place) or policy.is_device_or_process_path(place)):
                 return True
             while path not in ("", "/"):
                 if path in secrets:
@@ -53,4 +53,4 @@ class WalledPaths(PathResolver, frozen=True):
                 path = os.path.dirname(path)
             return False
 
-        return hidden
+        return is_hidden

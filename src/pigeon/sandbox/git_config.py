@@ -75,20 +75,20 @@ class GitConfigReader:
                 f"{path} cannot be read ({error.strerror or error}), so Pigeon cannot tell what git takes from it. "
                 "Fix the file, or start without the sandbox"
             ) from error
-        settings = tuple(parsed(text))
+        settings = tuple(parse_settings(text))
         folder = os.path.dirname(os.path.realpath(path))
         named = (one.value for one in settings if one.key in ("include.path", "includeif.path"))
-        includes = tuple(found for value in named for found in self.places(value, folder))
+        includes = tuple(found for value in named for found in self.resolve_value(value, folder))
         read = GitFile(path, settings, includes)
         self._known[path] = (signature, read)
         return read
 
-    def places(self, value: str, folder: str) -> list[str]:
+    def resolve_value(self, value: str, folder: str) -> list[str]:
         """The places that a path in a value means, relative to a folder: as written, and with links resolved."""
-        paths = self.written(value, folder)
+        paths = self.paths_of_value(value, folder)
         return list(dict.fromkeys([*map(os.path.normpath, paths), *map(os.path.realpath, paths)]))
 
-    def written(self, value: str, folder: str) -> list[str]:
+    def paths_of_value(self, value: str, folder: str) -> list[str]:
         """The path that a value names, relative to a folder; several if `~` may mean several homes."""
         if not value or "\0" in value:
             return []
@@ -97,7 +97,7 @@ class GitConfigReader:
         return [os.path.join(folder, value)]
 
 
-def parsed(text: str) -> Iterator[GitSetting]:
+def parse_settings(text: str) -> Iterator[GitSetting]:
     """The keys and values in the text of a file, in their order."""
     section, at, text = "", 0, text.removeprefix("\ufeff").replace("\r\n", "\n")
     while at < len(text):
@@ -112,7 +112,7 @@ def parsed(text: str) -> Iterator[GitSetting]:
             section = "" if begun is None else begun[1].partition(".")[0].lower()
             at = _end_of_line(text, at) if begun is None else begun.end()
         elif section and (key := _KEY.match(text, at)) is not None:
-            value, at = _value(text, key.end()) if key[2] else ("true", _end_of_line(text, key.end()))
+            value, at = _parse_value(text, key.end()) if key[2] else ("true", _end_of_line(text, key.end()))
             yield GitSetting(f"{section}.{key[1].lower()}", value)
         else:
             at = _end_of_line(text, at)
@@ -123,7 +123,7 @@ def _end_of_line(text: str, at: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def _value(text: str, at: int) -> tuple[str, int]:
+def _parse_value(text: str, at: int) -> tuple[str, int]:
     """The value that begins at `at`, without quotes, escapes and comments, and where the next line begins."""
     found: list[str] = []
     quoted, kept = False, 0

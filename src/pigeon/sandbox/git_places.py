@@ -90,11 +90,11 @@ def _bare_parts(folder: str) -> Iterator[str]:
     latter two also where `commondir` leads. `HEAD` itself cannot be kept from being made: with something of that name
     in the folder git no longer knows what `HEAD` means.
     """
-    missing = [path for name in ("refs", "objects") if _is_spare(path := os.path.join(folder, name))]
+    missing = [path for name in ("refs", "objects") if _is_free_place(path := os.path.join(folder, name))]
     yield from (*missing[:1], os.path.join(folder, "commondir"))
 
 
-def _is_spare(path: str) -> bool:
+def _is_free_place(path: str) -> bool:
     """Whether there is nothing, or only a stand-in."""
     with suppress(OSError):
         return not os.listdir(path)
@@ -113,17 +113,17 @@ def data_places(data: str, folder: str, survey: FolderSurvey) -> GitPlaces:
         never_made.update((os.path.join(repository, name), content) for name, content in HARMLESS.items())
         if os.path.lexists(os.path.join(repository, "HEAD")):
             never_made[os.path.join(repository, "config")] = b""
-        kept += [os.path.join(repository, "config"), *_existing(repository, "gitdir")]
+        kept += [os.path.join(repository, "config"), *_existing_paths(repository, "gitdir")]
     for entry in _work_trees(data):
         never_made[os.path.join(entry, "config.worktree")] = HARMLESS["config.worktree"]
-        kept += _existing(entry, "commondir", "gitdir")
+        kept += _existing_paths(entry, "commondir", "gitdir")
     configured = [path for path in (*kept, *never_made) if os.path.basename(path) in ("config", "config.worktree")]
     files = list(survey.reader.files(configured))
     never_made.update((file.path, b"") for file in files if file.path not in configured)
-    for hooks in _hooks_named((*files, *survey.shared()), folder, survey.reader):
+    for hooks in _hooks_named((*files, *survey.read_shared_config()), folder, survey.reader):
         never_made[hooks] = None
     kept += _programs_named(files, folder, survey.reader)
-    kept += _programs_named(survey.shared(), folder, survey.reader, whole=False)
+    kept += _programs_named(survey.read_shared_config(), folder, survey.reader, whole=False)
     return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
 
 
@@ -134,34 +134,36 @@ def shared_places(survey: FolderSurvey) -> GitPlaces:
     """
     kept: list[str] = []
     never_made: dict[str, bytes | None] = {}
-    for file in survey.shared():
+    for file in survey.read_shared_config():
         if file.path:
             never_made[os.path.realpath(file.path)] = b""
         never_made.update((path, b"") for path in file.includes)
         for setting in file.settings:
             if setting.key == "core.hookspath" and setting.value.startswith(("/", "~")):
-                never_made.update((path, None) for path in survey.reader.places(setting.value, "/"))
+                never_made.update((path, None) for path in survey.reader.resolve_value(setting.value, "/"))
             else:
                 whole = (word for word in words_of(setting.value) if word.startswith(("/", "~")))
-                kept += [path for word in whole for path in survey.reader.places(word, "/") if os.path.isfile(path)]
+                kept += [
+                    path for word in whole for path in survey.reader.resolve_value(word, "/") if os.path.isfile(path)
+                ]
     return GitPlaces(kept=(*dict.fromkeys((*kept, *never_made)),), never_made=never_made)
 
 
 def linked_folder(dot_git: str) -> str | None:
     """The folder that a `.git` file names."""
-    text = text_of(dot_git)
+    text = read_start(dot_git)
     named = text.removeprefix("gitdir:").strip() if text.startswith("gitdir:") else ""
     return os.path.realpath(os.path.join(os.path.dirname(dot_git), named)) if named and "\0" not in named else None
 
 
 def shared_folder(data: str) -> str | None:
     """The data folder of the repository that a work tree belongs to; none if it is not a work tree."""
-    named = text_of(os.path.join(data, "commondir")).strip()
+    named = read_start(os.path.join(data, "commondir")).strip()
     found = os.path.realpath(os.path.join(data, named)) if named and "\0" not in named else None
     return None if found == os.path.realpath(data) else found
 
 
-def text_of(path: str) -> str:
+def read_start(path: str) -> str:
     """The beginning of a file; nothing where there is none."""
     try:
         return read_beginning(path, _LONGEST_FILE)[0]
@@ -174,7 +176,7 @@ def _hooks_named(files: Iterable[GitFile], folder: str, reader: GitConfigReader)
     for file in files:
         for setting in file.settings:
             if setting.key == "core.hookspath":
-                yield from (path for path in reader.places(setting.value, folder) if path != folder)
+                yield from (path for path in reader.resolve_value(setting.value, folder) if path != folder)
 
 
 def _programs_named(
@@ -190,7 +192,9 @@ def _programs_named(
             section = setting.key.partition(".")[0]
             if section not in _NO_PROGRAMS and setting.key not in _NO_PROGRAMS:
                 words = [word for word in words_of(setting.value) if whole or "/" in word]
-                there = {path for word in words for path in reader.written(word, folder) if os.path.lexists(path)}
+                there = {
+                    path for word in words for path in reader.paths_of_value(word, folder) if os.path.lexists(path)
+                }
                 inside = [path for path in map(os.path.realpath, there) if path.startswith(f"{folder}/")]
                 # The command may change into a folder before it runs the program.
                 inside += [f"{path}/{word}" for path in inside if os.path.isdir(path) for word in words]
@@ -216,7 +220,7 @@ def words_of(value: str) -> tuple[str, ...]:
 
 
 def _points_back(data: str, folder: str, reader: GitConfigReader) -> bool:
-    back = text_of(os.path.join(data, "gitdir")).strip()
+    back = read_start(os.path.join(data, "gitdir")).strip()
     if back:
         return os.path.realpath(os.path.join(data, back)) == os.path.join(os.path.realpath(folder), ".git")
     for file in reader.files([os.path.join(data, "config")]):
@@ -226,7 +230,7 @@ def _points_back(data: str, folder: str, reader: GitConfigReader) -> bool:
     return False
 
 
-def _existing(folder: str, *names: str) -> Iterator[str]:
+def _existing_paths(folder: str, *names: str) -> Iterator[str]:
     yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
 
 

@@ -59,17 +59,12 @@ class MountPlan(Struct, frozen=True):
     mounts: tuple[Mount, ...]
     stand_ins: dict[str, bytes | None]
 
-    @property
-    def written(self) -> list[str]:
-        """The folders that commands write."""
-        return [mount.path for mount in self.mounts if mount.kind == "write"]
-
 
 def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     """The plan for the current state of the disk; raises `Unprotectable`."""
     repositories = _repositories(policy)
     written = [path for path in policy.roots if os.path.isdir(path)]
-    written += [path for places in repositories for path in places.written if not _any_holds(written, path)]
+    written += [path for places in repositories for path in places.written if not _is_in_any(written, path)]
     if artifacts is not None and os.path.isdir(artifacts) and not os.path.islink(artifacts):
         written.append(os.path.realpath(artifacts))
     mounts = {Mount("write", path): None for path in written}
@@ -78,16 +73,16 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
     kept = kept_places(policy, repositories)
     linked = frozenset(_linked_from(policy, kept))
     for wanted in kept:
-        root = _holder(written, wanted)
+        root = _innermost_folder(written, wanted)
         if wanted in policy.own and wanted in written:
             raise Unprotectable(f"Pigeon itself runs from {wanted}, so commands must not write there. Work elsewhere")
         if root is None:
             continue
-        _check_way(root, wanted)
+        _check_path(root, wanted)
         path = wanted
         at_top = os.path.dirname(wanted) == root and os.path.basename(wanted) in NEVER_MADE
         # Commands must not create what Pigeon would run, nor the target of a link in something kept.
-        awaited = (wanted in policy.own or wanted in linked) and not _is_there(wanted)
+        awaited = (wanted in policy.own or wanted in linked) and not _has_real_file(wanted)
         if wanted in never_made or at_top or awaited:
             path = _first_missing(wanted)
             # Where we cannot create a stand-in, a command cannot create anything either.
@@ -97,7 +92,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
         elif not os.path.lexists(wanted):
             continue
         mounts[Mount("keep", path, root)] = None
-    for secret in filter(_is_open, policy.hidden):
+    for secret in filter(_is_readable, policy.hidden):
         real = os.path.realpath(secret)
         if os.path.dirname(real) in policy.private:
             # It is hidden with its folder.
@@ -107,7 +102,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
             mounts[Mount(kind, real)] = None
     mounts.update(dict.fromkeys(_views(policy)))
     mounts.update(dict.fromkeys(_pins(mounts)))
-    return MountPlan(tuple(sorted(mounts, key=partial(_position, policy.private))), stand_ins)
+    return MountPlan(tuple(sorted(mounts, key=partial(_sort_key, policy.private))), stand_ins)
 
 
 def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = None) -> list[str]:
@@ -115,7 +110,7 @@ def kept_places(policy: SandboxPolicy, repositories: list[GitPlaces] | None = No
     found = [path for places in repositories or _repositories(policy) for path in places.kept]
     for root in policy.roots[:-1]:
         found += [os.path.join(root, name) for name in KEPT_AS_THEY_ARE]
-    found += [path for findings in policy.survey.found_in(policy.roots[:-1]) for path in findings.agent_files]
+    found += [path for findings in policy.survey.survey_folders(policy.roots[:-1]) for path in findings.agent_files]
     found += _linked_from(policy, dict.fromkeys(found))
     found += [path for path in policy.own if any(is_inside(path, root) for root in policy.roots)]
     return list(dict.fromkeys(found))
@@ -126,7 +121,7 @@ def _linked_from(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
     waiting = [path for path in kept if path not in policy.own]
     found: dict[str, None] = {}
     while waiting:
-        new = [path for path in policy.survey.linked_from(waiting.pop()) if path not in found]
+        new = [path for path in policy.survey.link_targets(waiting.pop()) if path not in found]
         found.update(dict.fromkeys(new))
         waiting += new
     return list(found)
@@ -135,7 +130,7 @@ def _linked_from(policy: SandboxPolicy, kept: Iterable[str]) -> list[str]:
 def _repositories(policy: SandboxPolicy) -> list[GitPlaces]:
     """The repositories at the roots, those in them at startup, and git's shared files; raises `Unprotectable`."""
     roots, survey = policy.roots[:-1], policy.survey
-    found = survey.found_in(roots)
+    found = survey.survey_folders(roots)
     tops = dict.fromkeys((*roots, *(path for findings in found for path in findings.repositories)))
     data = dict.fromkeys(path for findings in found for path in findings.data_folders)
     places = [git_places(top, survey) for top in tops] + [data_places(path, path, survey) for path in data]
@@ -156,7 +151,7 @@ def _views(policy: SandboxPolicy) -> Iterator[Mount]:
                     yield Mount("show", entry.path, source=real)
 
 
-def _is_open(path: str) -> bool:
+def _is_readable(path: str) -> bool:
     """Whether the user can read the folder or make it readable: what the system denies need not be hidden."""
     try:
         owner = os.stat(path).st_uid
@@ -169,19 +164,19 @@ def _is_open(path: str) -> bool:
 
 def _first_missing(path: str) -> str:
     """The path itself if it exists, else its first missing part; a stand-in counts as missing."""
-    while not os.path.lexists(path) and not _is_there(os.path.dirname(path)):
+    while not os.path.lexists(path) and not _has_real_file(os.path.dirname(path)):
         path = os.path.dirname(path)
     return path
 
 
-def _is_there(path: str) -> bool:
+def _has_real_file(path: str) -> bool:
     """Whether something other than a stand-in exists there."""
     with suppress(OSError):
         return os.lstat(path).st_mtime != STANDS_IN_SINCE
     return False
 
 
-def _check_way(root: str, path: str) -> None:
+def _check_path(root: str, path: str) -> None:
     step = root
     for name in os.path.relpath(path, root).split("/"):
         step = os.path.join(step, name)
@@ -200,28 +195,28 @@ def _pins(mounts: Iterable[Mount]) -> Iterator[Mount]:
         step = os.path.dirname(path)
         while step != "/" and step not in seen:
             seen.add(step)
-            root = _nearest(others, step)
+            root = _nearest_mount(others, step)
             if step != root and others.get(root) == "write":
                 yield Mount("pin", step, root)
             step = os.path.dirname(step)
 
 
-def _nearest(mounted: Mapping[str, MountKind], path: str) -> str:
+def _nearest_mount(mounted: Mapping[str, MountKind], path: str) -> str:
     while path not in mounted and path != "/":
         path = os.path.dirname(path)
     return path
 
 
-def _holder(written: list[str], path: str) -> str | None:
+def _innermost_folder(written: list[str], path: str) -> str | None:
     """The innermost writable folder that contains the path."""
     return max((root for root in written if path != root and is_inside(path, root)), key=len, default=None)
 
 
-def _any_holds(folders: list[str], path: str) -> bool:
+def _is_in_any(folders: list[str], path: str) -> bool:
     return any(is_inside(path, folder) for folder in folders)
 
 
-def _position(private: Sequence[str], mount: Mount) -> tuple[bool, int, int, str]:
+def _sort_key(private: Sequence[str], mount: Mount) -> tuple[bool, int, int, str]:
     """The sort key: secrets come last, so that nothing uncovers them, but before what is shown of a private folder.
 
     Within these, a folder comes before what it contains.

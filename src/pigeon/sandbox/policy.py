@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from pigeon.system.paths import folded
+from pigeon.system.paths import fold_spelling
 
 if TYPE_CHECKING:
     from pigeon.sandbox.survey import FolderSurvey
@@ -81,7 +81,7 @@ def secret_places(
     for home in homes:
         found += [os.path.join(home, name.replace("\\040", " ")) for name in SECRETS_IN_HOME.split()]
         found += [os.path.join(home, family, "agent", "auth.json") for family in AGENT_FAMILY]
-    found += _named_by(variables, homes)
+    found += _places_named_by(variables, homes)
     return tuple(dict.fromkeys([*found, *SECRETS_OF_SYSTEM.split()]))
 
 
@@ -91,7 +91,7 @@ def private_folders(homes: Sequence[str], agent_dir: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.realpath(path) for path in named))
 
 
-def _named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
+def _places_named_by(variables: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
     """The places of secrets that variables name, except for folders that contain a home, and devices."""
     config = tuple(name.removeprefix(".config/") for name in SECRETS_IN_HOME.split() if name.startswith(".config/"))
     folders = {**dict.fromkeys(SECRETS_BY_VARIABLES.split(), ("",)), **FOLDERS_BY_VARIABLES, "XDG_CONFIG_HOME": config}
@@ -127,7 +127,7 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     sealed: bool = False
 
     @property
-    def temporary(self) -> str:
+    def temporary_folder(self) -> str:
         """The folder for temporary files of commands; if sealed, one that each has for itself."""
         return "/dev/shm" if self.sealed else os.path.join(self.scratch, "tmp")
 
@@ -142,40 +142,40 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
         if self.sealed:
             return ()
         extra = (*((self.root,) if self.mode == "workspace" else ()), *self.writable)
-        return (*dict.fromkeys(extra), self.temporary)
+        return (*dict.fromkeys(extra), self.temporary_folder)
 
-    def refusal(self, place: str, writes: bool, kept: Sequence[str] = ()) -> str | None:
+    def refusal_reason(self, place: str, writes: bool, kept: Sequence[str] = ()) -> str | None:
         """Why a tool may not read or write what stands at a real path; none if it may.
 
         `kept` are places inside the roots that stay as they are, as `plan` finds them on the disk.
         """
         if self.is_private(place) or any(is_inside(place, secret) for secret in self.secrets()):
             return f"the sandbox hides {place}, because secrets are kept there"
-        if self.is_apart(place):
+        if self.is_device_or_process_path(place):
             return "commands in the sandbox have a /dev and a /proc of their own; a bash command can read those"
         if not writes:
             return None
-        if not any(stands_in(place, root) for root in self.roots):
+        if not any(is_exactly_inside(place, root) for root in self.roots):
             where = "no folder but the temporary one" if self.mode == "read-only" else f"only {self.root}"
             more = f" and {', '.join(self.writable)}" if self.writable else ""
             return f'the sandbox ("{self.mode}") lets {where}{more} be written'
         keeper = next((path for path in (*kept, *self.own) if is_inside(place, path)), None)
         return None if keeper is None else f"the sandbox keeps {keeper} as it is"
 
-    def is_apart(self, place: str) -> bool:
+    def is_device_or_process_path(self, place: str) -> bool:
         """Whether a real path is in `/dev` or `/proc`, of which commands see their own instance."""
         return any(is_inside(place, top) for top in ("/dev", "/proc")) and not any(
-            stands_in(place, root) for root in self.roots
+            is_exactly_inside(place, root) for root in self.roots
         )
 
-    def lets_steer(self, path: str) -> bool:
+    def can_redirect(self, path: str) -> bool:
         """Whether commands could make a path lead elsewhere: a part of it stands where they may write."""
-        return any(is_inside(way, root) for way in ways_of(path) for root in self.roots)
+        return any(is_inside(way, root) for way in links_of(path) for root in self.roots)
 
     def is_private(self, place: str) -> bool:
         """Whether a real path is a file directly in a private folder."""
-        above = plain(os.path.dirname(place))
-        return any(above == plain(folder) for folder in self.private) and not os.path.isdir(place)
+        above = plain_spelling(os.path.dirname(place))
+        return any(above == plain_spelling(folder) for folder in self.private) and not os.path.isdir(place)
 
     def secrets(self) -> Iterator[str]:
         """The places of secrets, as named and with links resolved."""
@@ -189,7 +189,7 @@ class Unprotectable(OSError):
     """Something that must stay as it is cannot be kept so; the text says why."""
 
 
-def stands_in(path: str, folder: str) -> bool:
+def is_exactly_inside(path: str, folder: str) -> bool:
     """Whether a real path is a folder or inside it, compared exactly: used to allow."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
@@ -199,11 +199,11 @@ def is_inside(path: str, folder: str) -> bool:
 
     Case is ignored, because some file systems ignore it.
     """
-    one, other = plain(path), plain(folder).rstrip("/")
+    one, other = plain_spelling(path), plain_spelling(folder).rstrip("/")
     return one == other or one.startswith(f"{other}/")
 
 
-def ways_of(path: str) -> list[str]:
+def links_of(path: str) -> list[str]:
     """The links that a path passes through, each with the real path of its folder, and the final target."""
     links: list[str] = []
     place, names = "/", path.split("/")[::-1]
@@ -224,6 +224,6 @@ def ways_of(path: str) -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def plain(path: str) -> str:
+def plain_spelling(path: str) -> str:
     """A path in a form that is the same for all its spellings."""
-    return folded(path).casefold()
+    return fold_spelling(path).casefold()

@@ -91,10 +91,10 @@ Step = tuple[int, int, int, int]
 
 def _steps(architecture: Architecture) -> Iterator[Step]:
     # Programs of another architecture use other call numbers: they are not run at all.
-    yield from ((_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, architecture.code), _ends(KILL))
+    yield from ((_LOAD, 0, 0, _ARCHITECTURE), (_JUMP_EQUAL, 1, 0, architecture.code), _return_action(KILL))
     yield (_LOAD, 0, 0, _NUMBER)
     if architecture.has_x32:
-        yield from ((_JUMP_ABOVE, 0, 1, _X32), _ends(ERROR | errno.ENOSYS))
+        yield from ((_JUMP_ABOVE, 0, 1, _X32), _return_action(ERROR | errno.ENOSYS))
     for name, numbers in _NUMBERS.items():
         number = numbers[architecture.column]
         if number is None:
@@ -102,55 +102,60 @@ def _steps(architecture: Architecture) -> Iterator[Step]:
         body = _body(name)
         yield (_JUMP_EQUAL, 0, len(body), number)
         yield from body
-    yield _ends(ALLOW)
+    yield _return_action(ALLOW)
 
 
 def _body(name: str) -> Sequence[Step]:
     """The instructions for one call; every path through them ends the program."""
-    refused = _ends(ERROR | (errno.ENOSYS if name in _LOOK_ABSENT else errno.EPERM))
+    refused = _return_action(ERROR | (errno.ENOSYS if name in _LOOK_ABSENT else errno.EPERM))
     if name not in _LOOKED_INTO:
         return [refused]
     if name in ("clone", "unshare"):
-        return _if_any_bit(0, _NEW_NAMESPACES)
+        return _branch_if_any_bit(0, _NEW_NAMESPACES)
     if name in ("open", "creat", "openat", "chmod", "fchmod", "fchmodat", "fchmodat2"):
         position = {"open": 2, "openat": 3, "fchmodat": 2, "fchmodat2": 2}.get(name, 1)
-        return _if_any_bit(position, _SET_USER_ID)
+        return _branch_if_any_bit(position, _SET_USER_ID)
     if name in ("mknod", "mknodat"):
-        devices = [(_JUMP_EQUAL, 1, 0, _CHARACTER), (_JUMP_EQUAL, 0, 1, _BLOCK), refused, _ends(ALLOW)]
-        mode = [_argument(1 if name == "mknod" else 2), (_JUMP_SET, 0, 1, _SET_USER_ID), refused]
+        devices = [(_JUMP_EQUAL, 1, 0, _CHARACTER), (_JUMP_EQUAL, 0, 1, _BLOCK), refused, _return_action(ALLOW)]
+        mode = [_load_argument(1 if name == "mknod" else 2), (_JUMP_SET, 0, 1, _SET_USER_ID), refused]
         return [*mode, (_AND, 0, 0, _FILE_KIND), *devices]
     if name == "ioctl":
         one, other = _TERMINAL_REQUESTS
-        return [_argument(1), (_JUMP_EQUAL, 1, 0, one), (_JUMP_EQUAL, 0, 1, other), refused, _ends(ALLOW)]
+        return [_load_argument(1), (_JUMP_EQUAL, 1, 0, one), (_JUMP_EQUAL, 0, 1, other), refused, _return_action(ALLOW)]
     if name == "prlimit64":
-        return [_argument(0), (_JUMP_EQUAL, 1, 0, 0), refused, _ends(ALLOW)]
+        return [_load_argument(0), (_JUMP_EQUAL, 1, 0, 0), refused, _return_action(ALLOW)]
     if name == "socketpair":
         # One of datagrams could be sent from to any socket with a name, in spite of its pair; these two kinds cannot.
-        kinds = [(_JUMP_EQUAL, 2, 0, _STREAM), (_JUMP_EQUAL, 1, 0, _PACKETS_IN_ORDER), refused, _ends(ALLOW)]
-        family = [_argument(0), (_JUMP_EQUAL, 1, 0, _UNIX), refused]
-        return [*family, _argument(1), (_AND, 0, 0, _SOCKET_KIND), *kinds]
+        kinds = [(_JUMP_EQUAL, 2, 0, _STREAM), (_JUMP_EQUAL, 1, 0, _PACKETS_IN_ORDER), refused, _return_action(ALLOW)]
+        family = [_load_argument(0), (_JUMP_EQUAL, 1, 0, _UNIX), refused]
+        return [*family, _load_argument(1), (_AND, 0, 0, _SOCKET_KIND), *kinds]
     # Sockets of this machine's programs have names that no filter sees, so there are none but pairs. What the kernel
     # tells about its interfaces may be asked; other families lead to drivers or to the machine around this one.
     return [
-        _argument(0),
+        _load_argument(0),
         (_JUMP_EQUAL, 5, 0, _INET),
         (_JUMP_EQUAL, 4, 0, _INET6),
         (_JUMP_EQUAL, 0, 2, _NETLINK),
-        _argument(2),
+        _load_argument(2),
         (_JUMP_EQUAL, 1, 0, 0),
         refused,
-        _ends(ALLOW),
+        _return_action(ALLOW),
     ]
 
 
-def _if_any_bit(position: int, bits: int) -> list[Step]:
-    return [_argument(position), (_JUMP_SET, 0, 1, bits), _ends(ERROR | errno.EPERM), _ends(ALLOW)]
+def _branch_if_any_bit(position: int, bits: int) -> list[Step]:
+    return [
+        _load_argument(position),
+        (_JUMP_SET, 0, 1, bits),
+        _return_action(ERROR | errno.EPERM),
+        _return_action(ALLOW),
+    ]
 
 
-def _argument(position: int) -> Step:
+def _load_argument(position: int) -> Step:
     """Load the lower half of an argument: all of these are of 32 bits, and so the kernel reads no more of them."""
     return (_LOAD, 0, 0, _ARGUMENTS + 8 * position)
 
 
-def _ends(action: int) -> Step:
+def _return_action(action: int) -> Step:
     return (_RETURN, 0, 0, action)

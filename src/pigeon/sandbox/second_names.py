@@ -16,7 +16,7 @@ from pigeon.sandbox.policy import SandboxPolicy, Unprotectable, is_inside
 _MOST_ENTRIES = 5000
 
 
-def checked_plan(policy: SandboxPolicy) -> MountPlan:
+def make_checked_plan(policy: SandboxPolicy) -> MountPlan:
     """The plan for a policy; raises `Unprotectable`, also if a hidden or kept file has a second name."""
     plan = plan_of(policy)
     hidden = [mount.path for mount in plan.mounts if mount.kind.startswith("hide")]
@@ -24,14 +24,14 @@ def checked_plan(policy: SandboxPolicy) -> MountPlan:
     secrets = [path for path in policy.hidden if os.path.dirname(os.path.realpath(path)) in policy.private]
     for path in _files([*(path for path in hidden if path not in policy.private), *secrets]):
         if os.lstat(path).st_nlink > 1:
-            raise _unprotected(path, "read")
+            raise _second_name_error(path, "read")
     kept = [mount.path for mount in plan.mounts if mount.kind == "keep"]
     linked = {_identity(path): path for path in _files(kept) if os.lstat(path).st_nlink > 1}
     if linked:
         for other in _names_in(policy.roots):
             found = linked.get(_identity(other))
             if found is not None and not any(is_inside(other, path) for path in kept):
-                raise _unprotected(found, "write", other)
+                raise _second_name_error(found, "write", other)
     return plan
 
 
@@ -61,7 +61,7 @@ def _names_in(folders: Iterable[str]) -> Iterator[str]:
             yield from (path for name in names if os.path.lexists(path := os.path.join(folder, name)))
 
 
-def _unprotected(path: str, what: str, other: str = "") -> Unprotectable:
+def _second_name_error(path: str, what: str, other: str = "") -> Unprotectable:
     named = f", {other}," if other else ""
     return Unprotectable(
         f"{path} has a second name (a hard link){named} by which commands could {what} it. Remove that name, or make "

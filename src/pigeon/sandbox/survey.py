@@ -15,7 +15,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from pigeon.sandbox.git_config import GitConfigReader, GitFile, GitSetting
-from pigeon.sandbox.policy import Unprotectable, is_inside, ways_of
+from pigeon.sandbox.policy import Unprotectable, is_inside, links_of
 
 MOST_FOLDERS = 200_000
 MOST_FINDINGS = 200
@@ -50,15 +50,15 @@ class FolderSurvey:
         self._found: dict[str, Findings] = {}
         self._linked: dict[str, tuple[int, tuple[str, ...]]] = {}
 
-    def shared(self) -> list[GitFile]:
+    def read_shared_config(self) -> list[GitFile]:
         """The configuration that applies to every repository."""
         return [self._given, *self.reader.files(self._shared_files)]
 
-    def found_in(self, folders: Iterable[str]) -> list[Findings]:
+    def survey_folders(self, folders: Iterable[str]) -> list[Findings]:
         """What was in these folders when each was first asked about; raises `Unprotectable` if there is too much."""
-        return [self._found.get(folder) or self._found.setdefault(folder, walked(folder)) for folder in folders]
+        return [self._found.get(folder) or self._found.setdefault(folder, survey_folder(folder)) for folder in folders]
 
-    def linked_from(self, folder: str) -> tuple[str, ...]:
+    def link_targets(self, folder: str) -> tuple[str, ...]:
         """The targets of all links in a folder, at any depth, and links on the way; re-read when it changes.
 
         A kept file may just be a link to a file that is not kept: hooks often are.
@@ -68,22 +68,22 @@ class FolderSurvey:
             if stat.S_ISDIR(status.st_mode):
                 known = self._linked.get(folder)
                 if known is None or known[0] != status.st_mtime_ns:
-                    known = self._linked[folder] = status.st_mtime_ns, tuple(dict.fromkeys(_linked(folder)))
+                    known = self._linked[folder] = status.st_mtime_ns, tuple(dict.fromkeys(_find_link_targets(folder)))
                 return known[1]
         return ()
 
 
-def _linked(top: str) -> Iterator[str]:
+def _find_link_targets(top: str) -> Iterator[str]:
     waiting, number = [top], 0
     while waiting:
         number += 1
         if number > MOST_FOLDERS:
-            raise _too_much(top, f"{MOST_FOLDERS:,} folders")
+            raise _too_much_error(top, f"{MOST_FOLDERS:,} folders")
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():
                     # A folder that contains the folder itself cannot be kept.
-                    yield from (step for step in ways_of(entry.path)[1:] if not is_inside(top, step))
+                    yield from (step for step in links_of(entry.path)[1:] if not is_inside(top, step))
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
 
@@ -99,7 +99,7 @@ def shared_git_files(homes: Sequence[str], variables: Mapping[str, str]) -> list
     return [path for path in dict.fromkeys(found) if os.path.isabs(path)]
 
 
-def given_settings(variables: Mapping[str, str]) -> list[GitSetting]:
+def git_settings_in(variables: Mapping[str, str]) -> list[GitSetting]:
     """The git settings that variables contain."""
     found = []
     for name, key in variables.items():
@@ -110,7 +110,7 @@ def given_settings(variables: Mapping[str, str]) -> list[GitSetting]:
     return found
 
 
-def walked(top: str) -> Findings:
+def survey_folder(top: str) -> Findings:
     """What a folder contains now; links are not followed. Raises `Unprotectable`."""
     repositories: list[str] = []
     data_folders: list[str] = []
@@ -120,8 +120,8 @@ def walked(top: str) -> Findings:
         folder = waiting.pop()
         number += 1
         if number > MOST_FOLDERS:
-            raise _too_much(top, f"{MOST_FOLDERS:,} folders")
-        names, below = _looked_at(folder)
+            raise _too_much_error(top, f"{MOST_FOLDERS:,} folders")
+        names, below = _scan_folder(folder)
         if names:
             if ".git" in names:
                 repositories.append(folder)
@@ -130,7 +130,7 @@ def walked(top: str) -> Findings:
                 below = [name for name in below if name not in _OF_GIT]
             agent_files += [f"{folder}/{name}" for name in AGENT_NAMES & names]
             if len(repositories) + len(data_folders) + len(agent_files) > MOST_FINDINGS:
-                raise _too_much(top, f"{MOST_FINDINGS} repositories and folders of agents")
+                raise _too_much_error(top, f"{MOST_FINDINGS} repositories and folders of agents")
         waiting += [f"{folder}/{name}" for name in below if name not in names or name not in _NOT_ENTERED]
     return Findings(tuple(repositories), tuple(data_folders), tuple(sorted(agent_files)))
 
@@ -138,7 +138,7 @@ def walked(top: str) -> Findings:
 _NOT_ENTERED = frozenset((".git", *AGENT_NAMES))
 
 
-def _looked_at(folder: str) -> tuple[set[str], list[str]]:
+def _scan_folder(folder: str) -> tuple[set[str], list[str]]:
     """Which of the relevant names a folder has, and its subfolders."""
     names: set[str] = set()
     below: list[str] = []
@@ -156,7 +156,7 @@ def _looked_at(folder: str) -> tuple[set[str], list[str]]:
     return names, below
 
 
-def _too_much(top: str, what: str) -> Unprotectable:
+def _too_much_error(top: str, what: str) -> Unprotectable:
     return Unprotectable(
         f"{top} contains more than {what}, too many to protect. "
         "Work in the folder of one project, or start without the sandbox"

@@ -46,8 +46,8 @@ class Wall:
 
     With `apart`, bubblewrap runs in a namespace where later mounts do not appear; on its own it would let them in.
 
-    `begin` and `end` are called around each command: while one runs, stand-ins are where commands must create nothing.
-    They are locked, so that of several agents in a folder the last one removes them.
+    `begin_program` and `end_program` are called around each command: while one runs, stand-ins are where commands must
+    create nothing. They are locked, so that of several agents in a folder the last one removes them.
     """
 
     def __init__(
@@ -69,31 +69,31 @@ class Wall:
         self._held: dict[str, int] = {}
         self._environment: tuple[Mapping[str, str], dict[str, str]] = ({}, {})
 
-    def around(self, policy: SandboxPolicy) -> Wall:
+    def with_policy(self, policy: SandboxPolicy) -> Wall:
         """The same wall for another policy, without a folder for outputs."""
         return Wall(policy, self.builder, self._program, self._machine, apart=self._apart)
 
-    async def begin(
+    async def begin_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
-        """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
-        _check(program, cwd)
+        """Returns what to run instead; raises `OSError` if there is nothing. `end_program` must follow."""
+        _check_program(program, cwd)
         plan = plan_of(self.policy, self._artifacts())
         self._running += 1
         try:
-            await self._hold(plan.stand_ins)
-            return self._enclosed(program, argv, cwd, self._variables(environment), plan)
+            await self._lock_stand_ins(plan.stand_ins)
+            return self._enclose_program(program, argv, cwd, self._variables(environment), plan)
         except BaseException:
-            self.end()
+            self.end_program()
             raise
 
-    def end(self) -> None:
+    def end_program(self) -> None:
         """A command has ended with all that it started."""
         self._running -= 1
         while self._running == 0 and self._held:
-            _let_go(*self._held.popitem())
+            _release_stand_in(*self._held.popitem())
 
-    def _enclosed(
+    def _enclose_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str], plan: MountPlan
     ) -> EnclosedProgram:
         calls = filter_for(self._machine)
@@ -121,43 +121,43 @@ class Wall:
     def _variables(self, environment: Mapping[str, str]) -> Mapping[str, str]:
         if environment != self._environment[0]:
             seen = {name: value for name, value in environment.items() if name not in _LEADING_OUT}
-            seen.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self.policy.temporary))
+            seen.update(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self.policy.temporary_folder))
             seen[MARKER] = self.policy.mode
             self._environment = (dict(environment), seen)
         return self._environment[1]
 
-    async def _hold(self, stand_ins: Mapping[str, bytes | None]) -> None:
+    async def _lock_stand_ins(self, stand_ins: Mapping[str, bytes | None]) -> None:
         """Lock all stand-ins; raises `OSError`. Another agent that is about to remove one is waited for."""
         for _ in range(_LOCK_TRIES):
             try:
-                return self._hold_now(stand_ins)
+                return self._lock_stand_ins_now(stand_ins)
             except BlockingIOError as error:
                 busy = error.filename
             await asyncio.sleep(_LOCK_PAUSE)
         raise OSError(errno.EBUSY, f"the sandbox cannot keep {busy} as it is: another program has locked it")
 
-    def _hold_now(self, stand_ins: Mapping[str, bytes | None]) -> None:
+    def _lock_stand_ins_now(self, stand_ins: Mapping[str, bytes | None]) -> None:
         for path, content in stand_ins.items():
             known = self._held.get(path)
             if known is not None:
-                if _is_at(known, path):
+                if _is_same_file(known, path):
                     continue
                 os.close(self._held.pop(path))
-            self._held[path] = _held(path, content)
+            self._held[path] = _lock_stand_in(path, content)
 
 
-def _held(path: str, content: bytes | None) -> int:
+def _lock_stand_in(path: str, content: bytes | None) -> int:
     """A lock on the stand-in at a path, created if necessary: an empty folder, or a file.
 
     Raises `BlockingIOError` while another agent has locked it to remove it, and `OSError`.
     """
     with suppress(FileExistsError):
-        _make(path, content)
+        _create_stand_in(path, content)
     held = -1
     try:
         held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        if _is_at(held, path):
+        if _is_same_file(held, path):
             return held
     except (FileNotFoundError, BlockingIOError):
         pass
@@ -171,7 +171,7 @@ def _held(path: str, content: bytes | None) -> int:
     raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
 
 
-def _make(path: str, content: bytes | None) -> None:
+def _create_stand_in(path: str, content: bytes | None) -> None:
     if content is None:
         os.mkdir(path, 0o755)
     else:
@@ -181,11 +181,11 @@ def _make(path: str, content: bytes | None) -> None:
         os.utime(path, (STANDS_IN_SINCE, STANDS_IN_SINCE), follow_symlinks=False)
 
 
-def _let_go(path: str, held: int) -> None:
+def _release_stand_in(path: str, held: int) -> None:
     """Release a lock, and remove the stand-in if no other agent needs it."""
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(held).st_mtime == STANDS_IN_SINCE and _is_at(held, path):
+        if os.fstat(held).st_mtime == STANDS_IN_SINCE and _is_same_file(held, path):
             os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
     except OSError:
         pass
@@ -193,7 +193,7 @@ def _let_go(path: str, held: int) -> None:
         os.close(held)
 
 
-def _is_at(held: int, path: str) -> bool:
+def _is_same_file(held: int, path: str) -> bool:
     with suppress(OSError):
         return os.path.samestat(os.fstat(held), os.lstat(path))
     return False
@@ -215,7 +215,7 @@ def bubblewrap_arguments(policy: SandboxPolicy, plan: MountPlan) -> tuple[list[s
         elif mount.kind == "hide file":
             words += ["--ro-bind", policy.empty_file, mount.path]
         else:
-            words += [_binding(mount), str(_FOLDERS + len(held)), mount.path]
+            words += [_bind_option(mount), str(_FOLDERS + len(held)), mount.path]
             held.append(mount.source or mount.path)
     for mount in plan.mounts:
         if mount.kind == "hide folder" and mount.path in policy.private:
@@ -223,7 +223,7 @@ def bubblewrap_arguments(policy: SandboxPolicy, plan: MountPlan) -> tuple[list[s
     return words, held
 
 
-def _binding(mount: Mount) -> str:
+def _bind_option(mount: Mount) -> str:
     return "--bind-fd" if mount.kind in ("write", "pin") else "--ro-bind-fd"
 
 
@@ -237,7 +237,7 @@ def find_bubblewrap(search_path: str | None, written: Sequence[str]) -> str | No
     return None
 
 
-def _check(program: str, cwd: str) -> None:
+def _check_program(program: str, cwd: str) -> None:
     """Raise `OSError` if a program cannot be started: in the sandbox this would look like a failing program."""
     for path, wanted in ((cwd, os.path.isdir), (program, os.path.isfile)):
         if not wanted(path):

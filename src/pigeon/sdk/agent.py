@@ -155,7 +155,7 @@ class Agent(Conversation):
     def over(
         cls, built: BuiltAgent, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
     ) -> Agent:
-        """The conversation of an agent that was already built, with `SPOKEN` in mind; for other rooms of Pigeon.
+        """The conversation of an agent that was already built, with `SPOKEN` in mind; for other packages of Pigeon.
 
         What it asks gets a no where there is nothing to ask.
         """
@@ -173,39 +173,39 @@ class Agent(Conversation):
         if self._host is not None:
             raise ConversationClosed("The agent is open already")
         from pigeon import __version__
-        from pigeon.system.garbage import uncollected
+        from pigeon.system.garbage import pausing_garbage_collection
 
-        with uncollected():
+        with pausing_garbage_collection():
             from pigeon.rpc.in_process import InProcessHost
 
-        built = self._built = self._ready or await self._put_together()
-        self._host = InProcessHost(built.session, __version__, self._heard, built.redactor.mask)
+        built = self._built = self._ready or await self._build_agent()
+        self._host = InProcessHost(built.session, __version__, self._on_record, built.redactor.mask)
         try:
             await self._call(Hello(dialect="pi-latest", features=FEATURES))
-            await built.lifecycle.started(self._end_asked)
+            await built.lifecycle.on_host_ready(self._on_end_requested)
             if tools := self._host_calls.definitions():
                 await self._call(SetHostTools(tools=tools))
         except BaseException:
             await self.close()
             raise
-        self._warming = asyncio.ensure_future(built.lifecycle.warm())
+        self._warming = asyncio.ensure_future(built.lifecycle.warm_up())
 
-    async def _put_together(self) -> BuiltAgent:
-        from pigeon.system.garbage import uncollected
+    async def _build_agent(self) -> BuiltAgent:
+        from pigeon.system.garbage import pausing_garbage_collection
 
-        with uncollected():
+        with pausing_garbage_collection():
             from pigeon.app.build import build
             from pigeon.app.options import AgentOptions
             from pigeon.rpc.in_process import SPOKEN
 
-        return await build(AgentOptions(**self._options).spoken_in(SPOKEN), self._environment())
+        return await build(AgentOptions(**self._options).for_dialect(SPOKEN), self._make_environment())
 
-    def _environment(self) -> Environment:
+    def _make_environment(self) -> Environment:
         from msgspec.structs import replace
 
-        from pigeon.app.environment import process_environment
+        from pigeon.app.environment import environment_of_process
 
-        surroundings = process_environment()
+        surroundings = environment_of_process()
         if self._env is None:
             return surroundings
         return replace(surroundings, variables=self._env, home=self._env.get("HOME") or surroundings.home)
@@ -223,14 +223,14 @@ class Agent(Conversation):
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait({self._warming})
-        self._over(None)
-        await built.lifecycle.leaving()
+        self._close_readers(None)
+        await built.lifecycle.close_extensions()
         await built.session.close()
         await built.lifecycle.stop()
-        await host.drained()
-        await self._runs.all_left_ended()
+        await host.wait_until_drained()
+        await self._runs.wait_for_left_runs()
 
-    def _end_asked(self) -> None:
+    def _on_end_requested(self) -> None:
         """An extension asked for the end."""
         self._asked = asyncio.ensure_future(self.close())
 
@@ -256,7 +256,7 @@ class Agent(Conversation):
             answer.set_exception(error)
         return answer
 
-    def _tell(self, command: Command) -> None:
+    def _send_unanswered(self, command: Command) -> None:
         if self._host is not None:
             with suppress(PigeonError):
                 self._host.submit(command, lambda data, error: None)

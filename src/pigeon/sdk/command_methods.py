@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 BY_HAND = (Prompt, Steer, FollowUp, HostToolUpdate, HostToolResult, ExtensionUiResponse)
 
 
-def class_of_methods(name: str, *, waits: bool) -> type:
+def make_methods_class(name: str, *, waits: bool) -> type:
     """A class with a method for each command, which hands the record to the `send` of its subclass.
 
     If it `waits`, its methods return the answer; otherwise they are coroutines.
@@ -109,12 +109,12 @@ def signature_of(command: type[Command]) -> Signature:
     required = [one for one in members if _is_required(one, hints[one.name])]
     parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
     for one in required:
-        hint = _source(intended_hint(hints[one.name])[0])
+        hint = _to_source(intended_hint(hints[one.name])[0])
         parameters.append(Parameter(one.name, Parameter.POSITIONAL_OR_KEYWORD, annotation=hint))
     for one in members:
         if one not in required:
-            parameters.append(_keyword(one, _source(intended_hint(hints[one.name])[0])))
-    answer = "None" if command.answer in (None, NoReturn) else _source(command.answer)
+            parameters.append(_make_parameter(one, _to_source(intended_hint(hints[one.name])[0])))
+    answer = "None" if command.answer in (None, NoReturn) else _to_source(command.answer)
     return Signature(parameters, return_annotation=answer)
 
 
@@ -125,7 +125,7 @@ def _is_required(member: FieldInfo, hint: Any) -> bool:
     return member.default is NODEFAULT and member.default_factory is NODEFAULT
 
 
-def _keyword(member: FieldInfo, hint: str) -> Parameter:
+def _make_parameter(member: FieldInfo, hint: str) -> Parameter:
     from inspect import Parameter
 
     if member.default is NODEFAULT or member.default is None or isinstance(member.default, Absent):
@@ -134,17 +134,17 @@ def _keyword(member: FieldInfo, hint: str) -> Parameter:
     return Parameter(member.name, Parameter.KEYWORD_ONLY, annotation=hint, default=member.default)
 
 
-def _source(hint: Any) -> str:
+def _to_source(hint: Any) -> str:
     """A type as it is written, without the mark of what may be absent."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated or origin is ClassVar:
-        return _source(parts[0])
+        return _to_source(parts[0])
     if origin in (Union, UnionType):
-        return " | ".join(_source(part) for part in parts if part is not Absent)
+        return " | ".join(_to_source(part) for part in parts if part is not Absent)
     if origin is Literal:
         return f"Literal[{', '.join(map(repr, parts))}]"
     if origin is not None:
-        return f"{origin.__name__}[{', '.join(_source(part) for part in parts)}]"
+        return f"{origin.__name__}[{', '.join(_to_source(part) for part in parts)}]"
     if hint is type(None) or hint is None:
         return "None"
     return "Any" if hint is Any else str(hint.__name__)

@@ -8,19 +8,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from pigeon.sdk.command_methods import class_of_methods
+from pigeon.sdk.command_methods import make_methods_class
 from pigeon.wire.commands import Command
 
 
-class CommandMethods(class_of_methods("Methods", waits=False), ABC):
-    """Every command as a method."""
+class CommandMethods(make_methods_class("Methods", waits=False), ABC):
+    """Every command of the protocol as an async method."""
 
     @abstractmethod
     async def send(self, command: Command) -> Any:
         """Send a command; returns its answer, raises a `Refusal` where it is refused."""
 
 
-class SyncCommandMethods(class_of_methods("SyncMethods", waits=True), ABC):
+class SyncCommandMethods(make_methods_class("SyncMethods", waits=True), ABC):
     """Every command as a method that waits for its answer."""
 
     @abstractmethod

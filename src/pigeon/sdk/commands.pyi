@@ -141,9 +141,9 @@ class CommandMethods(ABC):
     async def get_limits(self) -> LimitsState:
         """The limits in force, and how much of them has been used."""
     async def abort_retry(self) -> None:
-        """Cancel a waiting retry."""
+        """Cancel a retry that is waiting for its delay to pass."""
     async def compact(self, *, custom_instructions: str | None = None) -> Compacted:
-        """Summarize the history now."""
+        """Summarize the history of the conversation now."""
     async def handoff(self, *, custom_instructions: str | None = None) -> None:
         """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
     async def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
@@ -159,7 +159,7 @@ class CommandMethods(ABC):
     async def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
     async def switch_session(self, session_path: str) -> Cancelled:
-        """Open another session file."""
+        """Open another session file in place of the current one."""
     async def open_session(self, session_dir: str) -> OpenedSession:
         """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
     async def fork(self, entry_id: str) -> Forked:
@@ -175,7 +175,7 @@ class CommandMethods(ABC):
     async def get_entries(self, *, since: str | None = None) -> Entries:
         """Session entries in the order they were appended."""
     async def get_tree(self) -> Tree:
-        """Session entries as a tree."""
+        """All entries of the session as a tree."""
     async def navigate_tree(
         self,
         entry_id: str,
@@ -262,7 +262,7 @@ class CommandMethods(ABC):
     async def negotiate_protocol(self, protocol_version: int) -> None:
         """Another framing of long lines; refused, because lines of any length are sent as they are."""
     async def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
-        """Replace the plan."""
+        """Replace the plan that host and model share."""
     async def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
         """Replace the host's own permission rules, from the next tool call on; they can only tighten the user's.
 
@@ -419,9 +419,9 @@ class SyncCommandMethods(ABC):
     def get_limits(self) -> LimitsState:
         """The limits in force, and how much of them has been used."""
     def abort_retry(self) -> None:
-        """Cancel a waiting retry."""
+        """Cancel a retry that is waiting for its delay to pass."""
     def compact(self, *, custom_instructions: str | None = None) -> Compacted:
-        """Summarize the history now."""
+        """Summarize the history of the conversation now."""
     def handoff(self, *, custom_instructions: str | None = None) -> None:
         """Hand the work to a new conversation; refused: use `compact` and `new_session`."""
     def bash(self, command: str, *, exclude_from_context: bool | None = None) -> BashResult:
@@ -437,7 +437,7 @@ class SyncCommandMethods(ABC):
     def new_session(self, *, parent_session: str | None = None) -> Cancelled:
         """Start an empty conversation."""
     def switch_session(self, session_path: str) -> Cancelled:
-        """Open another session file."""
+        """Open another session file in place of the current one."""
     def open_session(self, session_dir: str) -> OpenedSession:
         """Continue the newest session in a folder, or start one there; sessions are kept there from then on."""
     def fork(self, entry_id: str) -> Forked:
@@ -453,7 +453,7 @@ class SyncCommandMethods(ABC):
     def get_entries(self, *, since: str | None = None) -> Entries:
         """Session entries in the order they were appended."""
     def get_tree(self) -> Tree:
-        """Session entries as a tree."""
+        """All entries of the session as a tree."""
     def navigate_tree(
         self,
         entry_id: str,
@@ -540,7 +540,7 @@ class SyncCommandMethods(ABC):
     def negotiate_protocol(self, protocol_version: int) -> None:
         """Another framing of long lines; refused, because lines of any length are sent as they are."""
     def set_todos(self, phases: list[TodoPhaseGiven]) -> TodoPhases:
-        """Replace the plan."""
+        """Replace the plan that host and model share."""
     def set_permissions(self, permissions: dict[str, Any]) -> Permissions:
         """Replace the host's own permission rules, from the next tool call on; they can only tighten the user's.
 

@@ -1,7 +1,7 @@
 """`Conversation`: one agent and its conversation, as a program sees them, wherever the agent lives.
 
 `Agent` has it in this process, `Client` behind a pipe or a socket. Both hand every record that the agent sends to
-`_heard` and have commands answered by `_call`; all the rest is here and the same for both: the readers of events,
+`_on_record` and have commands answered by `_call`; all the rest is here and the same for both: the readers of events,
 prompts and their runs, and the program's own callables (`sdk/host_calls.py`).
 """
 
@@ -24,7 +24,7 @@ from pigeon.sdk.prompt_events import PromptEvents, PromptRuns
 from pigeon.sdk.reader_queue import ReaderQueue
 from pigeon.sdk.records import UnknownEvent
 from pigeon.sdk.results import ConversationEvent, OutputT, RecentRuns, Result, RunRecord
-from pigeon.system.platforms import why_unsupported
+from pigeon.system.platforms import unsupported_reason
 from pigeon.wire.answers import Accepted
 from pigeon.wire.base import ABSENT
 from pigeon.wire.commands import (
@@ -79,15 +79,15 @@ class Conversation(CommandMethods):
         on_permission: OnPermission | None = None,
         on_dialog: OnDialog | None = None,
     ) -> None:
-        why = why_unsupported()
+        why = unsupported_reason()
         if why is not None:
             raise StartupError(why)
         self._readers: WeakSet[ReaderQueue] = WeakSet()
         # What came before the first reader, where that may have been something.
         self._unread: ReaderQueue | None = None
-        self._host_calls = HostCalls(tools, on_permission, on_dialog, self._tell)
+        self._host_calls = HostCalls(tools, on_permission, on_dialog, self._send_unanswered)
         self._recent = RecentRuns()
-        self._runs = PromptRuns(self._call, self._subscribed, self._recent)
+        self._runs = PromptRuns(self._call, self._subscribe, self._recent)
 
     # The two ways to have one.
 
@@ -104,7 +104,7 @@ class Conversation(CommandMethods):
         """Send a command; awaiting gives the answer. `answered` gets it before any event that follows it is heard."""
 
     @abstractmethod
-    def _tell(self, command: Command) -> None:
+    def _send_unanswered(self, command: Command) -> None:
         """Send a command that has no answer; ignored when the conversation is closed."""
 
     async def __aenter__(self: _Self) -> _Self:
@@ -121,7 +121,9 @@ class Conversation(CommandMethods):
     async def send(self, command: Command) -> Any:
         """Send a command as a record; returns its answer, raises a `Refusal` if it is refused."""
         if isinstance(command, Hello) and command.dialect not in (ABSENT, DIALECT):
-            raise Refusal(f"The events of this conversation are read as {DIALECT}; it cannot turn to {command.dialect}")
+            raise Refusal(
+                f"The events of this conversation are read as {DIALECT}; it cannot change to {command.dialect}"
+            )
         if isinstance(command, Hello) and isinstance(command.features, list):
             # Results are made with these.
             command = replace(command, features=list(dict.fromkeys([*command.features, *FEATURES])))
@@ -138,7 +140,7 @@ class Conversation(CommandMethods):
         is the first call after opening, the events begin with its first.
         """
         unread, self._unread = self._unread, None
-        return _EventReader(self._subscribed() if unread is None else unread)
+        return _EventReader(self._subscribe() if unread is None else unread)
 
     def prompt(
         self,
@@ -171,7 +173,7 @@ class Conversation(CommandMethods):
         }
 
         async def command() -> Prompt:
-            return Prompt(message=text, images=await images_of(images), **_given(asked))
+            return Prompt(message=text, images=await images_of(images), **_drop_none(asked))
 
         return PromptEvents(self._runs, command)
 
@@ -237,55 +239,55 @@ class Conversation(CommandMethods):
             streaming_behavior=streaming_behavior,
         ) as events:
             async for event in events:
-                record.take(event)
-        whole = None if record.settled is None else self._recent.get(record.settled.run_id)
-        return (record if whole is None else whole.wanting(wanted)).result(await self.get_state())
+                record.add_event(event)
+        whole = None if record.settled_event is None else self._recent.get(record.settled_event.run_id)
+        return (record if whole is None else whole.with_output(wanted)).make_result(await self.get_state())
 
     async def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Send a message to the model at the next break in the running turn."""
-        given = _given({"client_message_id": message_id})
+        given = _drop_none({"client_message_id": message_id})
         return cast("Accepted", await self._call(Steer(message=text, images=await images_of(images), **given)))
 
     async def follow_up(
         self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None
     ) -> Accepted:
         """Send a message to the model when it would otherwise stop."""
-        given = _given({"client_message_id": message_id})
+        given = _drop_none({"client_message_id": message_id})
         return cast("Accepted", await self._call(FollowUp(message=text, images=await images_of(images), **given)))
 
     async def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Give the model these functions instead of those it had, from its next request on."""
-        before = self._host_calls.use(tools)
+        before = self._host_calls.replace_tools(tools)
         try:
             await self._call(SetHostTools(tools=self._host_calls.definitions()))
         except Refusal:
-            self._host_calls.use(before)
+            self._host_calls.replace_tools(before)
             raise
 
     async def serve_host(self, served: ServedHost, services: SetHostServices) -> HostServicesState:
         """Do these services for the tools of the agent; returns those that are in force."""
-        self._host_calls.serve(served)
+        self._host_calls.set_served_host(served)
         return cast("HostServicesState", await self._call(services))
 
     # What the agent sends
 
-    def _heard(self, record: Outbound | UnknownEvent, size: int = 0) -> None:
-        """Take a record of the agent, in order; `size` is its length as a line, if it was one."""
-        self._host_calls.heard(record)
+    def _on_record(self, record: Outbound | UnknownEvent, size: int = 0) -> None:
+        """Called with each record of the agent, in order; `size` is its length as a line, if it was one."""
+        self._host_calls.on_record(record)
         event = record.assistant_message_event if isinstance(record, MessageUpdate) else record
         run_id = ABSENT if isinstance(record, UnknownEvent) else record.run_id
-        self._recent.take(event, run_id)
+        self._recent.add_event(event, run_id)
         for reader in list(self._readers):
             reader.put(event, run_id, size)
 
-    def _over(self, error: Exception | None) -> None:
+    def _close_readers(self, error: Exception | None) -> None:
         """No further record comes: readers end, with this error if there is one."""
         self._host_calls.close()
         for reader in list(self._readers):
             reader.close(error)
         self._readers.clear()
 
-    def _subscribed(self, run_id: str | None = None, missed: Exception | None = None) -> ReaderQueue:
+    def _subscribe(self, run_id: str | None = None, missed: Exception | None = None) -> ReaderQueue:
         queue = ReaderQueue(run_id, missed)
         self._readers.add(queue)
         return queue
@@ -307,6 +309,6 @@ class _EventReader:
             raise StopAsyncIteration from None
 
 
-def _given(members: dict[str, Any]) -> dict[str, Any]:
+def _drop_none(members: dict[str, Any]) -> dict[str, Any]:
     """The members of a command that were asked for."""
     return {name: value for name, value in members.items() if value is not None}

@@ -17,9 +17,9 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pigeon.sdk.tools import HostFunction, ToolContext, failure_of, in_thread
+from pigeon.sdk.tools import HostFunction, ToolContext, failure_of, run_in_thread
 from pigeon.sdk.tools import tool as as_tool
-from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
 from pigeon.wire.commands import (
     Command,
     ExtensionUiResponse,
@@ -98,11 +98,11 @@ class ServedHost(Protocol):
         ...
 
     async def write(self, request: HostFileWrite) -> None:
-        """Give a file this content."""
+        """Write the content of the request to its file."""
         ...
 
     async def run(self, request: HostCommandRun) -> HostServiceResult:
-        """Run a command to its end."""
+        """Run a command to its end and return its result."""
         ...
 
 
@@ -121,7 +121,7 @@ class HostCalls:
         on_dialog: OnDialog | None,
         answer: Callable[[Command], None],
     ) -> None:
-        self._tools = _by_name(tools)
+        self._tools = _functions_by_name(tools)
         self._on_permission = on_permission
         self._on_dialog = on_dialog
         self._answer = answer
@@ -132,34 +132,34 @@ class HostCalls:
         """The tools as the agent is told of them."""
         return [one.definition() for one in self._tools.values()]
 
-    def use(self, tools: Sequence[AnyTool]) -> list[HostFunction[..., Any]]:
-        """Have other tools from now on, and give back those before; calls that are open go on."""
-        before, self._tools = list(self._tools.values()), _by_name(tools)
+    def replace_tools(self, tools: Sequence[AnyTool]) -> list[HostFunction[..., Any]]:
+        """Set other tools and return the previous ones; calls that are open go on."""
+        before, self._tools = list(self._tools.values()), _functions_by_name(tools)
         return before
 
-    def serve(self, served: ServedHost | None) -> None:
+    def set_served_host(self, served: ServedHost | None) -> None:
         """Ask this for files and commands from now on."""
         self._served = served
 
-    def heard(self, record: object) -> None:
-        """Take up a question, or let go of one that was taken back; other records are ignored."""
+    def on_record(self, record: object) -> None:
+        """Start to answer a question, or cancel one that was withdrawn; other records are ignored."""
         if isinstance(record, HostToolCall):
-            self._begin(record.id, self._call(record))
+            self._start_task(record.id, self._call(record))
         elif isinstance(record, HostFileRead | HostFileWrite | HostCommandRun):
-            self._begin(record.id, self._serve(record))
+            self._start_task(record.id, self._serve_request(record))
         elif isinstance(record, HostToolCancel | HostServiceCancel | CancelRequest):
             self._cancel(record.target_id)
         elif isinstance(record, PermissionResolved):
             self._cancel(record.id)
         elif isinstance(record, _QUESTIONS):
-            self._begin(record.id, self._ask(record))
+            self._start_task(record.id, self._answer_question(record))
 
     def close(self) -> None:
         """The agent asks nothing more."""
         for id in list(self._open):
             self._cancel(id)
 
-    def _begin(self, id: str, work: Any) -> None:
+    def _start_task(self, id: str, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._open[id] = task
         task.add_done_callback(lambda _: self._open.pop(id, None))
@@ -175,7 +175,7 @@ class HostCalls:
         def show(progress: HostToolOutcome) -> None:
             # A thread may outlive its conversation, and the loop.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._progressed, HostToolUpdate(id=call.id, partial_result=progress))
+                loop.call_soon_threadsafe(self._on_progress, HostToolUpdate(id=call.id, partial_result=progress))
 
         context = ToolContext(call.tool_call_id, show)
         function = self._tools.get(call.tool_name)
@@ -185,7 +185,7 @@ class HostCalls:
                 raise LookupError(f'there is no tool "{call.tool_name}" here')
             result = await function.called(call.arguments, context)
         except (Exception, SystemExit, asyncio.CancelledError) as failure:
-            if _taken_back(failure):
+            if _is_question_cancelled(failure):
                 context.cancel()
                 raise
             result, error = failure_of(failure), True
@@ -193,7 +193,7 @@ class HostCalls:
         await asyncio.sleep(0)
         self._answer(HostToolResult(id=call.id, result=result, is_error=True if error else ABSENT))
 
-    async def _serve(self, request: HostFileRead | HostFileWrite | HostCommandRun) -> None:
+    async def _serve_request(self, request: HostFileRead | HostFileWrite | HostCommandRun) -> None:
         result = HostServiceResult(id=request.id)
         try:
             if self._served is None:
@@ -210,16 +210,16 @@ class HostCalls:
             result = HostServiceResult(id=request.id, error=str(failure) or type(failure).__name__)
         self._answer(result)
 
-    def _progressed(self, update: HostToolUpdate) -> None:
+    def _on_progress(self, update: HostToolUpdate) -> None:
         if update.id in self._open:
             self._answer(update)
 
-    async def _ask(self, question: Question) -> None:
+    async def _answer_question(self, question: Question) -> None:
         response = ExtensionUiResponse(id=question.id, cancelled=True)
         try:
-            response = await self._response(question)
+            response = await self._ask_program(question)
         except (Exception, SystemExit, asyncio.CancelledError) as failure:
-            if _taken_back(failure):
+            if _is_question_cancelled(failure):
                 raise
             from logging import getLogger
 
@@ -227,14 +227,14 @@ class HostCalls:
             getLogger("pigeon").exception("%s raised; the answer is no", what)
         self._answer(response)
 
-    async def _response(self, question: Question) -> ExtensionUiResponse:
+    async def _ask_program(self, question: Question) -> ExtensionUiResponse:
         given: Any = None
         if isinstance(question, SelectRequest) and _is_permission(question):
             if self._on_permission is not None:
-                given = await _result_of(self._on_permission, _permission(question))
-            return ExtensionUiResponse(id=question.id, **_permitted(given, question.options))
+                given = await _run_callback(self._on_permission, _to_permission_request(question))
+            return ExtensionUiResponse(id=question.id, **_to_permission_answer(given, question.options))
         if self._on_dialog is not None:
-            given = await _result_of(self._on_dialog, question)
+            given = await _run_callback(self._on_dialog, question)
         if isinstance(question, ConfirmRequest) and isinstance(given, bool):
             return ExtensionUiResponse(id=question.id, confirmed=given)
         if isinstance(given, str) and not isinstance(question, ConfirmRequest):
@@ -244,14 +244,14 @@ class HostCalls:
         return ExtensionUiResponse(id=question.id, cancelled=True)
 
 
-def _by_name(tools: Sequence[AnyTool]) -> dict[str, HostFunction[..., Any]]:
-    found = {one.name: one for one in map(_host_function, tools)}
+def _functions_by_name(tools: Sequence[AnyTool]) -> dict[str, HostFunction[..., Any]]:
+    found = {one.name: one for one in map(_to_host_function, tools)}
     if len(found) < len(tools):
         raise ValueError("two tools have the same name")
     return found
 
 
-def _host_function(given: AnyTool) -> HostFunction[..., Any]:
+def _to_host_function(given: AnyTool) -> HostFunction[..., Any]:
     return given if isinstance(given, HostFunction) else as_tool(given)
 
 
@@ -259,30 +259,30 @@ def _is_permission(question: Question) -> bool:
     return isinstance(question, SelectRequest) and not isinstance(question.tool_call_id, Absent)
 
 
-def _permission(question: SelectRequest) -> PermissionRequest:
+def _to_permission_request(question: SelectRequest) -> PermissionRequest:
     return PermissionRequest(
         id=question.id,
-        tool_name=or_else(question.tool_name, ""),
-        tool_call_id=or_else(question.tool_call_id, ""),
-        arguments=or_else(question.args, {}),
+        tool_name=value_or_default(question.tool_name, ""),
+        tool_call_id=value_or_default(question.tool_call_id, ""),
+        arguments=value_or_default(question.args, {}),
         text=question.title,
-        diff=or_else(question.diff, None),
+        diff=value_or_default(question.diff, None),
     )
 
 
-def _permitted(given: object, options: list[str]) -> dict[str, Any]:
+def _to_permission_answer(given: object, options: list[str]) -> dict[str, Any]:
     """Anything but a clear yes is a no."""
     wanted = ALLOW_ALWAYS if given == "always" else ALLOW_ONCE if given is True or given == "allow" else None
     return {"value": wanted} if wanted in options else {"cancelled": True}
 
 
-def _taken_back(failure: BaseException) -> bool:
+def _is_question_cancelled(failure: BaseException) -> bool:
     """Whether a callable was cancelled because its question was; it may also have been cancelled by its own doing."""
     task = asyncio.current_task()
     return isinstance(failure, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-async def _result_of(ask: Callable[[Any], Any], question: Any) -> Any:
+async def _run_callback(ask: Callable[[Any], Any], question: Any) -> Any:
     """What a callable answers; a plain one may block, as one that asks at the terminal does, so it has a thread."""
-    asked = ask(question) if inspect.iscoroutinefunction(ask) else await in_thread(lambda: ask(question))
+    asked = ask(question) if inspect.iscoroutinefunction(ask) else await run_in_thread(lambda: ask(question))
     return await asked if inspect.isawaitable(asked) else asked

@@ -18,7 +18,7 @@ class SavableImage(Protocol):
     """What is used of an image of Pillow, which need not be installed."""
 
     def save(self, fp: Any, format: str) -> None:
-        """Write the image to a file."""
+        """Write the image to a file in this format."""
         ...
 
 
@@ -43,36 +43,36 @@ def image_of(image: ImageLike, where: str = "image") -> ImageInput:
     if isinstance(image, str | os.PathLike):
         try:
             with open(image, "rb") as file:
-                return _encoded(file.read(), f"{where} ({os.fspath(image)})")
+                return _encode_image(file.read(), f"{where} ({os.fspath(image)})")
         except (OSError, ValueError) as error:
             raise Refusal(f"{where}: {os.fspath(image)}: {getattr(error, 'strerror', None) or error}") from None
     if isinstance(image, bytes | bytearray | memoryview):
-        return _encoded(bytes(image), where)
+        return _encode_image(bytes(image), where)
     if hasattr(image, "save"):
-        return _encoded(_png(image, where), where)
+        return _encode_image(_to_png(image, where), where)
     raise Refusal(f"{where}: a {type(image).__name__} is not an image; give a path, bytes or a Pillow image")
 
 
-def _png(image: SavableImage, where: str) -> bytes:
+def _to_png(image: SavableImage, where: str) -> bytes:
     """An image of Pillow as a file; its colours are converted where PNG has none of their kind (CMYK, HSV, ...)."""
     mode = str(getattr(image, "mode", ""))
     try:
         try:
-            return _saved(image)
+            return _save_png(image)
         except OSError:
             kept: Any = image
-            return _saved(kept.convert("RGBA" if mode.endswith(("A", "a")) else "RGB"))
+            return _save_png(kept.convert("RGBA" if mode.endswith(("A", "a")) else "RGB"))
     except Exception as error:  # what Pillow raises depends on the image
         raise Refusal(f"{where}: the image cannot be saved as PNG: {error}") from error
 
 
-def _saved(image: SavableImage) -> bytes:
+def _save_png(image: SavableImage) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
 
 
-def _encoded(data: bytes, where: str) -> ImageInput:
+def _encode_image(data: bytes, where: str) -> ImageInput:
     from pigeon.tools.images.header import header_of
 
     header = header_of(data)

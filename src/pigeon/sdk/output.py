@@ -22,7 +22,7 @@ class OutputType:
         self._adapter: Any = None
         self.schema: dict[str, Any] = self._schema_of(given)
 
-    def value(self, output: Any) -> Any:
+    def convert_output(self, output: Any) -> Any:
         """The output of a run in the given type; raises `ValueError` where the type asks for more than its schema."""
         import msgspec
 
@@ -30,7 +30,7 @@ class OutputType:
             return output
         if self._adapter is not None:
             return self._adapter(output)
-        codec.prepare(self._given)
+        codec.prepare_type(self._given)
         return msgspec.convert(output, self._given, str_keys=True)
 
     def _schema_of(self, given: Any) -> dict[str, Any]:
@@ -51,9 +51,9 @@ class OutputType:
             pydantic = sys.modules.get("pydantic")
             if pydantic is None:
                 raise TypeError(f"output={given!r:.100} cannot be used: {error}") from error
-        return self._adapted(pydantic, given)
+        return self._build_pydantic_schema(pydantic, given)
 
-    def _adapted(self, pydantic: Any, given: Any) -> dict[str, Any]:
+    def _build_pydantic_schema(self, pydantic: Any, given: Any) -> dict[str, Any]:
         try:
             adapter = pydantic.TypeAdapter(given)
             schema: dict[str, Any] = adapter.json_schema()

@@ -62,7 +62,7 @@ class PromptRuns:
         self._started.add(run)
         return run
 
-    async def accepted(self, prompt: Prompt) -> FollowedRun | None:
+    async def send_prompt(self, prompt: Prompt) -> FollowedRun | None:
         """Send a prompt; returns the events from its acceptance on, or none if no run follows.
 
         A message that was sent before under its id starts nothing: then it is the rest of its run, or of a run that is
@@ -71,7 +71,7 @@ class PromptRuns:
         followed: list[FollowedRun] = []
         again: list[RunOver] = []
 
-        def answered(answer: Any) -> None:
+        def on_answer(answer: Any) -> None:
             accepted = answer if isinstance(answer, Accepted) else Accepted(disposition="started")
             if accepted.disposition == "handled":
                 return
@@ -82,27 +82,27 @@ class PromptRuns:
                 missed = RunOver(prompt.client_message_id, run_id or "")
                 again.append(missed)
             queue = self._subscribe(run_id, missed)
-            if known is not None and known.settled is not None:
-                queue.put(known.settled)
+            if known is not None and known.settled_event is not None:
+                queue.put(known.settled_event)
             followed.append(FollowedRun(queue, accepted.queued_id))
 
-        await self._call(prompt, answered)
+        await self._call(prompt, on_answer)
         if again:
-            await self._must_run(followed[0].queue, again[0])
+            await self._check_still_runs(followed[0].queue, again[0])
         return followed[0] if followed else None
 
-    async def _must_run(self, queue: ReaderQueue, over: RunOver) -> None:
+    async def _check_still_runs(self, queue: ReaderQueue, over: RunOver) -> None:
         """Of a message with an id that is not known here: it is new, or its run was over before."""
         state = await self._call(GetState())
         if not state.is_streaming and not len(queue):
             raise over
 
     async def abort(self) -> None:
-        """Stop the run."""
+        """Abort the run of this prompt; its events still arrive until the end."""
         await self._call(Abort())
 
-    async def took_back(self, run: FollowedRun) -> bool:
-        """Take a message back that waits in the queue; false if it does not wait there."""
+    async def withdraw_queued(self, run: FollowedRun) -> bool:
+        """Remove a message that waits in the queue; returns False if it does not wait there."""
         if isinstance(run.queued_id, Absent):
             return False
         try:
@@ -111,18 +111,18 @@ class PromptRuns:
             return False
         return True
 
-    def leave(self, run: PromptedRun) -> asyncio.Future[None]:
+    def end_in_background(self, run: PromptedRun) -> asyncio.Future[None]:
         """End a run in the background; awaiting the result waits for that."""
-        ending = asyncio.ensure_future(run.ended_early())
+        ending = asyncio.ensure_future(run.abort_and_drain())
         self._left.add(ending)
         ending.add_done_callback(self._left.discard)
         return ending
 
-    def others_run(self, run: PromptedRun) -> bool:
+    def has_other_runs(self, run: PromptedRun) -> bool:
         """Whether another prompt of this conversation has a run that goes on."""
-        return any(one.runs for one in self._started if one is not run)
+        return any(one.is_running for one in self._started if one is not run)
 
-    async def all_left_ended(self) -> None:
+    async def wait_for_left_runs(self) -> None:
         """Wait for the end of the runs that were left."""
         while self._left:
             await asyncio.wait(set(self._left))
@@ -135,21 +135,21 @@ class PromptedRun:
         self._runs = runs
         self._command = command
         self._loop = asyncio.get_running_loop()
-        self._beginning: asyncio.Task[FollowedRun | None] = self._loop.create_task(self._begin())
+        self._beginning: asyncio.Task[FollowedRun | None] = self._loop.create_task(self._start_run())
         self._ending: asyncio.Future[None] | None = None
         self._sent = False
         self.over = False
 
-    async def _begin(self) -> FollowedRun | None:
+    async def _start_run(self) -> FollowedRun | None:
         # A run whose iterator was just dropped asks for its end in the next step of the loop.
         await asyncio.sleep(0)
-        await self._runs.all_left_ended()
+        await self._runs.wait_for_left_runs()
         command = await self._command()
         self._sent = True
-        return await self._runs.accepted(command)
+        return await self._runs.send_prompt(command)
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """True from its acceptance to its end."""
         return self._beginning.done() and not self.over
 
@@ -161,7 +161,7 @@ class PromptedRun:
             run = await asyncio.shield(self._beginning)
             event = await self._next_of(run)
         except (asyncio.CancelledError, ReaderTooSlow):
-            await self.leave()
+            await self.end_early()
             raise
         except BaseException:
             self.over = True
@@ -178,27 +178,27 @@ class PromptedRun:
         except StopAsyncIteration:
             raise ConversationClosed("The conversation was closed before the run had ended") from None
 
-    async def leave(self) -> None:
+    async def end_early(self) -> None:
         """End the run early, and wait for its end."""
-        ending = self.leaving()
+        ending = self.start_ending()
         if ending is not None:
             await asyncio.shield(ending)
 
-    def leaving(self) -> asyncio.Future[None] | None:
-        """End the run early; nothing if it is over."""
+    def start_ending(self) -> asyncio.Future[None] | None:
+        """Begin to end the run early; returns what waits for its end, or None if it is over."""
         if self._ending is None and not self.over:
             self.over = True
             if self._loop.is_closed():
                 return None
-            self._ending = self._runs.leave(self)
+            self._ending = self._runs.end_in_background(self)
         return self._ending
 
-    def drop(self) -> None:
-        """The same from a place that cannot wait, and that may be in another thread."""
+    def end_threadsafe(self) -> None:
+        """Like `start_ending`, but may be called from any thread and never waits."""
         if not self.over and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.leaving)
+            self._loop.call_soon_threadsafe(self.start_ending)
 
-    async def ended_early(self) -> None:
+    async def abort_and_drain(self) -> None:
         """Abort, and read on to the end; what was not sent need not be aborted."""
         if not self._sent:
             self._beginning.cancel()
@@ -211,12 +211,12 @@ class PromptedRun:
 
     async def _end_run(self) -> None:
         """A prompt that comes while another runs is refused, or joins that run, which is not to be aborted then."""
-        alone = not self._runs.others_run(self)
+        alone = not self._runs.has_other_runs(self)
         waits = not self._beginning.done()
         if alone and waits:
             await self._runs.abort()
         run = await self._beginning
-        if run is None or await self._runs.took_back(run) or not alone:
+        if run is None or await self._runs.withdraw_queued(run) or not alone:
             return
         if not waits:
             await self._runs.abort()
@@ -252,8 +252,8 @@ class PromptEvents:
     async def aclose(self) -> None:
         """Leave: abort the run unless it is over, and wait for its end."""
         if self._run is not None:
-            await self._run.leave()
+            await self._run.end_early()
 
     def __del__(self) -> None:
         if self._run is not None:
-            self._run.drop()
+            self._run.end_threadsafe()

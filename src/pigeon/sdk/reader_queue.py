@@ -50,7 +50,7 @@ class _Place:
         self.parts: list[str] | None = None
         self.size = size
 
-    def takes(self, delta: TextDelta | ThinkingDelta | ToolcallDelta) -> bool:
+    def try_append(self, delta: TextDelta | ThinkingDelta | ToolcallDelta) -> bool:
         """Add a delta of the same block; false if it is another one."""
         if type(delta) is not type(self.event) or delta.content_index != self.event.content_index:
             return False
@@ -60,7 +60,7 @@ class _Place:
         self.size += len(delta.delta)
         return True
 
-    def taken(self) -> Any:
+    def to_event(self) -> Any:
         return self.event if self.parts is None else replace(self.event, delta="".join(self.parts))
 
 
@@ -93,7 +93,7 @@ class ReaderQueue:
             if isinstance(event, AgentSettled):
                 self.close(self._missed)
             return
-        if len(self._places) >= MOST_APART and self._merged(event, size):
+        if len(self._places) >= MOST_APART and self._try_merge(event, size):
             return
         place = _Place(event, size)
         self._places.append(place)
@@ -101,28 +101,28 @@ class ReaderQueue:
         if isinstance(event, ToolExecutionUpdate):
             self._progress[event.tool_call_id] = place
         self._news.set()
-        self._bound()
+        self._enforce_limits()
 
-    def _merged(self, event: Any, size: int) -> bool:
+    def _try_merge(self, event: Any, size: int) -> bool:
         if isinstance(event, _GROWING):
             # The newest delta alone may be joined: text must not move past what came between.
-            if not self._places[-1].takes(event):
+            if not self._places[-1].try_append(event):
                 return False
-            return self._grown(len(event.delta))
+            return self._add_size(len(event.delta))
         if isinstance(event, ToolExecutionUpdate):
             place = self._progress.get(event.tool_call_id)
             if place is not None:
                 grown = size - place.size
                 place.event, place.size = event, size
-                return self._grown(grown)
+                return self._add_size(grown)
         return False
 
-    def _grown(self, by: int) -> bool:
+    def _add_size(self, by: int) -> bool:
         self._size += by
-        self._bound()
+        self._enforce_limits()
         return True
 
-    def _bound(self) -> None:
+    def _enforce_limits(self) -> None:
         """A reader that waits is not slow, however much comes at once before it has its turn."""
         if not self._awaited and (len(self._places) > MOST_QUEUED or self._size > MOST_BYTES):
             self._shrink()
@@ -178,7 +178,7 @@ class ReaderQueue:
                 self._awaited = False
         place = self._places.popleft()
         self._size -= place.size
-        event = place.taken()
+        event = place.to_event()
         if isinstance(event, ToolExecutionUpdate) and self._progress.get(event.tool_call_id) is place:
             del self._progress[event.tool_call_id]
         return event

@@ -40,7 +40,7 @@ def event_of(value: dict[str, Json]) -> Outbound | UnknownEvent:
         kind = _DIALOGS.get(method) if isinstance(method, str) else None
     if kind is None:
         return UnknownEvent(str(name), value)
-    event: Any = fitted(value, kind)
+    event: Any = fit_value(value, kind)
     if isinstance(event, events.MessageUpdate):
         return replace(event, message=ABSENT, assistant_message_event=_without_snapshot(event.assistant_message_event))
     return event  # type: ignore[no-any-return]
@@ -60,12 +60,12 @@ def _without_snapshot(event: Any) -> Any:
     return replace(event, partial=ABSENT)
 
 
-def fitted(value: Json, hint: Any) -> Any:
+def fit_value(value: Json, hint: Any) -> Any:
     """Parsed JSON as a value of this type, or as near to it as it comes; never fails."""
     try:
         return msgspec.convert(value, hint)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):
-        return _built(value, _info(hint))
+        return _build_value(value, _info(hint))
 
 
 @cache
@@ -73,55 +73,55 @@ def _info(hint: Any) -> inspect.Type:
     return inspect.type_info(hint)
 
 
-def _built(value: Json, info: inspect.Type) -> Any:
+def _build_value(value: Json, info: inspect.Type) -> Any:
     """Constructors of records check nothing, so what does not fit can stand where it is."""
     if isinstance(info, inspect.Metadata):
-        return _built(value, info.type)
+        return _build_value(value, info.type)
     if isinstance(info, inspect.UnionType):
-        return _built_of(value, info)
+        return _build_union_member(value, info)
     if isinstance(info, inspect.StructType) and isinstance(value, dict):
         # Its fields are those of `info`; asked anew, because a record that contains itself is not followed there.
-        return info.cls(**_members(value, _info(info.cls)))
+        return info.cls(**_build_members(value, _info(info.cls)))
     if isinstance(info, inspect.ListType) and isinstance(value, list):
-        return [_built(item, info.item_type) for item in value]
+        return [_build_value(item, info.item_type) for item in value]
     if isinstance(info, inspect.DictType) and isinstance(value, dict):
-        return {key: _built(item, info.value_type) for key, item in value.items()}
+        return {key: _build_value(item, info.value_type) for key, item in value.items()}
     return value
 
 
-def _members(value: dict[str, Json], info: inspect.Type) -> dict[str, Any]:
+def _build_members(value: dict[str, Json], info: inspect.Type) -> dict[str, Any]:
     assert isinstance(info, inspect.StructType)
     members = {}
     for field in info.fields:
         if field.encode_name in value:
-            members[field.name] = _built(value[field.encode_name], field.type)
+            members[field.name] = _build_value(value[field.encode_name], field.type)
         elif field.required:
-            members[field.name] = _neutral(field.type)
+            members[field.name] = _neutral_value(field.type)
     return members
 
 
-def _built_of(value: Json, info: inspect.UnionType) -> Any:
+def _build_union_member(value: Json, info: inspect.UnionType) -> Any:
     """The member of a union that a value is meant to be; as it is where none of them fits."""
     for member in info.types:
         inner = member.type if isinstance(member, inspect.Metadata) else member
         if isinstance(inner, inspect.StructType) and isinstance(value, dict):
             tag = inner.cls.__struct_config__.tag_field
             if tag is None or value.get(tag) == inner.cls.__struct_config__.tag:
-                return _built(value, inner)
+                return _build_value(value, inner)
         elif isinstance(inner, inspect.ListType) and isinstance(value, list):
-            return _built(value, inner)
+            return _build_value(value, inner)
     return value
 
 
-def _neutral(info: inspect.Type) -> Any:
+def _neutral_value(info: inspect.Type) -> Any:
     if isinstance(info, inspect.Metadata):
-        return _neutral(info.type)
+        return _neutral_value(info.type)
     if isinstance(info, inspect.UnionType):
-        return None if info.includes_none else _neutral(info.types[0])
+        return None if info.includes_none else _neutral_value(info.types[0])
     if isinstance(info, inspect.LiteralType):
         return info.values[0]
     if isinstance(info, inspect.StructType):
-        return info.cls(**_members({}, _info(info.cls)))
+        return info.cls(**_build_members({}, _info(info.cls)))
     plain: dict[type[inspect.Type], Any] = {
         inspect.StrType: "",
         inspect.IntType: 0,

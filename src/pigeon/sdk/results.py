@@ -11,11 +11,11 @@ from msgspec import Struct
 from pigeon.sdk.output import OutputType
 from pigeon.sdk.records import UnknownEvent
 from pigeon.wire.answers import State
-from pigeon.wire.base import ABSENT, Absent, or_else
+from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.content import text_of
 from pigeon.wire.events import AgentSettled, AgentStart, CompactionEnd, MessageEnd, Outbound, StreamEvent
 from pigeon.wire.messages import AssistantMessage, Message, ToolResultMessage
-from pigeon.wire.model import Usage, summed, zero_usage
+from pigeon.wire.model import Usage, sum_usage, zero_usage
 from pigeon.wire.steering import limit_text
 
 ConversationEvent = Outbound | StreamEvent | UnknownEvent
@@ -74,55 +74,55 @@ class RunRecord:
         self._output: Any = None
         self._unusable: str | None = None if wanted is None else NO_OUTPUT
 
-    def take(self, event: ConversationEvent) -> None:
-        """One event of the run."""
+    def add_event(self, event: ConversationEvent) -> None:
+        """Keep what the result of the run needs of one of its events."""
         if isinstance(event, MessageEnd):
             self.messages.append(event.message)
             if isinstance(event.message, AssistantMessage | ToolResultMessage):
-                self._count(event.message.usage)
+                self._add_usage(event.message.usage)
         elif isinstance(event, CompactionEnd):
-            self._count(getattr(event.result, "usage", ABSENT))
+            self._add_usage(getattr(event.result, "usage", ABSENT))
         elif isinstance(event, AgentSettled):
             self._settled = event
-            self._read(event.output)
+            self._convert_and_store_output(event.output)
 
-    def wanting(self, wanted: OutputType | None) -> RunRecord:
+    def with_output(self, wanted: OutputType | None) -> RunRecord:
         """The same run, for one who asked for this output."""
         record = RunRecord(wanted)
         record.messages, record.usage = list(self.messages), self.usage
         if self._settled is not None:
-            record.take(self._settled)
+            record.add_event(self._settled)
         return record
 
     @property
-    def settled(self) -> AgentSettled | None:
+    def settled_event(self) -> AgentSettled | None:
         """The end of the run, once it is over."""
         return self._settled
 
-    def result(self, state: State) -> Result[Any]:
+    def make_result(self, state: State) -> Result[Any]:
         """The run, and the session that it was part of."""
         return Result(
             text=self.text,
-            output=self._output if self.ended == "done" else None,
+            output=self._output if self.end_reason == "done" else None,
             messages=self.messages,
             usage=self.usage,
-            ended=self.ended,
+            ended=self.end_reason,
             error=self.error,
             session_id=state.session_id,
-            session_file=or_else(state.session_file, None),
-            run_id=None if self._settled is None else or_else(self._settled.run_id, None),
+            session_file=value_or_default(state.session_file, None),
+            run_id=None if self._settled is None else value_or_default(self._settled.run_id, None),
         )
 
     @property
     def text(self) -> str:
         """The text of the last answer."""
-        answer = self._answer
+        answer = self._last_answer
         return "" if answer is None else text_of(answer.content)
 
     @property
-    def ended(self) -> Ended:
+    def end_reason(self) -> Ended:
         """Why the run ended; some agents say it only in the last answer."""
-        settled, answer = self._settled, self._answer
+        settled, answer = self._settled, self._last_answer
         if settled is not None and settled.aborted:
             return "aborted"
         if settled is not None and settled.reason != "done":
@@ -134,35 +134,35 @@ class RunRecord:
     @property
     def error(self) -> str | None:
         """What went wrong, if that ended the run."""
-        answer, settled = self._answer, self._settled
+        answer, settled = self._last_answer, self._settled
         if settled is not None and not isinstance(settled.limit, Absent):
             return limit_text(settled.limit)
-        if self.ended != "error":
+        if self.end_reason != "error":
             return None
         if self._settled is not None and not isinstance(self._settled.error_message, Absent):
             return self._settled.error_message
-        text = None if answer is None else or_else(answer.error_message, None)
+        text = None if answer is None else value_or_default(answer.error_message, None)
         return text or self._unusable or "The run ended in an error"
 
     @property
-    def _answer(self) -> AssistantMessage | None:
-        return _last_answer(self.messages)
+    def _last_answer(self) -> AssistantMessage | None:
+        return _find_last_answer(self.messages)
 
-    def _read(self, output: Any) -> None:
-        """Take the output in the type that was asked for."""
+    def _convert_and_store_output(self, output: Any) -> None:
+        """Stores the output in the type that was asked for, or why it does not fit."""
         if self._wanted is None or isinstance(output, Absent):
             return
         try:
-            self._output = self._wanted.value(output)
+            self._output = self._wanted.convert_output(output)
             self._unusable = None
         except Exception as error:  # a type may check in its own code, and raise what it likes
             self._unusable = f"The output fits its schema, but not its type: {error}"
 
-    def _count(self, usage: Usage | Absent) -> None:
+    def _add_usage(self, usage: Usage | Absent) -> None:
         # Counts of other agents need not be numbers.
         if isinstance(usage, Usage):
             with suppress(TypeError, AttributeError):
-                self.usage = summed(self.usage, usage)
+                self.usage = sum_usage(self.usage, usage)
 
 
 class RecentRuns:
@@ -171,14 +171,14 @@ class RecentRuns:
     def __init__(self) -> None:
         self._runs: dict[str, RunRecord] = {}
 
-    def take(self, event: ConversationEvent, run_id: str | Absent) -> None:
+    def add_event(self, event: ConversationEvent, run_id: str | Absent) -> None:
         """An event, and the run that it belongs to."""
         if isinstance(run_id, str) and isinstance(event, _KEPT):
             if run_id not in self._runs:
                 self._runs[run_id] = RunRecord()
                 if len(self._runs) > MOST_RECENT:
                     del self._runs[next(iter(self._runs))]
-            self._runs[run_id].take(event)
+            self._runs[run_id].add_event(event)
 
     def get(self, run_id: str | Absent | None) -> RunRecord | None:
         """What is known of a run; none if it is too long ago."""
@@ -187,9 +187,9 @@ class RecentRuns:
 
 def is_cut_off(messages: Sequence[Message]) -> bool:
     """Whether the last answer ends where the model had to end, and not where it wanted to."""
-    answer = _last_answer(messages)
+    answer = _find_last_answer(messages)
     return answer is not None and answer.stop_reason == "length"
 
 
-def _last_answer(messages: Sequence[Message]) -> AssistantMessage | None:
+def _find_last_answer(messages: Sequence[Message]) -> AssistantMessage | None:
     return next((message for message in reversed(messages) if isinstance(message, AssistantMessage)), None)

@@ -51,16 +51,18 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    def result_of(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run something there and wait for it; an interrupt here cancels it there, and waits until it has ended."""
+    def run_and_wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Runs a coroutine in the thread and waits for it; an interrupt here cancels it there, and waits until it has
+        ended.
+        """
         try:
-            self.must_be_another()
+            self.check_other_thread()
         except RuntimeError:
             work.close()
             raise
         if self._loop.is_closed():
-            return _without_loop(work)
-        if not self.runs:
+            return _run_without_loop(work)
+        if not self.is_running:
             work.close()
             raise ConversationClosed("The conversation was opened in another process; after a fork only that has it")
         done: Future[_T] = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -68,23 +70,23 @@ class LoopThread:
             return done.result()
         except BaseException:
             if not done.done():
-                self._cancelled(done)
+                self._cancel_and_wait(done)
             raise
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """False once it was stopped, and in a process that was forked from that of the thread."""
         return self._thread.is_alive()
 
-    def must_be_another(self) -> None:
+    def check_other_thread(self) -> None:
         """Raise `RuntimeError` in the thread itself, which would wait for its own end."""
         if threading.current_thread() is self._thread:
             raise RuntimeError("a tool or callback cannot wait for its own conversation; make it async")
 
-    def _cancelled(self, done: Future[_T]) -> None:
+    def _cancel_and_wait(self, done: Future[_T]) -> None:
         done.cancel()
         # The future is cancelled at once, its task needs a while: whatever it waits for is ended first.
-        self.result_of(_others_done())
+        self.run_and_wait(_wait_for_others())
 
     def stop(self) -> None:
         """End the loop and the thread."""
@@ -95,7 +97,7 @@ class LoopThread:
             self._loop.close()
 
 
-def _without_loop(work: Coroutine[Any, Any, _T]) -> _T:
+def _run_without_loop(work: Coroutine[Any, Any, _T]) -> _T:
     """What is done after the loop has ended needs no waiting: reading what was queued, or refusing what is too late."""
     try:
         work.send(None)
@@ -106,7 +108,7 @@ def _without_loop(work: Coroutine[Any, Any, _T]) -> _T:
     raise ConversationClosed
 
 
-async def _others_done() -> None:
+async def _wait_for_others() -> None:
     """Wait for tasks that are being cancelled."""
     cancelling = [task for task in asyncio.all_tasks() if task.cancelling()]
     if cancelling:
@@ -133,7 +135,7 @@ class SyncConversation(SyncCommandMethods):
         conversation = self._make()
         thread = LoopThread()
         try:
-            thread.result_of(conversation.open())
+            thread.run_and_wait(conversation.open())
         except BaseException:
             thread.stop()
             raise
@@ -144,13 +146,13 @@ class SyncConversation(SyncCommandMethods):
     def close(self) -> None:
         """Stop what is running, and end the agent; further calls change nothing."""
         if self._thread is not None:
-            self._thread.must_be_another()
+            self._thread.check_other_thread()
         thread, self._thread = self._thread, None
         conversation, self._conversation = self._conversation, None
         atexit.unregister(self.close)
-        if thread is not None and conversation is not None and thread.runs:
+        if thread is not None and conversation is not None and thread.is_running:
             try:
-                thread.result_of(conversation.close())
+                thread.run_and_wait(conversation.close())
             finally:
                 thread.stop()
 
@@ -165,19 +167,19 @@ class SyncConversation(SyncCommandMethods):
 
     def send(self, command: Command) -> Any:
         """Send a command as a record; returns its answer, raises a `Refusal` if it is refused."""
-        return self._wait(lambda conversation: conversation.send(command))
+        return self._run_and_wait(lambda conversation: conversation.send(command))
 
     def events(self) -> Iterator[ConversationEvent]:
         """Everything that the agent sends from this call on, for as long as the conversation is open."""
-        thread, conversation = self._opened()
+        thread, conversation = self._require_open()
 
-        async def subscribed() -> Any:
+        async def subscribe() -> Any:
             return conversation.events()
 
-        reader = thread.result_of(subscribed())
+        reader = thread.run_and_wait(subscribe())
 
         def iterate() -> Iterator[ConversationEvent]:
-            while (event := thread.result_of(_next(reader))) is not None:
+            while (event := thread.run_and_wait(_next(reader))) is not None:
                 yield event
 
         return iterate()
@@ -193,7 +195,7 @@ class SyncConversation(SyncCommandMethods):
         streaming_behavior: StreamingBehavior | None = None,
     ) -> Iterator[ConversationEvent]:
         """Prompt, and iterate over the events of the run; leaving the iteration early aborts the run."""
-        thread, conversation = self._opened()
+        thread, conversation = self._require_open()
         events = conversation.prompt(
             text,
             images=images,
@@ -203,12 +205,12 @@ class SyncConversation(SyncCommandMethods):
             streaming_behavior=streaming_behavior,
         )
         try:
-            while (event := thread.result_of(_next(events))) is not None:
+            while (event := thread.run_and_wait(_next(events))) is not None:
                 yield event
         finally:
             # A fork of the process has the iterator too, and nothing to close.
             with suppress(ConversationClosed):
-                thread.result_of(events.aclose())
+                thread.run_and_wait(events.aclose())
 
     @overload
     def run(
@@ -257,7 +259,7 @@ class SyncConversation(SyncCommandMethods):
         streaming_behavior: StreamingBehavior | None = None,
     ) -> Result[Any]:
         """Prompt, wait for the end of the run, and return how it ended."""
-        return self._wait(
+        return self._run_and_wait(
             lambda one: one.run(
                 text,
                 images=images,
@@ -270,24 +272,24 @@ class SyncConversation(SyncCommandMethods):
 
     def steer(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Send a message to the model at the next break in the running turn."""
-        return self._wait(lambda one: one.steer(text, images=images, message_id=message_id))
+        return self._run_and_wait(lambda one: one.steer(text, images=images, message_id=message_id))
 
     def follow_up(self, text: str, *, images: Sequence[ImageLike] = (), message_id: str | None = None) -> Accepted:
         """Send a message to the model when it would otherwise stop."""
-        return self._wait(lambda one: one.follow_up(text, images=images, message_id=message_id))
+        return self._run_and_wait(lambda one: one.follow_up(text, images=images, message_id=message_id))
 
     def set_tools(self, tools: Sequence[AnyTool]) -> None:
         """Give the model these functions instead of those it had, from its next request on."""
-        self._wait(lambda one: one.set_tools(tools))
+        self._run_and_wait(lambda one: one.set_tools(tools))
 
-    def _opened(self) -> tuple[LoopThread, Conversation]:
+    def _require_open(self) -> tuple[LoopThread, Conversation]:
         if self._thread is None or self._conversation is None:
             raise ConversationClosed("The conversation is closed; open it with `with`")
         return self._thread, self._conversation
 
-    def _wait(self, work: Callable[[Conversation], Coroutine[Any, Any, _T]]) -> _T:
-        thread, conversation = self._opened()
-        return thread.result_of(work(conversation))
+    def _run_and_wait(self, work: Callable[[Conversation], Coroutine[Any, Any, _T]]) -> _T:
+        thread, conversation = self._require_open()
+        return thread.run_and_wait(work(conversation))
 
 
 async def _next(events: Any) -> ConversationEvent | None:
@@ -297,13 +299,13 @@ async def _next(events: Any) -> ConversationEvent | None:
     return None
 
 
-def _arguments_of(source: Callable[_P, Conversation]) -> Callable[[_Init], Callable[Concatenate[Any, _P], None]]:
+def _copy_signature(source: Callable[_P, Conversation]) -> Callable[[_Init], Callable[Concatenate[Any, _P], None]]:
     """Give a constructor the signature of another class, for type checkers and for `help`."""
 
-    def given(init: _Init) -> Callable[Concatenate[Any, _P], None]:
+    def add_signature(init: _Init) -> Callable[Concatenate[Any, _P], None]:
         return functools.wraps(cast("Any", source).__init__)(init)
 
-    return given
+    return add_signature
 
 
 class SyncAgent(SyncConversation):
@@ -319,14 +321,14 @@ class SyncAgent(SyncConversation):
             print(agent.get_session_stats().tool_calls, "tool calls")
     """
 
-    @_arguments_of(Agent)
+    @_copy_signature(Agent)
     def __init__(self, **arguments: Any) -> None:
         super().__init__(lambda: Agent(**arguments))
 
     @property
     def warnings(self) -> list[str]:
         """What is wrong with settings and files but did not keep the agent from starting."""
-        return cast("Agent", self._opened()[1]).warnings
+        return cast("Agent", self._require_open()[1]).warnings
 
 
 class SyncClient(SyncConversation):
@@ -339,28 +341,28 @@ class SyncClient(SyncConversation):
             print(client.run("list the files").text)
     """
 
-    @_arguments_of(Client)
+    @_copy_signature(Client)
     def __init__(self, *given: Any, **arguments: Any) -> None:
         super().__init__(lambda: Client(*given, **arguments))
 
     @property
     def welcome(self) -> Welcome | None:
         """What Pigeon answered to `hello`: its version, dialect and features; none of another agent."""
-        return cast("Client", self._opened()[1]).welcome
+        return cast("Client", self._require_open()[1]).welcome
 
     @property
     def pid(self) -> int | None:
         """The id of the agent's process; none behind a socket."""
-        return cast("Client", self._opened()[1]).pid
+        return cast("Client", self._require_open()[1]).pid
 
     @property
     def url(self) -> str | None:
         """The address of the conversation, once it is known to `pigeon serve`; none of an agent that serves none."""
-        return cast("Client", self._opened()[1]).url
+        return cast("Client", self._require_open()[1]).url
 
     def restart(self) -> None:
         """Start the agent anew, after its death or at any other time, and go on with its session if that is on disk."""
-        self._wait(lambda one: cast("Client", one).restart())
+        self._run_and_wait(lambda one: cast("Client", one).restart())
 
 
 class AgentArguments(AgentChoices, total=False):

@@ -63,7 +63,7 @@ class ToolContext:
         return self._stopped.is_set()
 
     def cancel(self) -> None:
-        """Ask the call to stop."""
+        """Ask the call to stop; sets `cancelled`."""
         self._stopped.set()
 
     def update(self, progress: Any) -> None:
@@ -82,12 +82,12 @@ class HostFunction(Generic[_P, _R]):
         self.__wrapped__ = function
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """The function itself."""
+        """Call the function as plain Python code."""
         return self._function(*args, **kwargs)
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name by which the model calls the function."""
         return self._definition.spec.name
 
     @property
@@ -108,13 +108,13 @@ class HostFunction(Generic[_P, _R]):
     async def called(self, arguments: dict[str, Json], context: ToolContext) -> HostToolOutcome:
         """Call it as the model does; raises what the function raises, or what is wrong with the arguments."""
         try:
-            call = self._definition.bound(arguments, context)
+            call = self._definition.bind_call(arguments, context)
         except ValidationError as error:
             raise ValueError(f"The arguments do not fit: {error}") from None
         if inspect.iscoroutinefunction(self._function):
             result = await call()
         else:
-            result = await in_thread(call)
+            result = await run_in_thread(call)
             if inspect.isawaitable(result):
                 result = await result
         return outcome_of(result)
@@ -159,13 +159,13 @@ def tool(
             print(pigeon.run_sync("How many people live in Bonn?", model=model, tools=[population]).text)
         assert population("Bonn") == 340_000
     """
-    from pigeon.extensions.public.tool_def import tool_def
+    from pigeon.extensions.public.tool_def import build_tool_def
 
-    def made(one: Callable[_P, _R]) -> HostFunction[_P, _R]:
-        definition = tool_def(one, name=name, description=description, schema=schema, reads_only=read_only)
+    def make_tool(one: Callable[_P, _R]) -> HostFunction[_P, _R]:
+        definition = build_tool_def(one, name=name, description=description, schema=schema, reads_only=read_only)
         return HostFunction(one, definition)
 
-    return made if function is None else made(function)
+    return make_tool if function is None else make_tool(function)
 
 
 def outcome_of(result: Any) -> HostToolOutcome:
@@ -173,14 +173,14 @@ def outcome_of(result: Any) -> HostToolOutcome:
     if isinstance(result, HostToolOutcome):
         return result
     parts = result if isinstance(result, list | tuple) and any(map(_is_image, result)) else [result]
-    return HostToolOutcome(content=[_block(part) for part in parts])
+    return HostToolOutcome(content=[_to_block(part) for part in parts])
 
 
 def failure_of(error: BaseException) -> HostToolOutcome:
     """What went wrong in a function, for the model."""
     text = _words_of(error)
     plain = isinstance(error, ValueError | RuntimeError) and type(error) in (ValueError, RuntimeError)
-    return HostToolOutcome(content=[_text(text if plain else f"{type(error).__name__}: {text}")])
+    return HostToolOutcome(content=[_to_text_block(text if plain else f"{type(error).__name__}: {text}")])
 
 
 def _words_of(error: BaseException) -> str:
@@ -191,28 +191,28 @@ def _words_of(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _block(value: Any) -> Json:
+def _to_block(value: Any) -> Json:
     if value is None:
-        return _text("Done.")
+        return _to_text_block("Done.")
     if isinstance(value, str):
-        return _text(value)
+        return _to_text_block(value)
     if _is_image(value):
         return codec.to_plain(image_of(value))
     try:
-        return _text(codec.encode(value).decode())
+        return _to_text_block(codec.encode(value).decode())
     except (TypeError, ValueError, RecursionError):
-        return _text(str(value))
+        return _to_text_block(str(value))
 
 
 def _is_image(value: Any) -> bool:
     return isinstance(value, bytes | ImageContent | ImageInput) or (hasattr(value, "save") and hasattr(value, "mode"))
 
 
-def _text(text: str) -> Json:
+def _to_text_block(text: str) -> Json:
     return codec.to_plain(TextContent(text=text))
 
 
-def in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
+def run_in_thread(call: Callable[[], _T]) -> Coroutine[Any, Any, _T]:
     """Run a call in a thread of its own: one that never ends keeps neither the agent nor the program from ending."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[_T] = loop.create_future()

@@ -201,7 +201,7 @@ _CUT_ESCAPE = rb"(?:\\{1,8}(?:u\{?|x)?[0-9A-Fa-f]{0,4}|%[0-9A-Fa-f]{0,9}|&(?:amp
 _BASES = (16, 16, 8, 16, 10, 16)
 
 
-def _meant(found: re.Match[bytes]) -> bytes:
+def _unescape_byte(found: re.Match[bytes]) -> bytes:
     """The byte that an escape stands for."""
     for digits, base in zip(found.groups()[:6], _BASES, strict=True):
         if digits is not None:
@@ -239,7 +239,7 @@ def _is_key(label: str, text: str) -> bool:
     return re.search(_HARMLESS_WORD, label) is None and re.fullmatch(_RANDOM, text) is not None
 
 
-def _proxy(address: str) -> Labelled:
+def _label_proxy(address: str) -> Labelled:
     return "proxy", address if "://" in address else f"http://{address}"
 
 
@@ -265,7 +265,9 @@ class Redactor:
         self._escaped: dict[bytes, re.Pattern[bytes]] = {}
         self.longest = self.longest_key = 0
 
-    def ask(self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple) -> None:
+    def add_source(
+        self, source: Callable[[], Iterable[Labelled]], variables: Callable[[], Iterable[str]] = tuple
+    ) -> None:
         """Learn keys from this from now on; `variables` are those that the keys come from."""
         self._sources.append(source)
         self._named.append(variables)
@@ -274,12 +276,12 @@ class Redactor:
     def watch_variables(self, variables: Mapping[str, str]) -> None:
         """Learn the keys in these variables from now on, and what stands in the addresses of proxies."""
         # By name, because an extension may take a variable away meanwhile.
-        self.ask(lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret(name)])
-        self.ask(lambda: [_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
+        self.add_source(lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret(name)])
+        self.add_source(lambda: [_label_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
 
     def watch_proxy(self, address: str) -> None:
         """Learn what stands in the address of a proxy."""
-        self.ask(lambda: [_proxy(address)])
+        self.add_source(lambda: [_label_proxy(address)])
 
     def is_secret(self, variable: str) -> bool:
         """Whether a variable holds a key, by its name or because a key comes from it."""
@@ -290,7 +292,7 @@ class Redactor:
         return {name for named in self._named for name in named()}
 
     def refresh(self) -> None:
-        """Learn what is new."""
+        """Ask every source for its keys again, and learn those that are new."""
         self._asked = True
         for source in self._sources:
             self.learn(source())
@@ -318,7 +320,7 @@ class Redactor:
         self._whole = tuple(sorted(whole, key=len, reverse=True))
         self._broken = tuple(sorted(broken, key=len, reverse=True))
         self._forms = tuple(sorted(whole | broken, key=len, reverse=True))
-        self._by_sign = _by_sign(self._forms)
+        self._by_sign = _group_by_escape(self._forms)
         self._texts = tuple(
             (sign.decode(), tuple(form.decode("utf-8", "replace") for form in forms)) for sign, forms in self._by_sign
         )
@@ -348,9 +350,9 @@ class Redactor:
         if isinstance(block, TextContent):
             return replace(block, text=self.mask_text(block.text))
         # With a part of its data masked it would be an image no longer.
-        return TextContent(text=IMAGE_WITH_KEY) if self.shows_key(block.data) else block
+        return TextContent(text=IMAGE_WITH_KEY) if self.has_key(block.data) else block
 
-    def shows_key(self, text: str) -> bool:
+    def has_key(self, text: str) -> bool:
         """True if a key can be read in the text."""
         return self.mask_text(text) != text
 
@@ -361,11 +363,11 @@ class Redactor:
         if not self._forms:
             return text
         joined = text.replace("\n", "").replace("\r", "") if "\n" in text else ""
-        if not (self._is_in(text) or self._may_be_escaped(text) or self._is_in(joined)):
+        if not (self._contains_key(text) or self._may_be_escaped(text) or self._contains_key(joined)):
             return text
         return self.mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-    def _is_in(self, text: str) -> bool:
+    def _contains_key(self, text: str) -> bool:
         return any(form in text for sign, forms in self._texts if sign in text for form in forms)
 
     def _may_be_escaped(self, text: str) -> bool:
@@ -388,18 +390,18 @@ class Redactor:
                     self._escaped[key] = re.compile(escaped_pattern(key))
                 data = self._escaped[key].sub(_MASKED, data)
         if self._broken and (b"\n" in data or b"\\n" in data):
-            joined = _joined(data)
+            joined = _remove_line_breaks(data)
             for form in self._broken:
                 if form in joined:
                     spread = _BETWEEN.join(re.escape(form[at : at + 1]) for at in range(len(form)))
                     data = re.sub(spread, _MASKED, data)
         return data
 
-    def may_grow(self, data: bytes) -> int:
+    def find_growing(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data that contains a shorter form."""
-        return self._begun()[0].found_in(data)
+        return self._form_beginnings()[0].find_in(data)
 
-    def _begun(self) -> tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings]:
+    def _form_beginnings(self) -> tuple[_Beginnings, _Beginnings, _Beginnings, _Beginnings]:
         """Of forms that begin with another, of all, of those that lines may break, and of the keys themselves.
 
         Made for the first stream.
@@ -416,16 +418,16 @@ class Redactor:
             )
         return self._beginnings
 
-    def unfinished(self, data: bytes) -> int:
+    def find_unfinished(self, data: bytes) -> int:
         """Where the beginning of a form stands at the end of the data, so that what follows may complete it."""
-        _, whole, over_lines, _ = self._begun()
-        first = min(whole.found_in(data), self._unfinished_escapes(data))
+        _, whole, over_lines, _ = self._form_beginnings()
+        first = min(whole.find_in(data), self._unfinished_escapes(data))
         # A form may be broken into lines, even of one character each.
         tail = data[-3 * self.longest :]
         if b"\n" not in tail:
             return first
         joined = tail.translate(None, _LINE_BREAKS)
-        left = len(joined) - over_lines.found_in(joined)
+        left = len(joined) - over_lines.find_in(joined)
         if left < _WHERE_BROKEN:
             return first
         at = len(tail)
@@ -441,8 +443,8 @@ class Redactor:
             return len(data)
         cut = re.search(_CUT_ESCAPE, tail)
         body = tail if cut is None else tail[: cut.start()]
-        plain = re.sub(_ONE_ESCAPE, _meant, body)
-        at = self._begun()[3].found_in(plain)
+        plain = re.sub(_ONE_ESCAPE, _unescape_byte, body)
+        at = self._form_beginnings()[3].find_in(plain)
         if at == len(plain):
             return len(data) - len(tail) + len(body)
         # Which place of the text that is: rarely needed, so it may take its time.
@@ -450,7 +452,7 @@ class Redactor:
         return len(data) - len(tail) + places[at]
 
 
-def _by_sign(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
+def _group_by_escape(forms: tuple[bytes, ...]) -> tuple[tuple[bytes, tuple[bytes, ...]], ...]:
     """The forms in groups: with an escape that a text must have for any of them to be in it; last those without one."""
     groups: dict[bytes, list[bytes]] = {}
     for form in forms:
@@ -472,7 +474,7 @@ class _Beginnings:
         leads = b"|".join(map(re.escape, self._by_lead))
         self._search = re.compile(b"(?=(" + leads + b"))").finditer if leads else None
 
-    def found_in(self, data: bytes) -> int:
+    def find_in(self, data: bytes) -> int:
         """The first place from which all that is left of the data begins a form; the end of the data if none does."""
         if self._search is None:
             return len(data)
@@ -488,7 +490,7 @@ class _Beginnings:
         return len(data)
 
 
-def _joined(data: bytes) -> bytes:
+def _remove_line_breaks(data: bytes) -> bytes:
     """Without line breaks, also those that JSON escapes."""
     joined = data.translate(None, _LINE_BREAKS)
     return joined.replace(b"\\n", b"").replace(b"\\r", b"") if b"\\" in joined else joined
@@ -502,14 +504,14 @@ class RedactedStream:
         self._held = b""
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
-        """What can be shown by now."""
+        """Returns what can be shown by now; what may be the beginning of a key waits for the next piece."""
         data = self._held + data
         if final:
             self._held = b""
             return self._redactor.mask(data)
-        end = self._redactor.may_grow(data)
+        end = self._redactor.find_growing(data)
         masked = self._redactor.mask(data[:end])
-        at = self._redactor.unfinished(masked)
+        at = self._redactor.find_unfinished(masked)
         self._held = masked[at:] + data[end:]
         return masked[:at]
 
@@ -531,12 +533,10 @@ class RedactedText:
         return len(text)
 
     def flush(self) -> None:
-        """Hand on what was written."""
         with suppress(OSError):
             self._stream.flush()
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write all of them masked."""
         self.write("".join(lines))
 
     def __getattr__(self, name: str) -> object:

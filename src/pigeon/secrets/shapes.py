@@ -86,27 +86,27 @@ def mask_shapes(data: bytes) -> bytes:
     """The text, plain or as JSON or HTML, with everything masked that looks like a secret."""
     for beginning, pattern in _SHAPES:
         if beginning in data:
-            data = pattern.sub(_masked, data)
+            data = pattern.sub(_mask_token, data)
     if b"PRIVATE KEY" in data:
         data = _PRIVATE_KEY.sub(rb"\1" + _MASKED + rb"\2", data)
     if b"://" in data:
-        data = _PASSWORD.sub(_masked_password, data)
+        data = _PASSWORD.sub(_mask_password, data)
     if b"earer " in data:
-        data = _BEARER.sub(_masked_bearer, data)
+        data = _BEARER.sub(_mask_bearer, data)
     return data
 
 
-def _masked(found: re.Match[bytes]) -> bytes:
+def _mask_token(found: re.Match[bytes]) -> bytes:
     before = found.string[max(0, found.start() - 24) : found.start()]
     inside = _INSIDE if found[1][-1:] in b"_-." else _INSIDE_BASE64
     return found[0] if inside.search(before) and not _SEQUENCE.search(before) else found[1] + _MASKED
 
 
-def _masked_password(found: re.Match[bytes]) -> bytes:
+def _mask_password(found: re.Match[bytes]) -> bytes:
     return found[1] + _MASKED + found[3] if is_distinct(found[2].decode("utf-8", "replace")) else found[0]
 
 
-def _masked_bearer(found: re.Match[bytes]) -> bytes:
+def _mask_bearer(found: re.Match[bytes]) -> bytes:
     word = found[2]
     random = re.search(rb"[0-9]", word) is not None and re.search(rb"[A-Za-z]", word) is not None
     return found[1] + _MASKED if random else found[0]

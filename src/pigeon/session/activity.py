@@ -30,12 +30,12 @@ class CompactionClaim:
         self._cancelled = False
 
     @property
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """True if it was stopped before it could begin."""
         return self._cancelled
 
     def cancel(self) -> None:
-        """Stop it before it begins."""
+        """Give the claim up before its compaction begins."""
         self._cancelled = True
 
 
@@ -57,11 +57,10 @@ class Activity:
 
     @property
     def state(self) -> ActivityState:
-        """Where the machine is."""
         return self._state
 
     @property
-    def in_run(self) -> bool:
+    def is_running(self) -> bool:
         """True from the acceptance of a prompt until just before it has settled."""
         return self._owner == "run"
 
@@ -76,7 +75,7 @@ class Activity:
         return self._scope
 
     @property
-    def compacting(self) -> bool:
+    def is_compacting(self) -> bool:
         """True while a summary is being made."""
         return self._state == "compacting"
 
@@ -86,7 +85,7 @@ class Activity:
             raise Refusal(COMPACTING_TEXT)
         if self._owner is not None:
             raise SessionBusy
-        scope = self._begin("run", "running")
+        scope = self._begin_activity("run", "running")
         self._runs += 1
         return scope
 
@@ -102,11 +101,11 @@ class Activity:
         """Take up a claim once everything before it has ended; raises `Aborted` if it was cancelled in between."""
         if self._claim is claim:
             self._claim = None
-        if claim.cancelled:
+        if claim.is_cancelled:
             raise Aborted
-        return self._begin("compaction", "compacting")
+        return self._begin_activity("compaction", "compacting")
 
-    def _begin(self, owner: ActivityOwner, state: ActivityState) -> Scope:
+    def _begin_activity(self, owner: ActivityOwner, state: ActivityState) -> Scope:
         if self._state == "closing":
             raise Refusal("The session is closing")
         self._owner = owner
@@ -119,20 +118,20 @@ class Activity:
     @contextmanager
     def pausing_run(self, state: Literal["retrying", "compacting"]) -> Iterator[None]:
         """Be in another state for as long as the run does not go on."""
-        self._move_to(state)
+        self._set_state(state)
         try:
             yield
         finally:
-            self._move_to("running")
+            self._set_state("running")
 
-    def _move_to(self, state: ActivityState) -> None:
+    def _set_state(self, state: ActivityState) -> None:
         if self._state != "closing":
             self._state = state
 
-    def after_run(self, action: Callable[[], object]) -> None:
+    def defer_to_run_end(self, action: Callable[[], object]) -> None:
         """Do this at once, or right before the active run ends: an entry must not come between a tool call and its
         result."""
-        if self.in_run:
+        if self.is_running:
             self._after_run.append(action)
         else:
             action()
@@ -158,20 +157,20 @@ class Activity:
         if self._scope is not None:
             self._scope.cancel()
 
-    def ended(self) -> Awaitable[None] | None:
+    def wait_for_end(self) -> Awaitable[None] | None:
         """The end of what is going on now, and of nothing that begins later; none while nothing is."""
         return None if self._owner is None or self._ended is None else asyncio.shield(self._ended)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while something is going on, or is next."""
         return self._owner is not None or self._claim is not None
 
     def close(self) -> None:
-        """Nothing new may begin."""
+        """Refuse to begin anything from here on."""
         self._state = "closing"
         self.cancel()
 
-    async def until_idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until nothing is going on."""
         await self._idle.wait()

@@ -11,38 +11,42 @@ from collections.abc import Awaitable, Callable
 
 from pigeon.wire.events import Outbound
 
+Wait = Callable[[], Awaitable[None] | None]
+
 
 class Bus:
     """The one way from the parts of a session to its listeners."""
 
     def __init__(self) -> None:
         self._recorders: list[Callable[[Outbound], None]] = []
-        self._announcers: list[Callable[[Outbound], None]] = []
-        self._waits: list[Callable[[], Awaitable[None] | None]] = []
+        self._announcers: list[tuple[type, Callable[[Outbound], bool | None], Wait]] = []
 
-    def record(self, recorder: Callable[[Outbound], None]) -> None:
+    def set_recorder(self, recorder: Callable[[Outbound], None]) -> None:
         """Call this first, for every event."""
         self._recorders.append(recorder)
 
-    def announce(
-        self, announcer: Callable[[Outbound], None], wait: Callable[[], Awaitable[None] | None] | None = None
+    def set_announcer(
+        self, announcer: Callable[[Outbound], bool | None], wait: Wait = lambda: None, kind: type = object
     ) -> None:
-        """Call this second; `wait` gives something to await while the listener is behind."""
-        self._announcers.append(announcer)
-        if wait is not None:
-            self._waits.append(wait)
+        """Call this second, for events of one kind or for all.
+
+        It returns true when the listener is behind; `wait` then gives something to await, or None.
+        """
+        self._announcers.append((kind, announcer, wait))
 
     def post(self, event: Outbound) -> None:
         """Record and announce without waiting."""
-        for recorder in self._recorders:
-            recorder(event)
-        for announcer in self._announcers:
-            announcer(event)
+        self._announce(event)
 
     async def publish(self, event: Outbound) -> None:
         """Record, announce, and wait for a slow host."""
-        self.post(event)
-        for wait in self._waits:
+        for wait in self._announce(event):
             waiting = wait()
             if waiting is not None:
                 await waiting
+
+    def _announce(self, event: Outbound) -> list[Wait]:
+        """The waits of the listeners that are behind."""
+        for recorder in self._recorders:
+            recorder(event)
+        return [wait for kind, announcer, wait in self._announcers if isinstance(event, kind) and announcer(event)]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.queue import KeptMessage
-from pigeon.wire.base import ABSENT, Absent, or_else
+from pigeon.wire.base import ABSENT, Absent, value_or_default
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import Command
 from pigeon.wire.errors import Refusal
@@ -38,15 +38,15 @@ class ClientMessages:
         self._read = 0
         self._remembered: dict[str, Acceptance] = {}
 
-    def known(self, id: str, digest: str) -> Acceptance | None:
+    def find_acceptance(self, id: str, digest: str) -> Acceptance | None:
         """How the message with this id was answered, none if it is new.
 
         Raises `Refusal` with the code `conflict` if another command had this id.
         """
         if not 0 < len(id) <= LONGEST_ID:
             raise Refusal(f"clientMessageId must have 1 to {LONGEST_ID} characters")
-        self._catch_up()
-        found = self._recorded.get(id) or self._remembered.get(id) or self._queued(id)
+        self._read_new_entries()
+        found = self._recorded.get(id) or self._remembered.get(id) or self._find_queued(id)
         if found is not None and found.digest != digest:
             raise Refusal(
                 f'Another message was sent with the clientMessageId "{id}". Send that one again, or use a new id.',
@@ -60,13 +60,13 @@ class ClientMessages:
         if len(self._remembered) > MOST_REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
 
-    def _queued(self, id: str) -> Acceptance | None:
+    def _find_queued(self, id: str) -> Acceptance | None:
         for message in (one.message for one in self._waiting()):
             if isinstance(message, UserMessage) and message.client_message_id == id:
-                return or_else(message.accepted, None)
+                return value_or_default(message.accepted, None)
         return None
 
-    def _catch_up(self) -> None:
+    def _read_new_entries(self) -> None:
         """Look through the entries that came on record since the last time; only those with the mark are parsed."""
         journal = self._transcript.journal
         if journal.session_id != self._session_id or len(journal.lines) < self._read:

@@ -1,7 +1,7 @@
-"""Everything a session is built from. `app` makes it; the classes of this room take it, or the parts they need of it.
+"""Everything a session is built from. `app` makes it; the classes of this package get it, or the parts they need.
 
-The protocols here are what the session needs of rooms that it must not import: `resources` expands prompts, `guard`
-knows the permission rules.
+The protocols here are what the session needs of packages that it must not import: `resources` expands prompts,
+`permissions` knows the permission rules.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFormats
 from pigeon.session.bus import Bus
+from pigeon.session.context.system_prompt import PromptComposer
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import SessionRepository
 from pigeon.session.history.trash import SessionTrash
@@ -49,12 +50,10 @@ class PromptExpander(Protocol):
     """Turns `/name arguments` into the text it stands for."""
 
     def expand(self, text: str) -> str:
-        """The text that goes to the model; unknown names stay as they are."""
+        """The text that goes to the model; unknown names, and what does not begin with a slash, stay as they are."""
         ...
 
-    def commands(self) -> list[SlashCommand]:
-        """What can be expanded."""
-        ...
+    def commands(self) -> list[SlashCommand]: ...
 
 
 class PermissionControl(Protocol):
@@ -68,27 +67,25 @@ class PermissionControl(Protocol):
         """Which calls the host wants asked about where no rule says so."""
         ...
 
-    def allowed(self) -> list[SessionAllowance]:
+    def session_allowances(self) -> list[SessionAllowance]:
         """What was allowed for the session that is open."""
         ...
 
-    def allow(self, calls: Sequence[SessionAllowance]) -> None:
+    def restore_allowances(self, calls: Sequence[SessionAllowance]) -> None:
         """An earlier process was allowed this in the session that is open: so is this one, unless rules deny it."""
         ...
 
-    def in_force(self) -> Permissions:
-        """What is in force."""
-        ...
+    def current_permissions(self) -> Permissions: ...
 
 
 class FolderTrust(Protocol):
     """Whether the files of the project that the conversation is in may be used."""
 
-    async def enter(self, cwd: str) -> None:
+    async def resolve_trust(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there."""
         ...
 
-    def use(self, cwd: str) -> None:
+    def switch_folder(self, cwd: str) -> None:
         """The conversation moves to this folder: use its files as far as they are trusted."""
         ...
 
@@ -96,11 +93,11 @@ class FolderTrust(Protocol):
         """The decision, and what waits for one."""
         ...
 
-    def decide(self, trusted: bool, keep: bool) -> TrustChange:
-        """Take the host's decision."""
+    def set_decision(self, trusted: bool, keep: bool) -> TrustChange:
+        """Apply the decision of the host about the folder."""
         ...
 
-    def repeat_waiting(self) -> None:
+    def announce_waiting(self) -> None:
         """Announce once more what waits for a decision, after what is being answered."""
         ...
 
@@ -112,35 +109,31 @@ class ToolServers(Protocol):
         """Connect servers as soon as there are some, for a host that shows how they come up."""
         ...
 
-    def begin(self) -> None:
+    def start_connecting(self) -> None:
         """The first answer is out: connect what is configured, in the background."""
         ...
 
-    async def close(self) -> None:
-        """Let go of all."""
+    async def close(self) -> None: ...
+
+    def state(self) -> McpServers: ...
+
+    def set_host_servers(self, servers: dict[str, Json]) -> None:
+        """Replace the servers that the host has configured."""
         ...
 
-    def state(self) -> McpServers:
-        """All that are configured."""
-        ...
-
-    def set_by_host(self, servers: dict[str, Json]) -> None:
-        """Replace those of the host."""
-        ...
-
-    def connect(self, name: str) -> McpServerState:
+    def reconnect_server(self, name: str) -> McpServerState:
         """Connect one again, now; raises `Refusal`."""
         ...
 
     def resources(self) -> list[McpResource]:
-        """What they offer to be read."""
+        """The resources that the connected servers offer."""
         ...
 
     def commands(self) -> list[SlashCommand]:
         """Their prompts, as slash commands."""
         ...
 
-    async def completions(self, text: str) -> McpCompletions:
+    async def complete_message(self, text: str) -> McpCompletions:
         """What could stand at the end of a message, as far as servers know."""
         ...
 
@@ -159,29 +152,27 @@ class ServerContent(Struct, frozen=True):
 class SessionPages(Protocol):
     """The conversation as HTML. Lines are raw, because the work is done in threads."""
 
-    def write(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
+    def write_page(self, asked: str, file: str, every: list[bytes], branch: list[bytes]) -> str:
         """Write the page of a session and return its path as it was asked for."""
         ...
 
-    def pieces(
+    def render_pieces(
         self, start: int, window: list[bytes], labels: list[bytes], previous: bytes | None, running: bool, source: bool
     ) -> tuple[list[HtmlPiece], int]:
         """Entries in a row as HTML, and how many of them will not change any more; with `source` also as written."""
         ...
 
-    def rendered(self, asked: RenderHtml) -> str:
-        """One text as HTML."""
+    def render_html(self, asked: RenderHtml) -> str:
+        """Returns one text of the host as HTML."""
         ...
 
-    def found(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
+    def find_text(self, branch: list[bytes], text: str, most: int) -> tuple[list[FoundText], bool]:
         """Where a text stands, newest first, and whether there are more such places."""
         ...
 
-    def branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]:
-        """The branches of a session."""
-        ...
+    def list_branches(self, every: list[bytes], branch: list[str]) -> list[BranchInfo]: ...
 
-    def changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
+    def list_changes(self, branch: list[bytes], cwd: str, path: str | None, as_html: bool) -> list[ChangedFile]:
         """What tools have changed in files, by their names; the file at `path` alone with its diffs."""
         ...
 
@@ -189,7 +180,7 @@ class SessionPages(Protocol):
 class SessionFiles(Protocol):
     """The files of the working directory, for completing their names."""
 
-    def matching(self, wanted: str, most: int) -> list[str]:
+    def find_files(self, wanted: str, most: int) -> list[str]:
         """Paths that have the letters in this order, the best match first; may take a moment."""
         ...
 
@@ -215,12 +206,12 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     host_services: HostServices
     images: ImagePreparer
     expander: PromptExpander
-    system_prompt: Callable[[str], str]
+    system_prompt: PromptComposer
     rules: Callable[[str], list[Rule]]
     hooks: Hooks
     permissions: PermissionControl
     gate: Callable[[], Gate | None]  # what stands before the next tool call
-    run_started: Callable[[], None]  # called beside each run's first request, to warm up what tools will need
+    run_started: Callable[[Sequence[str]], None]  # called beside each run's first request, with the active tools
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     pages: SessionPages
     files: SessionFiles

@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from pigeon.agent.inference import Failure
 from pigeon.agent.interfaces import Spoken
-from pigeon.agent.run import Run, RunResult
 from pigeon.agent.scope import RunningCalls, Scope
 from pigeon.session.activity import Activity
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.dependencies import Dependencies
-from pigeon.session.hooks import result_of_run
+from pigeon.session.hooks import wait_for_run_result
 from pigeon.session.policies.all import RunPolicies
 from pigeon.session.policies.policy import RunPolicy, RunStart
 from pigeon.session.policies.run_limits import RunLimits
@@ -30,6 +31,9 @@ from pigeon.session.settlement import Settlement
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import CustomMessage
 from pigeon.wire.steering import Limits
+
+if TYPE_CHECKING:
+    from pigeon.agent.run import RunResult
 
 
 class Engine:
@@ -52,7 +56,7 @@ class Engine:
         self.activity = Activity(dependencies.ids.request_id())
         self.retry = Retry(dependencies.transcript, bus, settings.retry, settings.auto_retry)
         self.compaction = compaction
-        self._owner = SessionRunOwner(dependencies, self.policies, system_prompt, self.retry, self._make_room)
+        self._owner = SessionRunOwner(dependencies, self.policies, system_prompt, self.retry, self._compact_if_full)
         self._settlement = Settlement(bus, queue.prompts)
         self._aborts = 0
         self._has_recovered = False
@@ -75,7 +79,7 @@ class Engine:
         Raises `SessionInUse` where another process writes the session; then nothing was begun.
         """
         try:
-            if self._dependencies.transcript.journal.claim(begins=True):
+            if self._dependencies.transcript.journal.claim_and_reload_file(begins=True):
                 self.enter_branch()
         except Refusal:
             self.activity.end()
@@ -86,31 +90,32 @@ class Engine:
         )
         loop = asyncio.get_running_loop()
         self._settlement.add_run(loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run"))
-        loop.call_soon(self._dependencies.run_started)  # behind the run's first step, which sends the request
+        # Behind the run's first step, which sends the request.
+        loop.call_soon(self._dependencies.run_started, self._dependencies.toolset.active_names)
 
     def abort(self) -> Awaitable[None] | None:
         """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""
         self._aborts += 1
         self.activity.cancel()
-        return self.activity.ended()
+        return self.activity.wait_for_end()
 
     @property
-    def aborts(self) -> int:
+    def abort_count(self) -> int:
         """How often `abort` was called; a command that waits can tell whether it was called in the meantime."""
         return self._aborts
 
-    async def settle(self) -> None:
+    async def abort_and_settle(self) -> None:
         """Stop everything, and what was to come next, and wait for the end."""
-        while self.activity.busy or self._settlement.has_runs:
+        while self.activity.is_busy or self._settlement.has_runs:
             self.activity.cancel()
-            await (self.activity.ended() or self._settlement.wait())
+            await (self.activity.wait_for_end() or self._settlement.wait())
 
-    async def told_all(self) -> None:
+    async def wait_until_reported(self) -> None:
         """Wait until the host was told how every prompt of the runs so far has ended."""
         await self._settlement.wait()
 
     @property
-    def settled(self) -> bool:
+    def is_settled(self) -> bool:
         """True if no run was started that the host has not heard the end of."""
         return self._settlement.is_complete
 
@@ -125,20 +130,21 @@ class Engine:
         With `restore` it begins or goes on here, and its tools are taken, too.
         """
         branch = self._dependencies.transcript.journal.branch
-        self._dependencies.toolset.enter(branch, restore=restore)
-        self._dependencies.todos.enter(branch)
+        self._dependencies.toolset.enter_branch(branch, restore=restore)
+        self._dependencies.todos.enter_branch(branch)
         self.policies.enter_branch(branch)
 
     def set_limits(self, limits: Limits) -> None:
         """Replace the limits of the conversation, also while a run goes on."""
-        self.limits.set(limits, self.activity.scope if self.activity.in_run else None)
+        self.limits.set(limits, self.activity.scope if self.activity.is_running else None)
 
     def set_keep_unreadable_images(self, keep: bool) -> None:
         """Whether a prompt's data that is no image goes to the model as it is; dialects differ."""
         self._owner.set_keep_unreadable_images(keep)
 
     def warm_up(self) -> None:
-        """Read the files that the first request needs while there is time."""
+        """Load the code and read the files that the first request needs while there is time."""
+        import_module("pigeon.agent.run")
         self._system_prompt.text()
         self.policies.warm_up()
 
@@ -147,46 +153,48 @@ class Engine:
     async def _run_and_settle(self, opening: Sequence[Spoken], scope: Scope) -> None:
         result: RunResult | None = None
         try:
-            result = await self._run_all(opening, scope)
+            result = await self._run_until_done(opening, scope)
         finally:
             prompts, run_id = self._queue.end_run(), self.activity.run_id
             end = self.policies.end_run(scope.cancelled)
             try:
                 self.activity.end()
             finally:
-                self._sync()
+                self._sync_journal()
                 await self._settlement.announce_end(result, end, scope.cancelled, self._was_denied, prompts, run_id)
 
-    async def _run_all(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
+    async def _run_until_done(self, opening: Sequence[Spoken], scope: Scope) -> RunResult:
         """The run, and further ones for what is queued and for what extensions want done, until nothing is left."""
         self._has_recovered = self._was_denied = False
-        await self._make_room(scope)
-        result = await self._run(scope, opening)
+        await self._compact_if_full(scope)
+        result = await self._run_with_retries(scope, opening)
         while not scope.cancelled and not self.policies.has_ended_run:
-            if not result.failed and len(self._queue):
-                if not self.policies.allows_request():
+            if not result.has_failed and len(self._queue):
+                if not self.policies.try_continue_run():
                     break
-                result = await self._run(scope, (), resumes=True)
-            elif more := await self._continuation(result, scope):
-                result = await self._run(scope, more)
-            elif result.failed or not len(self._queue):
+                result = await self._run_with_retries(scope, (), resumes=True)
+            elif more := await self._collect_continuations(result, scope):
+                result = await self._run_with_retries(scope, more)
+            elif result.has_failed or not len(self._queue):
                 # Nothing is awaited from here to the end: what is queued later finds that the run is over.
                 break
         return result
 
-    async def _run(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
+    async def _run_with_retries(self, scope: Scope, opening: Sequence[Spoken], resumes: bool = False) -> RunResult:
         """One run, repeated as often as its failures want and allow; afterwards there is room for the next one."""
         result = await self._run_once(scope, opening, resumes)
-        while result.failed and not scope.cancelled and await self._may_repeat(result, scope):
+        while result.has_failed and not scope.cancelled and await self._try_prepare_rerun(result, scope):
             result = await self._run_once(scope, (), resumes=False)
-        if not result.failed:
+        if not result.has_failed:
             self._has_recovered = False
-            await self._make_room(scope)
+            await self._compact_if_full(scope)
         elif result.failure is not None:
-            await self.retry.gave_up(result.failure.message)
+            await self.retry.on_give_up(result.failure.message)
         return result
 
     async def _run_once(self, scope: Scope, opening: Sequence[Spoken], resumes: bool) -> RunResult:
+        from pigeon.agent.run import Run
+
         given = self._dependencies
         provider, gate = self.policies.wrap_provider(given.provider), self.policies.wrap_gate(given.gate)
         run = Run(
@@ -197,45 +205,45 @@ class Engine:
             self._was_denied = result.denied
         return result
 
-    async def _may_repeat(self, result: RunResult, scope: Scope) -> bool:
-        """After a pause, or after making room for a request that was too long."""
+    async def _try_prepare_rerun(self, result: RunResult, scope: Scope) -> bool:
+        """Pauses before a retry, or makes room for a request that was too long; returns whether to run again."""
         if result.failure is None:
             return False
         if result.will_retry:
-            return await self._pause(result.failure, scope)
-        return result.failure.overflow and await self._recover(scope)
+            return await self._pause_for_retry(result.failure, scope)
+        return result.failure.overflow and await self._recover_from_overflow(scope)
 
-    async def _pause(self, failure: Failure, scope: Scope) -> bool:
+    async def _pause_for_retry(self, failure: Failure, scope: Scope) -> bool:
         with self.activity.pausing_run("retrying"):
-            return await self.retry.pause(failure, scope)
+            return await self.retry.pause_before_retry(failure, scope)
 
-    async def _recover(self, scope: Scope) -> bool:
+    async def _recover_from_overflow(self, scope: Scope) -> bool:
         """Compact once after an overflow; a second overflow in a row is reported and ends the run."""
-        if not self.compaction.enabled:
+        if not self.compaction.is_enabled:
             return False
         if self._has_recovered:
-            await self.compaction.overflowed_again()
+            await self.compaction.announce_second_overflow()
             return False
         self._has_recovered = True
         with self.activity.pausing_run("compacting"):
-            recovered = await self.compaction.recover(scope, self.retry.leave_out)
+            recovered = await self.compaction.recover_from_overflow(scope, self.retry.hide_last_answer)
         if not recovered:
             self.policies.on_context_full()
         return recovered
 
-    async def _make_room(self, scope: Scope) -> None:
+    async def _compact_if_full(self, scope: Scope) -> None:
         """Compact if the context is nearly full."""
-        if not scope.cancelled and self.compaction.due():
+        if not scope.cancelled and self.compaction.is_due():
             with self.activity.pausing_run("compacting"):
-                await self.compaction.automatic(scope)
+                await self.compaction.compact_when_full(scope)
 
-    async def _continuation(self, result: RunResult, scope: Scope) -> list[CustomMessage]:
+    async def _collect_continuations(self, result: RunResult, scope: Scope) -> list[CustomMessage]:
         """What extensions want done before the agent settles."""
         stopped = result.answer.stop_reason
-        asked = self._dependencies.hooks.before_settle(stopped if stopped in ("error", "aborted") else "stop")
-        return await result_of_run(asked, scope, [])
+        asked = self._dependencies.hooks.collect_continuations(stopped if stopped in ("error", "aborted") else "stop")
+        return await wait_for_run_result(asked, scope, [])
 
-    def _sync(self) -> None:
+    def _sync_journal(self) -> None:
         """Have the disk confirm the session file, in a thread; without one the next run does."""
         with suppress(RuntimeError):
             self._syncing = asyncio.get_running_loop().run_in_executor(None, self._dependencies.transcript.journal.sync)

@@ -34,27 +34,27 @@ class HistoryChanges:
 
     def compact(self, instructions: str | Absent = ABSENT) -> Awaitable[Compacted]:
         """Summarize the history now; what is going on is stopped before this returns."""
-        self._transcript.journal.claim()
+        self._transcript.journal.claim_and_reload_file()
         return self._compact(self._activity.claim_compaction(), instructions)
 
     def navigate(self, entry_id: str, options: NavigationOptions) -> Awaitable[Navigated]:
         """Go to another place in the tree; what is going on is stopped before this returns."""
-        if self._transcript.journal.line(entry_id) is None:
+        if self._transcript.journal.find_line(entry_id) is None:
             raise Refusal(f"{ENTRY_MISSING}{entry_id}")
-        self._transcript.journal.claim()
+        self._transcript.journal.claim_and_reload_file()
         return self._navigate(self._activity.claim_compaction(), entry_id, options)
 
     async def _compact(self, claim: CompactionClaim, instructions: str | Absent) -> Compacted:
-        scope = await self._begin(claim)
+        scope = await self._begin_claimed(claim)
         try:
-            return await self._compaction.manual(instructions, scope)
+            return await self._compaction.compact_on_request(instructions, scope)
         finally:
             self._activity.end()
 
     async def _navigate(self, claim: CompactionClaim, entry_id: str, options: NavigationOptions) -> Navigated:
-        scope = await self._begin(claim)
+        scope = await self._begin_claimed(claim)
         try:
-            arrived = await self._navigation.go(entry_id, options, scope)
+            arrived = await self._navigation.navigate_to(entry_id, options, scope)
             self._enter_branch()
             return arrived
         except Aborted:
@@ -62,8 +62,8 @@ class HistoryChanges:
         finally:
             self._activity.end()
 
-    async def _begin(self, claim: CompactionClaim) -> Scope:
-        ended = self._activity.ended()
+    async def _begin_claimed(self, claim: CompactionClaim) -> Scope:
+        ended = self._activity.wait_for_end()
         if ended is not None:
             await ended
         try:

@@ -5,24 +5,23 @@ of the two it has. A method that may take long (a person may be asked) gives a `
 awaitable of it. So one piece of code serves both, and without extensions nothing gives way to the event loop.
 
 A failing extension is reported by the implementation, which then gives the answer that changes nothing; the one
-exception is `user_bash`.
+exception is `intercept_user_bash`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from pigeon.agent.inference import ProviderHooks
 from pigeon.agent.scope import Scope
 from pigeon.wire.answers import BashResult, SlashCommand
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent
 from pigeon.wire.errors import Aborted
 from pigeon.wire.events import CompactionReason
-from pigeon.wire.messages import CustomMessage, Message
+from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.model import Model
 
 InputSource = Literal["interactive", "rpc", "extension"]
@@ -34,17 +33,17 @@ T = TypeVar("T")
 HookResult: TypeAlias = Awaitable[T] | T
 
 
-async def result_of(asked: HookResult[T], scope: Scope | None = None) -> T:
+async def wait_for_result(asked: HookResult[T], scope: Scope | None = None) -> T:
     """The answer of a hook; raises `Aborted` if it has to be waited for and the scope is cancelled meanwhile."""
     if not isinstance(asked, Awaitable):
         return asked
     return await (asked if scope is None else scope.wait(asked))
 
 
-async def result_of_run(asked: HookResult[T], scope: Scope, otherwise: T) -> T:
+async def wait_for_run_result(asked: HookResult[T], scope: Scope, otherwise: T) -> T:
     """The answer of a hook that a run waits for, or something else as soon as the run is stopped."""
     try:
-        return await result_of(asked, scope)
+        return await wait_for_result(asked, scope)
     except Aborted:
         return otherwise
 
@@ -94,72 +93,72 @@ class ResourcePaths(Struct, frozen=True):
     prompts: list[str]
 
 
-class Hooks(ProviderHooks, Protocol):
-    """Everything that extensions may do to a session and its requests; what they do to tools is their `Gate`."""
+class Hooks(Protocol):
+    """Everything that extensions may do to a session; `Gate` is what they do to tools, `ProviderHooks` to requests."""
 
     def commands(self) -> list[SlashCommand]:
-        """Slash commands that `command` handles, for `get_commands`; they come first there."""
+        """Slash commands that `run_command` handles, for `get_commands`; they come first there."""
         ...
 
     def has_command(self, text: str) -> bool:
-        """True if `command` would handle this text; `steer` and `follow_up` refuse such a text."""
+        """True if `try_run_command` would run a command for this text; `steer` and `follow_up` refuse such a text."""
         ...
 
-    async def command(self, text: str) -> bool:
-        """Run the command that a prompt beginning with a slash names; true if there was one, whatever became of it."""
+    async def try_run_command(self, text: str) -> bool:
+        """Runs the command that a prompt beginning with a slash names; returns False if there is none."""
         ...
 
-    def input(self, said: PromptInput) -> HookResult[PromptInput | None]:
+    def transform_input(self, said: PromptInput) -> HookResult[PromptInput | None]:
         """What to go on with; none when it was handled and nothing more shall happen."""
         ...
 
-    def before_agent_start(
-        self, prompt: str, images: list[ImageContent], system_prompt: Callable[[], str]
+    def collect_prompt_additions(
+        self, prompt: UserMessage, system_prompt: Callable[[], str]
     ) -> HookResult[PromptAdditions]:
-        """Asked once per prompt, after expansion, before the run begins."""
+        """Returns what extensions add to a prompt; called once per prompt, after expansion, before the run begins."""
         ...
 
-    def context(self, messages: list[Message]) -> HookResult[list[Message]]:
+    def transform_context(self, messages: list[Message]) -> HookResult[list[Message]]:
         """The messages for one request: the given list itself if nothing was changed, which costs the least."""
         ...
 
-    def message_end(self, message: Message) -> HookResult[Message]:
+    def transform_message(self, message: Message) -> HookResult[Message]:
         """The message to put on record and announce; always of the same role."""
         ...
 
-    def user_bash(self, command: str, excluded: bool, cwd: str) -> HookResult[BashResult | None]:
+    def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> HookResult[BashResult | None]:
         """A result to use instead of running the command; raises a `Refusal` that says who blocked it."""
         ...
 
-    def before_compact(self, prepared: CompactionPreparation) -> HookResult[ExtensionSummary | bool]:
-        """False to cancel, a summary to use, or true to go on."""
+    def decide_compaction(self, prepared: CompactionPreparation) -> HookResult[ExtensionSummary | bool]:
+        """Returns False to cancel the compaction, a summary to use, or True to go on."""
         ...
 
-    def before_settle(self, outcome: RunOutcome) -> HookResult[list[CustomMessage]]:
-        """Messages that start one more run before the agent settles; usually none."""
+    def collect_continuations(self, outcome: RunOutcome) -> HookResult[list[CustomMessage]]:
+        """Returns messages that start one more run before the agent settles; usually none."""
         ...
 
-    def before_switch(self, reason: Literal["new", "resume"], target: str | None) -> HookResult[bool]:
-        """True to refuse a new or another conversation."""
+    def should_refuse_switch(self, reason: Literal["new", "resume"], target: str | None) -> HookResult[bool]:
+        """Returns True if an extension refuses a new or another conversation."""
         ...
 
-    def before_fork(self, entry_id: str, position: Literal["before", "at"]) -> HookResult[bool]:
-        """True to refuse a fork or a copy."""
+    def should_refuse_fork(self, entry_id: str, position: Literal["before", "at"]) -> HookResult[bool]:
+        """Returns True if an extension refuses a fork or a copy."""
         ...
 
-    def session_started(self, reason: StartReason, previous: str | None = None) -> HookResult[None]:
+    def on_session_started(self, reason: StartReason, previous: str | None = None) -> HookResult[None]:
         """A conversation is open, and there is a host to talk to; `previous` is the file of the one before."""
         ...
 
-    def session_ending(self, reason: EndReason, target: str | None = None) -> HookResult[None]:
+    def on_session_ending(self, reason: EndReason, target: str | None = None) -> HookResult[None]:
         """A conversation is about to be left; `target` is the file of the next one."""
         ...
 
-    def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
-        """Another model is in force."""
+    def on_model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
+        """Called when another model is in force."""
         ...
 
-    def resources(self, cwd: str) -> HookResult[ResourcePaths]:
+    def find_resources(self, cwd: str) -> HookResult[ResourcePaths]:
         """Further skills and prompt templates; asked at the start."""
         ...
 
@@ -168,74 +167,51 @@ class NoHooks:
     """No extensions: every answer is there at once and changes nothing."""
 
     def commands(self) -> list[SlashCommand]:
-        """None."""
         return []
 
     def has_command(self, text: str) -> bool:
-        """There is no such command."""
         return False
 
-    async def command(self, text: str) -> bool:
-        """There is no such command."""
+    async def try_run_command(self, text: str) -> bool:
         return False
 
-    def input(self, said: PromptInput) -> PromptInput:
-        """As it was said."""
+    def transform_input(self, said: PromptInput) -> PromptInput:
         return said
 
-    def before_agent_start(
-        self, prompt: str, images: list[ImageContent], system_prompt: Callable[[], str]
-    ) -> PromptAdditions:
-        """Nothing besides the prompt."""
+    def collect_prompt_additions(self, prompt: UserMessage, system_prompt: Callable[[], str]) -> PromptAdditions:
         return PromptAdditions([])
 
-    def context(self, messages: list[Message]) -> list[Message]:
-        """As they are."""
+    def transform_context(self, messages: list[Message]) -> list[Message]:
         return messages
 
-    def message_end(self, message: Message) -> Message:
-        """As it is."""
+    def transform_message(self, message: Message) -> Message:
         return message
 
-    def user_bash(self, command: str, excluded: bool, cwd: str) -> None:
-        """The command runs."""
+    def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> None:
+        """Returns None, so that the command runs as it is."""
 
-    def before_compact(self, prepared: CompactionPreparation) -> bool:
-        """Go on."""
+    def decide_compaction(self, prepared: CompactionPreparation) -> bool:
+        """Returns True: the compaction goes on."""
         return True
 
-    def before_settle(self, outcome: RunOutcome) -> list[CustomMessage]:
-        """Settle."""
+    def collect_continuations(self, outcome: RunOutcome) -> list[CustomMessage]:
+        """Returns no messages: the agent settles."""
         return []
 
-    def before_switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
-        """Never refused."""
+    def should_refuse_switch(self, reason: Literal["new", "resume"], target: str | None) -> bool:
         return False
 
-    def before_fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
-        """Never refused."""
+    def should_refuse_fork(self, entry_id: str, position: Literal["before", "at"]) -> bool:
         return False
 
-    def session_started(self, reason: StartReason, previous: str | None = None) -> None:
-        """Nothing to tell."""
+    def on_session_started(self, reason: StartReason, previous: str | None = None) -> None:
+        """Does nothing: there are no extensions to notify."""
 
-    def session_ending(self, reason: EndReason, target: str | None = None) -> None:
-        """Nothing to tell."""
+    def on_session_ending(self, reason: EndReason, target: str | None = None) -> None:
+        """Does nothing: there are no extensions to notify."""
 
-    def model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
-        """Nothing to tell."""
+    def on_model_selected(self, model: Model, previous: Model | None, source: ModelSelectSource) -> None:
+        """Does nothing: there are no extensions to notify."""
 
-    def resources(self, cwd: str) -> ResourcePaths:
-        """None."""
+    def find_resources(self, cwd: str) -> ResourcePaths:
         return ResourcePaths([], [])
-
-    async def provider_request(self, body: bytes) -> bytes:
-        """As it is."""
-        return body
-
-    async def provider_headers(self, headers: dict[str, str]) -> dict[str, str]:
-        """As they are."""
-        return headers
-
-    def provider_responded(self, status: int, headers: Mapping[str, str]) -> None:
-        """Nothing to tell."""

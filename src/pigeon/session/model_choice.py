@@ -15,13 +15,13 @@ from pigeon.wire.entries import ModelChange, ThinkingLevelChange
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import Outbound, ThinkingLevelChanged
 from pigeon.wire.messages import AssistantMessage
-from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamped, levels_of
+from pigeon.wire.model import LEVELS, Model, ThinkingLevel, clamp_level, levels_of
 
 
 class ModelSource(Protocol):
     """The models that a host can choose."""
 
-    def available(self) -> list[Model]:
+    def list_available(self) -> list[Model]:
         """Models with configured credentials."""
         ...
 
@@ -64,7 +64,7 @@ class ModelChoice:
         self._explicit_level = options.explicit_level
         self._wanted: ThinkingLevel = options.thinking
         self.model = options.model
-        self.level: ThinkingLevel = clamped(options.thinking, options.model)
+        self.level: ThinkingLevel = clamp_level(options.thinking, options.model)
 
     def enter_session(self) -> None:
         """Put the choice on record at the beginning of a conversation."""
@@ -74,32 +74,31 @@ class ModelChoice:
 
     def restore(self, branch: Sequence[EntryLine]) -> None:
         """Take up the model and the level that a conversation used last, unless one was named at the start."""
-        reference, level = last_choice(branch)
+        reference, level = find_last_choice(branch)
         if not self._explicit and reference is not None:
             previous = self.model
             self.model = self._source.find(*reference) or self.model
             if self.model is not None and self.model is not previous:
-                self._hooks.model_selected(self.model, previous, "restore")
+                self._hooks.on_model_selected(self.model, previous, "restore")
         if level is not None and not self._explicit_level:
             self._wanted = level
-        before, self.level = self.level, clamped(self._wanted, self.model)
-        if level is None and not self._transcript.journal.reading:
+        before, self.level = self.level, clamp_level(self._wanted, self.model)
+        if level is None and not self._transcript.journal.is_read_only:
             self._transcript.journal.append(ThinkingLevelChange, thinking_level=self.level)
         if self.level != before:
             self._post(ThinkingLevelChanged(level=self.level, thinking_level=self.level))
 
-    def available(self) -> list[Model]:
-        """Models that can be chosen."""
-        return self._source.available()
+    def list_available(self) -> list[Model]:
+        return self._source.list_available()
 
-    def use(self, provider: str, model_id: str) -> Model:
+    def select_model(self, provider: str, model_id: str) -> Model:
         """Choose an available model; raises when there is none of that name."""
         model = self._source.find(provider, model_id)
         if model is None and self.model is not None and (self.model.provider, self.model.id) == (provider, model_id):
             model = self.model
         if model is None:
             raise Refusal(f"Model not found: {provider}/{model_id}")
-        self._choose(model, "set")
+        self._apply_model(model, "set")
         return model
 
     def cycle(self) -> CycledModel | None:
@@ -111,20 +110,20 @@ class ModelChoice:
         current = (self.model.provider, self.model.id) if self.model else None
         at = models.index(current) if current in models else -1
         chosen = candidates[(at + 1) % len(candidates)]
-        self._transcript.journal.claim()
+        self._transcript.journal.claim_and_reload_file()
         if chosen.level is not None:
             self._wanted = chosen.level
-        self._choose(chosen.model, "cycle")
+        self._apply_model(chosen.model, "cycle")
         return CycledModel(model=chosen.model, thinking_level=self.level, is_scoped=bool(self._scoped))
 
     def levels(self) -> list[ThinkingLevel]:
         """The levels of the current model."""
         return levels_of(self.model)
 
-    def think(self, level: ThinkingLevel) -> None:
+    def set_level(self, level: ThinkingLevel) -> None:
         """Want this level; what the model cannot do is clamped."""
-        if clamped(level, self.model) != self.level:
-            self._transcript.journal.claim()
+        if clamp_level(level, self.model) != self.level:
+            self._transcript.journal.claim_and_reload_file()
         self._wanted = level
         self._apply_level()
 
@@ -133,31 +132,31 @@ class ModelChoice:
         if self.model is None or not self.model.reasoning:
             return None
         levels = self.levels()
-        self.think(levels[(levels.index(self.level) + 1) % len(levels)])
+        self.set_level(levels[(levels.index(self.level) + 1) % len(levels)])
         return self.level
 
     def _candidates(self) -> list[ScopedModel]:
-        available = self._source.available()
+        available = self._source.list_available()
         if not self._scoped:
             return [ScopedModel(model) for model in available]
         known = {(model.provider, model.id) for model in available}
         return [scoped for scoped in self._scoped if (scoped.model.provider, scoped.model.id) in known]
 
-    def _choose(self, model: Model, how: Literal["set", "cycle"]) -> None:
+    def _apply_model(self, model: Model, how: Literal["set", "cycle"]) -> None:
         previous = self.model
-        if previous is not None and previous.reference == model.reference and self._transcript.journal.reading:
+        if previous is not None and previous.reference == model.reference and self._transcript.journal.is_read_only:
             return
-        self._transcript.journal.claim()
+        self._transcript.journal.claim_and_reload_file()
         self.model = model
         self._record_model(model)
         self._apply_level()
-        self._hooks.model_selected(model, previous, how)
+        self._hooks.on_model_selected(model, previous, how)
 
     def _record_model(self, model: Model) -> None:
         self._transcript.journal.append(ModelChange, provider=model.provider, model_id=model.id)
 
     def _apply_level(self) -> None:
-        level = clamped(self._wanted, self.model)
+        level = clamp_level(self._wanted, self.model)
         if level == self.level:
             return
         self.level = level
@@ -165,7 +164,7 @@ class ModelChoice:
         self._post(ThinkingLevelChanged(level=level, thinking_level=level))
 
 
-def last_choice(branch: Sequence[EntryLine]) -> tuple[tuple[str, str] | None, ThinkingLevel | None]:
+def find_last_choice(branch: Sequence[EntryLine]) -> tuple[tuple[str, str] | None, ThinkingLevel | None]:
     """The model and the thinking level that a path ends with; none where it has none."""
     reference: tuple[str, str] | None = None
     level: str | None = None

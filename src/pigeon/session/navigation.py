@@ -39,24 +39,24 @@ class NavigationOptions(Struct):
 
 
 class Navigation:
-    """Moves the leaf."""
+    """Moves the leaf of the journal to another entry, with a summary of what is left."""
 
     def __init__(self, transcript: Transcript, models: ModelChoice, summarizer: Summarizer) -> None:
         self._transcript = transcript
         self._models = models
         self._summarizer = summarizer
 
-    async def go(self, entry_id: str, options: NavigationOptions, scope: Scope) -> Navigated:
+    async def navigate_to(self, entry_id: str, options: NavigationOptions, scope: Scope) -> Navigated:
         """Make an entry the leaf; a user message is taken back for editing, so its parent becomes the leaf."""
         journal = self._transcript.journal
-        target = journal.line(entry_id)
+        target = journal.find_line(entry_id)
         if target is None:
             raise Refusal(f"Entry not found: {entry_id}")
-        text, leaf = _place(target)
-        left = abandoned(journal.branch, journal.path_to(leaf))
+        text, leaf = _find_place(target)
+        left = find_abandoned(journal.branch, journal.path_to(leaf))
         old_leaf = journal.leaf_id
-        summary = await self._summary(left, options, scope) if options.summarize else None
-        scope.check()
+        summary = await self._summarize_branch(left, options, scope) if options.summarize else None
+        scope.raise_if_cancelled()
         journal.move_to(leaf)
         summarized = None
         if summary is not None:
@@ -78,24 +78,24 @@ class Navigation:
             summary_entry_id=summarized.id if summarized else ABSENT,
         )
 
-    async def _summary(
+    async def _summarize_branch(
         self, left: list[EntryLine], options: NavigationOptions, scope: Scope
     ) -> tuple[str, Json, Usage] | None:
         model = self._models.model
         messages = [message for message in context_of(left) if not isinstance(message, ToolResultMessage)]
         if model is None or not messages:
             return None
-        files = self._summarizer.touched_files()
-        files.note(messages)
+        files = self._summarizer.make_touched_files()
+        files.add_messages(messages)
         focus = options.instructions
         told = BRANCH if isinstance(focus, Absent) else f"{BRANCH}\n\nAdditional focus: {focus}"
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, source="branchSummary")
         budget = max(model.context_window - RESERVE_TOKENS, model.context_window // 2)
-        said, usage = await self._summarizer.summary(_newest(messages, budget), told, ask)
+        said, usage = await self._summarizer.summarize(_newest_within_budget(messages, budget), told, ask)
         return said + files.appendix(), files.details(), usage
 
 
-def _place(target: EntryLine) -> tuple[str | None, str | None]:
+def _find_place(target: EntryLine) -> tuple[str | None, str | None]:
     """The text to edit, if any, and the new leaf."""
     message = target.message
     if isinstance(message, UserMessage):
@@ -106,13 +106,13 @@ def _place(target: EntryLine) -> tuple[str | None, str | None]:
     return None, target.id
 
 
-def abandoned(old: list[EntryLine], new: list[EntryLine]) -> list[EntryLine]:
+def find_abandoned(old: list[EntryLine], new: list[EntryLine]) -> list[EntryLine]:
     """The end of the old path that the new one does not share."""
     shared = {line.id for line in new}
     return [line for line in old if line.id not in shared]
 
 
-def _newest(messages: Sequence[Message], budget: int) -> list[Message]:
+def _newest_within_budget(messages: Sequence[Message], budget: int) -> list[Message]:
     kept: list[Message] = []
     size = 0
     for message in reversed(messages):

@@ -7,7 +7,6 @@ session (`PlayedClock`), so that `get_state` and `get_messages` answer as they w
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -32,10 +31,11 @@ from pigeon.session.context.transcript import message_of
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.reading import LoadedSession
 from pigeon.session.session import Session
+from pigeon.system.clock import PlaybackPace
 from pigeon.system.ids import Ids
 from pigeon.wire import codec
 from pigeon.wire.answers import Compacted
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.content import AssistantBlock, TextContent, ThinkingContent, ToolCall
 from pigeon.wire.entries import CompactionEntry, ContextEdit, SessionInfo, ThinkingLevelChange
 from pigeon.wire.errors import Aborted
@@ -97,28 +97,16 @@ class PlayedClock(Ids):
 
     def move_to(self, line: EntryLine) -> None:
         """Be at the time and place of this entry."""
-        self._at = _ms(line.timestamp) or self._at
+        self._at = _to_ms(line.timestamp) or self._at
         self._next = line.id
 
     def now(self) -> int:
-        """When the entry was made."""
+        """Returns when the entry that is played was made."""
         return self._at
 
     def entry_id(self, taken: Container[str]) -> str:
-        """Its id."""
+        """Returns the id of the entry that is played."""
         return self._next if self._next and self._next not in taken else super().entry_id(taken)
-
-
-class PlaybackPace:
-    """How long things take: as long as they did, divided by a speed; with the speed 0 no time at all."""
-
-    def __init__(self, speed: float, longest_gap: float) -> None:
-        self._speed = speed
-        self._longest = longest_gap
-
-    async def pause(self, ms: float) -> None:
-        """Wait for so much time of the session."""
-        await asyncio.sleep(0.0 if not self._speed or ms <= 0 else min(ms / 1000 / self._speed, self._longest))
 
 
 class SessionPlayer:
@@ -135,14 +123,14 @@ class SessionPlayer:
         """All of it, or up to the run that the host aborts."""
         rest = list(branch)
         while rest:
-            size = _run_length(rest)
+            size = _count_run_entries(rest)
             if not size:
-                await self._between_runs(rest.pop(0))
-            elif not await self._run(rest[:size]):
+                await self._play_between_runs(rest.pop(0))
+            elif not await self._play_run(rest[:size]):
                 return
             del rest[:size]
 
-    async def _run(self, lines: list[EntryLine]) -> bool:
+    async def _play_run(self, lines: list[EntryLine]) -> bool:
         """One run; false if it was aborted now, and not then."""
         activity, post = self._session.activity, self._session.bus.post
         scope = activity.begin_run()
@@ -156,54 +144,54 @@ class SessionPlayer:
             post(SessionSettled(run_id=run_id))
         return not stopped
 
-    async def _between_runs(self, line: EntryLine) -> None:
+    async def _play_between_runs(self, line: EntryLine) -> None:
         publish = self._session.bus.publish
-        await self.wait_until(line)
+        await self.wait_until_entry(line)
         entry = line.entry
         said = message_of(line)
         if isinstance(entry, CompactionEntry):
-            await self.compact(line, entry, "manual")
+            await self.play_compaction(line, entry, "manual")
         elif isinstance(said, SystemMessage):
             await publish(ToolsDeclared(message=said))
         elif isinstance(said, CustomMessage):
             await publish(MessageStart(message=said))
             await publish(MessageEnd(message=said))
         elif entry is not None:
-            self.keep(line)
+            self.record_entry(line)
         if isinstance(entry, SessionInfo):
             await publish(SessionInfoChanged(name=entry.name))
-        elif isinstance(entry, ThinkingLevelChange) and self._is_news(entry.thinking_level):
+        elif isinstance(entry, ThinkingLevelChange) and self._update_level(entry.thinking_level):
             await publish(ThinkingLevelChanged(level=entry.thinking_level, thinking_level=entry.thinking_level))
 
-    def _is_news(self, level: str) -> bool:
-        """False for the level that the session begins with."""
+    def _update_level(self, level: str) -> bool:
+        """Sets the level; returns False for the level that the session begins with."""
         before, self._level = self._level, level
         return before not in ("", level)
 
-    async def wait_until(self, line: EntryLine, before_ms: int = 0) -> None:
+    async def wait_until_entry(self, line: EntryLine, before_ms: int = 0) -> None:
         """Wait until an entry was made, or so long before; from here on the session's time is that."""
-        at = (_ms(line.timestamp) or self._at) - before_ms
+        at = (_to_ms(line.timestamp) or self._at) - before_ms
         await self._pace.pause(at - self._at if self._at else 0)
         self._at = max(self._at, at)
         self._clock.move_to(line)
 
-    async def spend(self, ms: float) -> None:
+    async def pass_time(self, ms: float) -> None:
         """Let time of the session pass."""
         await self._pace.pause(ms)
         self._at += int(ms)
 
-    def keep(self, line: EntryLine) -> None:
+    def record_entry(self, line: EntryLine) -> None:
         """Put an entry on record that no event puts there."""
         entry = line.entry
         if entry is not None:
             kept = [name for name in type(entry).__struct_fields__ if name not in ("id", "parent_id", "timestamp")]
             self._session.journal.append(type(entry), **{name: getattr(entry, name) for name in kept})
 
-    async def compact(self, line: EntryLine, entry: CompactionEntry, reason: CompactionReason) -> None:
+    async def play_compaction(self, line: EntryLine, entry: CompactionEntry, reason: CompactionReason) -> None:
         """A compaction, which is told as it was recorded."""
         publish = self._session.bus.publish
         await publish(CompactionStart(reason=reason))
-        self.keep(line)
+        self.record_entry(line)
         result = Compacted(
             summary=entry.summary,
             first_kept_entry_id=entry.first_kept_entry_id,
@@ -230,13 +218,13 @@ class _PlayedRun:
 
     async def play(self, lines: list[EntryLine]) -> EndReason:
         """All its entries; says how it ended."""
-        await self._begin()
+        await self._begin_run()
         for line in lines:
             if self._scope.cancelled:
                 break
             # An abort ends the waiting, and what was waited for is told at once.
             with suppress(Aborted):
-                await self._entry(line)
+                await self._play_entry(line)
         last = self._answer
         await self._end_turn()
         await self._publish(AgentEnd(messages=self._added, will_retry=False))
@@ -244,39 +232,39 @@ class _PlayedRun:
             return "aborted"
         return "error" if last is not None and last.stop_reason == "error" else "done"
 
-    async def _entry(self, line: EntryLine) -> None:
+    async def _play_entry(self, line: EntryLine) -> None:
         entry, said = line.entry, message_of(line)
         if isinstance(said, AssistantMessage):
-            await self._say_answer(line, said)
+            await self._play_answer(line, said)
             return
         if isinstance(said, ToolResultMessage):
-            await self._show_result(line, said)
+            await self._play_result(line, said)
             return
-        await self._scope.wait(self._player.wait_until(line))
+        await self._scope.wait(self._player.wait_until_entry(line))
         if isinstance(entry, CompactionEntry):
             await self._end_turn()
-            await self._player.compact(line, entry, "threshold")
+            await self._player.play_compaction(line, entry, "threshold")
         elif isinstance(said, SystemMessage):
             await self._publish(ToolsDeclared(message=said))
         elif isinstance(said, UserMessage | CustomMessage):
-            await self._next_turn()
+            await self._begin_turn()
             await self._publish(MessageStart(message=said))
             await self._publish(MessageEnd(message=said))
             self._added.append(said)
         elif entry is not None:
             if isinstance(entry, ContextEdit):
-                await self._repeat()
-            self._player.keep(line)
+                await self._announce_retry()
+            self._player.record_entry(line)
 
-    async def _begin(self) -> None:
+    async def _begin_run(self) -> None:
         await self._publish(AgentStart())
         await self._publish(TurnStart())
         self._begun = True
 
-    async def _next_turn(self) -> None:
+    async def _begin_turn(self) -> None:
         """Whatever is said now belongs to a turn behind the last answer."""
         if not self._begun:
-            await self._begin()
+            await self._begin_run()
         elif self._answer is not None:
             await self._end_turn()
             await self._publish(TurnStart())
@@ -286,7 +274,7 @@ class _PlayedRun:
             await self._publish(TurnEnd(message=self._answer, tool_results=self._results))
         self._answer, self._results = None, []
 
-    async def _repeat(self) -> None:
+    async def _announce_retry(self) -> None:
         """The last answer has failed and is left out: another attempt follows."""
         failed = self._answer
         if failed is None or failed.stop_reason != "error":
@@ -295,22 +283,22 @@ class _PlayedRun:
         await self._publish(AgentEnd(messages=self._added, will_retry=True))
         self._added, self._begun = [], False
         self._attempt += 1
-        most, error = max(MOST_RETRIES, self._attempt), or_else(failed.error_message, "")
+        most, error = max(MOST_RETRIES, self._attempt), value_or_default(failed.error_message, "")
         await self._publish(AutoRetryStart(attempt=self._attempt, max_attempts=most, delay_ms=0, error_message=error))
 
-    async def _say_answer(self, line: EntryLine, message: AssistantMessage) -> None:
+    async def _play_answer(self, line: EntryLine, message: AssistantMessage) -> None:
         if self._answer is not None and self._answer.stop_reason == "error":
-            await self._repeat()
-        await self._next_turn()
-        lasted = max(0, _ms(line.timestamp) - message.timestamp)
-        await self._scope.wait(self._player.wait_until(line, lasted))
+            await self._announce_retry()
+        await self._begin_turn()
+        lasted = max(0, _to_ms(line.timestamp) - message.timestamp)
+        await self._scope.wait(self._player.wait_until_entry(line, lasted))
 
         async def finalize(made: Message) -> Message:
             return made if self._scope.cancelled else message
 
         request = ModelRequest(model=_model_of(message), system_prompt="", messages=[], tools=[])
         stream = AnswerStream(request, self._publish, lambda: message.timestamp, finalize)
-        answer = await stream.stream(_SaidAgain(message, lasted, self._player.spend), self._scope)
+        answer = await stream.stream(_SaidAgain(message, lasted, self._player.pass_time), self._scope)
         self._answer = answer
         self._added.append(answer)
         self._calls = {block.id: block for block in answer.content if isinstance(block, ToolCall)}
@@ -318,14 +306,14 @@ class _PlayedRun:
             await self._publish(AutoRetryEnd(success=True, attempt=self._attempt))
             self._attempt = 0
 
-    async def _show_result(self, line: EntryLine, message: ToolResultMessage) -> None:
-        id, lasted = message.tool_call_id, or_else(message.duration_ms, 0)
+    async def _play_result(self, line: EntryLine, message: ToolResultMessage) -> None:
+        id, lasted = message.tool_call_id, value_or_default(message.duration_ms, 0)
         call = self._calls.get(id)
         name, arguments = (message.tool_name, {}) if call is None else (call.name, call.arguments)
         await self._publish(ToolExecutionStart(tool_call_id=id, tool_name=name, args=arguments))
         with suppress(Aborted):
-            await self._scope.wait(self._player.wait_until(line, lasted))
-            await self._scope.wait(self._player.wait_until(line))
+            await self._scope.wait(self._player.wait_until_entry(line, lasted))
+            await self._scope.wait(self._player.wait_until_entry(line))
         await self._publish(
             ToolExecutionEnd(
                 tool_call_id=id,
@@ -351,7 +339,6 @@ class _SaidAgain:
         self._ms = lasted_ms / max(1.0, pieces)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """The answer."""
         message = self._message
         yield Named(message.response_id, message.response_model)
         # The tokens of the answer are known when it is complete.
@@ -365,9 +352,11 @@ class _SaidAgain:
             for at in range(0, len(text), PIECE):
                 await self._spend(self._ms)
                 yield BlockGrew(index, text[at : at + PIECE])
-            yield _closed(index, block)
+            yield _to_block_closed(index, block)
         yield Metered(message.usage)
-        failure = Failure(message=or_else(message.error_message, "")) if message.stop_reason in FAILED else None
+        failure = (
+            Failure(message=value_or_default(message.error_message, "")) if message.stop_reason in FAILED else None
+        )
         yield Finished(message.stop_reason, failure, message.raw_stop_reason)
 
 
@@ -377,13 +366,13 @@ def _text_of(block: AssistantBlock) -> str:
     return block.text if isinstance(block, TextContent) else block.thinking
 
 
-def _closed(index: int, block: AssistantBlock) -> BlockClosed:
+def _to_block_closed(index: int, block: AssistantBlock) -> BlockClosed:
     if isinstance(block, ThinkingContent):
-        return BlockClosed(index, block.thinking_signature, or_else(block.redacted, False))
+        return BlockClosed(index, block.thinking_signature, value_or_default(block.redacted, False))
     return BlockClosed(index, block.thought_signature if isinstance(block, ToolCall) else block.text_signature)
 
 
-def _run_length(lines: Sequence[EntryLine]) -> int:
+def _count_run_entries(lines: Sequence[EntryLine]) -> int:
     """How many entries the run has that begins with the first one; 0 if that begins none.
 
     A message of the user begins another run, unless the model still waits for results or has to see them.
@@ -406,7 +395,7 @@ def _run_length(lines: Sequence[EntryLine]) -> int:
     return size
 
 
-def _ms(timestamp: str) -> int:
+def _to_ms(timestamp: str) -> int:
     try:
         return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except ValueError:

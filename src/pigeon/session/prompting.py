@@ -18,12 +18,12 @@ from pigeon.agent.scope import Scope
 from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.dependencies import Dependencies, ServerContent
 from pigeon.session.engine import Engine
-from pigeon.session.hooks import HookResult, PromptInput, T, result_of
+from pigeon.session.hooks import HookResult, PromptInput, T, wait_for_result
 from pigeon.session.queue import MessageQueue, OpenPrompt, QueuedMessage
 from pigeon.wire.answers import Accepted, QueueItem, QueueKind, SlashCommand
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
-from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, text_of, user_blocks
+from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, user_blocks
 from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
 from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
 from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
@@ -53,7 +53,7 @@ QUEUED_LIMITS = (
 OTHER_LIMITS = "Set others with set_limits, which counts anew, or begin another conversation."
 
 
-def wanted_answer(output_schema: Json | Absent) -> FinalAnswer | None:
+def make_final_answer(output_schema: Json | Absent) -> FinalAnswer | None:
     """What a prompt with this schema asks of its run; raises a `Refusal` that names what is wrong with the schema."""
     if isinstance(output_schema, Absent):
         return None
@@ -107,32 +107,32 @@ class Prompting:
         self, given: HostMessage, behavior: StreamingBehavior | Absent = ABSENT
     ) -> Awaitable[Accepted] | Accepted:
         """Start a run, or queue as `behavior` says while one is active; raises when it can do neither."""
-        known = self.answered_before(given)
+        known = self.find_earlier_answer(given)
         if known is not None:
             return known
         if self._hooks.has_command(given.text):
             self._run_command(given.text)
-            return self._accepted(given, HANDLED)
-        if self._activity.in_run:
+            return self._remember_acceptance(given, HANDLED)
+        if self._activity.is_running:
             if isinstance(behavior, Absent):
-                return begin_now(self._handled_or_busy(given))
+                return start_eagerly(self._handle_while_busy(given))
             if given.final_answer is not None:
                 raise Refusal(NOT_QUEUED)
             if given.limits is not None:
                 raise Refusal(QUEUED_LIMITS)
-            return begin_now(self._enqueue_prompt(given, "followUp" if behavior == "followUp" else "steering"))
+            return start_eagerly(self._enqueue_prompt(given, "followUp" if behavior == "followUp" else "steering"))
         blocks = user_blocks(given.text, given.images, given.attachments)
-        return begin_now(self._start(given, blocks, behavior or None, self._reserve_run()))
+        return start_eagerly(self._start_prompt(given, blocks, behavior or None, self._reserve_run()))
 
-    def queue(self, given: HostMessage, kind: QueueKind) -> Awaitable[Accepted] | Accepted:
+    def queue_message(self, given: HostMessage, kind: QueueKind) -> Awaitable[Accepted] | Accepted:
         """Queue a message, also while nothing runs."""
-        known = self.answered_before(given)
+        known = self.find_earlier_answer(given)
         if known is not None:
             return known
-        self._must_not_command(given.text)
-        return begin_now(self._enqueue(given, kind))
+        self._refuse_command(given.text)
+        return start_eagerly(self._enqueue(given, kind))
 
-    def _must_not_command(self, text: str) -> None:
+    def _refuse_command(self, text: str) -> None:
         if self._hooks.has_command(text):
             name = text.split(None, 1)[0]
             raise Refusal(f'Extension command "{name}" cannot be queued. Send it with prompt, which runs it at once.')
@@ -145,16 +145,16 @@ class Prompting:
         if deliver_as == "nextTurn":
             self._next_turn.append(message)
         elif not trigger_turn:
-            self._transcript.journal.claim()
-            self._activity.after_run(partial(self._announce, message))
-        elif self._activity.in_run:
+            self._transcript.journal.claim_and_reload_file()
+            self._activity.defer_to_run_end(partial(self._announce_custom_message, message))
+        elif self._activity.is_running:
             self._queue.add(message, "followUp" if deliver_as == "followUp" else "steering")
         else:
             self._engine.start([message], self._reserve_run())
 
     def add_user_message(self, message: UserMessage, deliver_as: Literal["steer", "followUp"] | None) -> None:
         """An extension's prompt in the user's name; raises while a run is active if it does not say how to queue."""
-        if not self._activity.in_run:
+        if not self._activity.is_running:
             self._engine.start([message], self._reserve_run())
         elif deliver_as is None:
             raise SessionBusy
@@ -181,11 +181,11 @@ class Prompting:
         ]
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """True while a command of an extension runs, or a message waits for the next prompt."""
         return bool(self._commands or self._next_turn)
 
-    async def commands_done(self) -> None:
+    async def wait_for_commands(self) -> None:
         """Wait until no command of an extension runs."""
         while self._commands:
             await asyncio.wait(set(self._commands))
@@ -193,7 +193,7 @@ class Prompting:
     def _run_command(self, text: str) -> None:
         """In the background: a command may ask the host something, and the host may wait for the answer to `prompt`
         first."""
-        task = asyncio.ensure_future(self._hooks.command(text))
+        task = asyncio.ensure_future(self._hooks.try_run_command(text))
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
 
@@ -202,7 +202,7 @@ class Prompting:
         or if there is no model to ask."""
         limits = self._engine.limits
         scope = self._activity.begin_run()
-        if limits.active and (reached := limits.exhausted()) is not None:
+        if limits.active and (reached := limits.find_exhausted_limit()) is not None:
             self._activity.end()
             raise Refusal(f"{limit_text(reached)}, in this conversation. {OTHER_LIMITS}", code="limit")
         if self._dependencies.models.model is None:
@@ -210,33 +210,32 @@ class Prompting:
             raise Refusal(NO_MODEL.format(models_file=self._dependencies.models_file))
         return scope
 
-    async def _start(
+    async def _start_prompt(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope
     ) -> Accepted:
-        with self._reserved():
-            message = await self._message(given, blocks, behavior, scope)
+        with self._releasing_on_failure():
+            message = await self._prepare_message(given, blocks, behavior, scope)
             if message is None:
                 self._activity.end()
-                return self._accepted(given, HANDLED)
-            return await self._launch(given, message, scope)
+                return self._remember_acceptance(given, HANDLED)
+            return await self._launch_run(given, message, scope)
 
-    async def _launch(self, given: HostMessage, message: UserMessage, scope: Scope) -> Accepted:
+    async def _launch_run(self, given: HostMessage, message: UserMessage, scope: Scope) -> Accepted:
         """Ask the extensions what else the run begins with, and start it."""
-        images = [block for block in message.content if isinstance(block, ImageContent)]
-        asked = self._hooks.before_agent_start(text_of(message.content), images, self._system_prompt.text)
-        additions = await _answer(asked, scope)
-        message, accepted = self._kept(given, message, "started")
+        asked = self._hooks.collect_prompt_additions(message, self._system_prompt.text)
+        additions = await _wait_for_hook(asked, scope)
+        message, accepted = self._attach_acceptance(given, message, "started")
         opening: list[Spoken] = [message, *self._next_turn, *additions.messages]
         policies = () if given.final_answer is None else (given.final_answer,)
         self._engine.start(opening, scope, additions.system_prompt, policies, given.limits)
         self._next_turn = []
         prompt = OpenPrompt(given.id, given.final_answer is not None)
-        prompt.deliver()
+        prompt.mark_delivered()
         self._queue.prompts.add(prompt)
-        return self._accepted(given, accepted)
+        return self._remember_acceptance(given, accepted)
 
     @contextmanager
-    def _reserved(self) -> Iterator[None]:
+    def _releasing_on_failure(self) -> Iterator[None]:
         """Whatever keeps a reserved run from being started gives it up, so that the next prompt can have it."""
         try:
             yield
@@ -247,82 +246,82 @@ class Prompting:
             self._activity.end()
             raise
 
-    async def _handled_or_busy(self, given: HostMessage) -> Accepted:
+    async def _handle_while_busy(self, given: HostMessage) -> Accepted:
         """While a run is active, a prompt that does not say how to queue can only be taken by an extension."""
-        if await self._heard(given, None) is None:
-            return self._accepted(given, HANDLED)
+        if await self._prepare_in_run(given, None) is None:
+            return self._remember_acceptance(given, HANDLED)
         raise SessionBusy
 
     async def _enqueue(self, given: HostMessage, kind: QueueKind) -> Accepted:
-        message = await self._queueable(given, kind)
+        message = await self._prepare_queueable(given, kind)
         if message is None:
-            return self._accepted(given, HANDLED)
-        return self._put(given, QueuedMessage(self._dependencies.ids.request_id(), message, kind), message)
+            return self._remember_acceptance(given, HANDLED)
+        return self._put_in_queue(given, QueuedMessage(self._dependencies.ids.request_id(), message, kind), message)
 
     async def _enqueue_prompt(self, given: HostMessage, kind: QueueKind) -> Accepted:
         """The run may have ended while the extensions had a look: then the prompt starts the next one."""
-        message = await self._queueable(given, kind)
+        message = await self._prepare_queueable(given, kind)
         if message is None:
-            return self._accepted(given, HANDLED)
-        if self._activity.in_run:
-            return self._put(
+            return self._remember_acceptance(given, HANDLED)
+        if self._activity.is_running:
+            return self._put_in_queue(
                 given, QueuedMessage(self._dependencies.ids.request_id(), message, kind, OpenPrompt(given.id)), message
             )
         scope = self._reserve_run()
-        with self._reserved():
-            return await self._launch(given, message, scope)
+        with self._releasing_on_failure():
+            return await self._launch_run(given, message, scope)
 
-    def _put(self, given: HostMessage, item: QueuedMessage, message: UserMessage) -> Accepted:
-        message, accepted = self._kept(given, message, "queued", item.id)
-        item.say(message)
+    def _put_in_queue(self, given: HostMessage, item: QueuedMessage, message: UserMessage) -> Accepted:
+        message, accepted = self._attach_acceptance(given, message, "queued", item.id)
+        item.set_message(message)
         self._queue.put(item)
-        return self._accepted(given, accepted)
+        return self._remember_acceptance(given, accepted)
 
     async def edit_queued(self, id: str, text: str) -> QueueItem:
         """Change the text of a message in the queue; it is looked at and expanded as if it had been sent so."""
-        item = self._queue.waiting(id)
+        item = self._queue.find_waiting(id)
         before = item.message
         if not isinstance(before, UserMessage):
             raise Refusal(f'The message "{id}" was put into the queue by an extension and cannot be edited')
-        self._must_not_command(text)
+        self._refuse_command(text)
         given = HostMessage(text, attachments=before.attachments)
         blocks = [] if isinstance(before.content, str) else before.content
         first = next((block for block in blocks if isinstance(block, TextContent)), None)
         rest = [block for block in blocks if block is not first]
         behavior: StreamingBehavior = "followUp" if item.kind == "followUp" else "steer"
-        after = await self._message(given, [TextContent(text=text), *rest], behavior, None)
+        after = await self._prepare_message(given, [TextContent(text=text), *rest], behavior, None)
         if after is None:
             return self._queue.remove(id)
         return self._queue.edit(id, replace(before, content=after.content))
 
-    def answered_before(self, given: HostMessage) -> Accepted | None:
+    def find_earlier_answer(self, given: HostMessage) -> Accepted | None:
         """What the same message was answered with when it came first; raises `Refusal` if it was another one."""
         if isinstance(given.client_id, Absent):
             return None
         if self._client_messages is None:
             from pigeon.session.client_messages import ClientMessages
 
-            self._client_messages = ClientMessages(self._transcript, self._queue.kept)
-        acceptance = self._client_messages.known(given.client_id, given.digest)
-        return None if acceptance is None else self._shown(acceptance, given.client_id)
+            self._client_messages = ClientMessages(self._transcript, self._queue.kept_messages)
+        acceptance = self._client_messages.find_acceptance(given.client_id, given.digest)
+        return None if acceptance is None else self._to_accepted(acceptance, given.client_id)
 
-    def _kept(
+    def _attach_acceptance(
         self, given: HostMessage, message: UserMessage, disposition: Disposition, queued_id: str | Absent = ABSENT
     ) -> tuple[UserMessage, Acceptance]:
         """The message with how it is answered, if it has an id of the host's, and that."""
-        run_id = self._activity.run_id if self._activity.in_run else ABSENT
+        run_id = self._activity.run_id if self._activity.is_running else ABSENT
         accepted = Acceptance(disposition=disposition, digest=given.digest, run_id=run_id, queued_id=queued_id)
         if isinstance(given.client_id, Absent):
             return message, accepted
         return replace(message, client_message_id=given.client_id, accepted=accepted), accepted
 
-    def _accepted(self, given: HostMessage, acceptance: Acceptance) -> Accepted:
+    def _remember_acceptance(self, given: HostMessage, acceptance: Acceptance) -> Accepted:
         """The answer to a message, which is remembered if it has an id of the host's."""
         if self._client_messages is not None and not isinstance(given.client_id, Absent):
             self._client_messages.remember(given.client_id, replace(acceptance, digest=given.digest))
-        return self._shown(acceptance, given.client_id)
+        return self._to_accepted(acceptance, given.client_id)
 
-    def _shown(self, acceptance: Acceptance, client_id: str | Absent) -> Accepted:
+    def _to_accepted(self, acceptance: Acceptance, client_id: str | Absent) -> Accepted:
         return Accepted(
             disposition=acceptance.disposition,
             run_id=acceptance.run_id,
@@ -330,49 +329,51 @@ class Prompting:
             client_message_id=client_id,
         )
 
-    async def _queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
+    async def _prepare_queueable(self, given: HostMessage, kind: QueueKind) -> UserMessage | None:
         """The message to queue; none if an extension took it."""
-        return await self._heard(given, "followUp" if kind == "followUp" else "steer")
+        return await self._prepare_in_run(given, "followUp" if kind == "followUp" else "steer")
 
-    async def _heard(self, given: HostMessage, behavior: StreamingBehavior | None) -> UserMessage | None:
+    async def _prepare_in_run(self, given: HostMessage, behavior: StreamingBehavior | None) -> UserMessage | None:
         """A message that comes into a run; an abort of the run also reaches it while the extensions have a look."""
         blocks = user_blocks(given.text, given.images, given.attachments)
         try:
-            return await self._message(given, blocks, behavior, self._activity.scope)
+            return await self._prepare_message(given, blocks, behavior, self._activity.scope)
         except Aborted:
             raise Refusal(ABORTED_BEFORE) from None
 
-    async def _message(
+    async def _prepare_message(
         self, given: HostMessage, blocks: list[UserBlock], behavior: StreamingBehavior | None, scope: Scope | None
     ) -> UserMessage | None:
         """The message after the extensions had a look, `/name` was expanded and what it names of tool servers was
         read; none if an extension took it."""
         images = [block for block in blocks if isinstance(block, ImageContent)]
-        heard = await _answer(self._hooks.input(PromptInput(given.text, images, behavior=behavior)), scope)
+        heard = await _wait_for_hook(
+            self._hooks.transform_input(PromptInput(given.text, images, behavior=behavior)), scope
+        )
         if heard is None:
             return None
         rest = blocks[1:]
         if heard.images is not images:
             rest = [*(block for block in rest if isinstance(block, TextContent)), *heard.images]
-        named = NOTHING_NAMED
-        if heard.text.startswith("/") or "@" in heard.text:
-            named = await _answer(self._dependencies.tool_servers.content_of(heard.text), scope)
-        text = self._dependencies.expander.expand(heard.text) if named.text is None else named.text
+        text, named = heard.text, NOTHING_NAMED
+        if text.startswith("/") or "@" in text:
+            named = await _wait_for_hook(self._dependencies.tool_servers.content_of(text), scope)
+            text = self._dependencies.expander.expand(text) if named.text is None else named.text
         return UserMessage(
             content=[TextContent(text=text), *rest, *named.blocks],
             timestamp=self._now(),
             attachments=given.attachments or ABSENT,
         )
 
-    def _announce(self, message: CustomMessage) -> None:
+    def _announce_custom_message(self, message: CustomMessage) -> None:
         self._bus.post(MessageStart(message=message))
         self._bus.post(MessageEnd(message=message))
 
 
-def begin_now(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | Accepted:
+def start_eagerly(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | Accepted:
     """Run a coroutine at once as far as it gets; its result if that is its end, else the rest of it, to be awaited.
 
-    Such a coroutine runs outside of any task first, so it may wait for nothing before `_go_on_in_a_task`. Its rest runs
+    Such a coroutine runs outside of any task first, so it may wait for nothing before `_yield_to_task`. Its rest runs
     in the task that awaits it, so that what this task does with the result, which is to answer the host, comes before
     the first step of the run that was started.
     """
@@ -381,24 +382,24 @@ def begin_now(work: Coroutine[Any, Any, Accepted]) -> Awaitable[Accepted] | Acce
     except StopIteration as end:
         accepted: Accepted = end.value
         return accepted
-    return _rest_of(work)
+    return _resume_coroutine(work)
 
 
 @coroutine
-def _rest_of(work: Coroutine[Any, Any, Accepted]) -> Generator[Any, Any, Accepted]:
+def _resume_coroutine(work: Coroutine[Any, Any, Accepted]) -> Generator[Any, Any, Accepted]:
     """The rest of a coroutine that has begun, which `await` refuses to take up."""
     accepted: Accepted = yield from work
     return accepted
 
 
 @coroutine
-def _go_on_in_a_task() -> Generator[None, None, None]:
-    """A bare `yield`: `begin_now` gets control back, and the task that awaits the rest resumes it here."""
+def _yield_to_task() -> Generator[None, None, None]:
+    """A bare `yield`: `start_eagerly` gets control back, and the task that awaits the rest resumes it here."""
     yield
 
 
-async def _answer(asked: HookResult[T], scope: Scope | None) -> T:
+async def _wait_for_hook(asked: HookResult[T], scope: Scope | None) -> T:
     """What a hook answers; where it has to be waited for, the waiting is done in a task."""
     if isinstance(asked, Awaitable):
-        await _go_on_in_a_task()
-    return await result_of(asked, scope)
+        await _yield_to_task()
+    return await wait_for_result(asked, scope)

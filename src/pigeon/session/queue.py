@@ -49,8 +49,7 @@ class OpenPrompt:
         self.wants_output = wants_output
         self.delivered = False
 
-    def deliver(self) -> None:
-        """It is part of a run."""
+    def mark_delivered(self) -> None:
         self.delivered = True
 
 
@@ -69,12 +68,12 @@ class OpenPrompts:
         """A prompt was accepted: it starts a run, or waits in the queue."""
         self._open.append(prompt)
 
-    def take(self) -> list[OpenPrompt]:
+    def pop_all(self) -> list[OpenPrompt]:
         """The prompts that end now; the caller tells their results."""
         taken, self._open = self._open, []
         return taken
 
-    def tell(
+    def post_results(
         self,
         prompts: list[OpenPrompt],
         status: PromptStatus,
@@ -102,7 +101,7 @@ class OpenPrompts:
         """The messages of these prompts were taken out of the queue while the run goes on."""
         gone = [prompt for prompt in prompts if prompt in self._open]
         self._open = [prompt for prompt in self._open if prompt not in gone]
-        self.tell(gone, "aborted", settled=False)
+        self.post_results(gone, "aborted", settled=False)
 
 
 class KeptMessage(Struct, frozen=True):
@@ -120,9 +119,9 @@ class QueuedMessage:
         self.id = id
         self.kind: QueueKind = kind
         self.prompt = prompt
-        self.say(message)
+        self.set_message(message)
 
-    def say(self, message: Spoken) -> None:
+    def set_message(self, message: Spoken) -> None:
         """What is to be delivered, from now on."""
         self.message = message
         self.size = sum(_size(block) for block in _blocks(message))
@@ -132,8 +131,7 @@ class QueuedMessage:
         """It is a steering message from now on."""
         self.kind = "steering"
 
-    def item(self) -> QueueItem:
-        """It as hosts are shown it."""
+    def to_item(self) -> QueueItem:
         client_id = self.message.client_message_id if isinstance(self.message, UserMessage) else ABSENT
         return QueueItem(id=self.id, queue=self.kind, text=self.text, client_message_id=client_id)
 
@@ -169,7 +167,7 @@ class MessageQueue:
     def __len__(self) -> int:
         return len(self._items)
 
-    def kept(self) -> list[KeptMessage]:
+    def kept_messages(self) -> list[KeptMessage]:
         """The messages that wait, and before them the one that is being said, which may not be on record yet."""
         saying = [] if self._saying is None else [self._saying]
         return [KeptMessage(item.id, item.kind, item.message) for item in (*saying, *self._items.values())]
@@ -185,7 +183,7 @@ class MessageQueue:
 
     def put(self, item: QueuedMessage) -> None:
         """The same for an item; a prompt of the host ends with the run that takes it out of the queue."""
-        self._must_have_room(item.size, len(self._items) + 1)
+        self._check_room(item.size, len(self._items) + 1)
         self._items[item.id] = item
         self._announce()
         if item.prompt is not None:
@@ -193,30 +191,30 @@ class MessageQueue:
 
     def edit(self, id: str, message: Spoken) -> QueueItem:
         """Deliver this message in place of the one that waits; raises `Refusal` if that waits no more."""
-        item = self.waiting(id)
-        self._must_have_room(sum(_size(block) for block in _blocks(message)) - item.size, len(self._items))
-        item.say(message)
+        item = self.find_waiting(id)
+        self._check_room(sum(_size(block) for block in _blocks(message)) - item.size, len(self._items))
+        item.set_message(message)
         self._announce()
-        return item.item()
+        return item.to_item()
 
     def remove(self, id: str) -> QueueItem:
         """Take one message back; raises `Refusal` if it waits no more."""
-        item = self.waiting(id)
+        item = self.find_waiting(id)
         del self._items[id]
         self._announce()
         if item.prompt is not None:
             self.prompts.withdraw([item.prompt])
-        return item.item()
+        return item.to_item()
 
     def promote(self, id: str) -> QueueItem:
         """Let a message be the first of the steering messages; raises `Refusal` if it waits no more."""
-        item = self.waiting(id)
+        item = self.find_waiting(id)
         item.promote()
         self._items = {id: item, **self._items}
         self._announce()
-        return item.item()
+        return item.to_item()
 
-    def waiting(self, id: str) -> QueuedMessage:
+    def find_waiting(self, id: str) -> QueuedMessage:
         """The message with this id; raises `Refusal` if it waits no more."""
         item = self._items.get(id)
         if item is None or id in self._taken:
@@ -225,7 +223,7 @@ class MessageQueue:
             )
         return item
 
-    def _must_have_room(self, size: int, count: int) -> None:
+    def _check_room(self, size: int, count: int) -> None:
         size += sum(waiting.size for waiting in self._items.values())
         if count > self._limits.messages or (self._items and size > self._limits.characters):
             raise QueueFull(
@@ -249,7 +247,7 @@ class MessageQueue:
         return self._steering_mode
 
     def set_steering_mode(self, mode: QueueMode) -> None:
-        """In force at the next break."""
+        """Set how many steering messages one break delivers, from the next break on."""
         self._steering_mode = mode
 
     @property
@@ -270,64 +268,64 @@ class MessageQueue:
         """In force at the next tool call."""
         self._interrupt_mode = mode
 
-    def interrupts(self) -> bool:
+    def should_interrupt(self) -> bool:
         """True if a steering message is queued that skips tool calls which have not started."""
         return self._interrupt_mode == "immediate" and any(item.kind == "steering" for item in self._items.values())
 
     def next_steering(self) -> list[QueuedItem]:
         """What steering delivers now, by its mode."""
-        return self._next("steering", self._steering_mode)
+        return self._next_items("steering", self._steering_mode)
 
     def next_follow_ups(self) -> list[QueuedItem]:
         """What follow-ups deliver now, by their mode."""
-        return self._next("followUp", self._follow_up_mode)
+        return self._next_items("followUp", self._follow_up_mode)
 
-    def take(self, item: QueuedItem) -> bool:
-        """From here on the item cannot be taken back; false if it was in the meantime."""
+    def try_reserve_item(self, item: QueuedItem) -> bool:
+        """Reserves an item, so that it cannot be taken back any more; returns False if it was taken back before."""
         if item.id in self._items:
             self._taken.add(item.id)
         return item.id in self._items
 
-    async def delivered(self, item: QueuedItem) -> None:
+    async def mark_delivered(self, item: QueuedItem) -> None:
         """The item is being said: it leaves the queue."""
         self._taken.discard(item.id)
         waiting = self._saying = self._items.pop(item.id, None)
         if waiting is not None and waiting.prompt is not None:
-            waiting.prompt.deliver()
+            waiting.prompt.mark_delivered()
         self._announce()
 
     def end_run(self) -> list[OpenPrompt]:
         """The prompts that end with the run; what it has not delivered can be taken back again."""
         self._taken.clear()
         self._saying = None
-        return self.prompts.take()
+        return self.prompts.pop_all()
 
-    def _next(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:
+    def _next_items(self, kind: QueueKind, mode: QueueMode) -> list[QueuedItem]:
         waiting: list[QueuedItem] = [item for item in self._items.values() if item.kind == kind]
         return waiting if mode == "all" else waiting[:1]
 
     def _announce(self) -> None:
         size = sum(item.text_size for item in self._items.values())
         if size <= TOLD_AT_ONCE:
-            self._tell()
+            self._post_update()
             return
         loop = asyncio.get_running_loop()
         if self._later is None and loop.time() >= self._quiet_until:
             self._quiet_until = loop.time() + SHORTEST_PAUSE + size / TOLD_PER_SECOND
-            self._tell()
+            self._post_update()
         elif self._later is None:
-            self._later = loop.call_at(self._quiet_until, self._told_later)
+            self._later = loop.call_at(self._quiet_until, self._post_delayed_update)
 
-    def _told_later(self) -> None:
+    def _post_delayed_update(self) -> None:
         self._later = None
         self._announce()
 
-    def _tell(self) -> None:
+    def _post_update(self) -> None:
         if self._later is not None:
             self._later.cancel()
             self._later = None
         items = self._items.values()
-        listed = [item.item() for item in items]
+        listed = [item.to_item() for item in items]
         self._post(QueueUpdate(steering=_texts(items, "steering"), follow_up=_texts(items, "followUp"), items=listed))
 
 

@@ -32,18 +32,18 @@ class Retry:
         """In force at the next failure."""
         self._enabled = enabled
 
-    def wanted(self, failure: Failure | None) -> bool:
+    def should_retry(self, failure: Failure | None) -> bool:
         """True if this failure should be tried again."""
         if not self._enabled or failure is None or not failure.retryable or failure.overflow:
             return False
-        wanted = self._policy.wanted_ms(self._attempt, failure)
+        wanted = self._policy.wanted_delay_ms(self._attempt, failure)
         return self._attempt < self._policy.max_retries and wanted <= self._policy.max_delay_ms
 
-    async def pause(self, failure: Failure, scope: Scope) -> bool:
+    async def pause_before_retry(self, failure: Failure, scope: Scope) -> bool:
         """Announce the attempt, take the failed answer out of the context, wait; false if that was cancelled."""
-        delay = self._policy.pause_ms(self._attempt, failure)
+        delay = self._policy.jittered_delay_ms(self._attempt, failure)
         self._attempt += 1
-        self._waiting = scope.child()
+        self._waiting = scope.make_child()
         try:
             await self._bus.publish(
                 AutoRetryStart(
@@ -53,39 +53,39 @@ class Retry:
                     error_message=failure.message,
                 )
             )
-            await self.leave_out()
+            await self.hide_last_answer()
             await self._waiting.wait(self._policy.sleep(delay))
         except Aborted:
-            await self.gave_up(CANCELLED)
+            await self.on_give_up(CANCELLED)
             return False
         finally:
             self._waiting.close()
             self._waiting = None
         return True
 
-    async def succeeded(self) -> None:
-        """A good answer came."""
+    async def on_success(self) -> None:
+        """Announce the end of the retries after a good answer."""
         if self._attempt:
             attempt, self._attempt = self._attempt, 0
             await self._bus.publish(AutoRetryEnd(success=True, attempt=attempt))
 
-    async def gave_up(self, error: str) -> None:
+    async def on_give_up(self, error: str) -> None:
         """The last try failed as well, or in a way that is not tried again."""
         if self._attempt:
-            await self._bus.publish(self._ended(error))
+            await self._bus.publish(self._make_end_event(error))
 
     def cancel(self) -> None:
         """Stop waiting, and say so before this returns; nothing happens if nothing waits."""
         # The event comes before the answer of `abort_retry`, so it is posted here and not where the waiting ends.
         if self._waiting is not None and not self._waiting.cancelled:
-            self._bus.post(self._ended(CANCELLED))
+            self._bus.post(self._make_end_event(CANCELLED))
             self._waiting.cancel()
 
-    def _ended(self, error: str) -> AutoRetryEnd:
+    def _make_end_event(self, error: str) -> AutoRetryEnd:
         attempt, self._attempt = self._attempt, 0
         return AutoRetryEnd(success=False, attempt=attempt, final_error=error)
 
-    async def leave_out(self) -> None:
+    async def hide_last_answer(self) -> None:
         """Take the last answer out of the context, on record."""
         journal = self._transcript.journal
         failed = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)

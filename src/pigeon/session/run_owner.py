@@ -9,14 +9,13 @@ from typing import cast
 from pigeon.agent.inference import Failure, ModelRequest, Sampled
 from pigeon.agent.interfaces import SendableT, Spoken, Tool, Watch
 from pigeon.agent.scope import RunningCalls, Scope
-from pigeon.session.context.images import ready_to_send
 from pigeon.session.context.system_prompt import SystemPrompt
-from pigeon.session.context.transcript import model_messages, without_images
+from pigeon.session.context.transcript import strip_images, to_model_messages
 from pigeon.session.dependencies import Dependencies
-from pigeon.session.hooks import result_of_run
+from pigeon.session.hooks import wait_for_run_result
 from pigeon.session.policies.all import RunPolicies
 from pigeon.session.retry import Retry
-from pigeon.wire.content import ToolCall, has_images
+from pigeon.wire.content import ToolCall
 from pigeon.wire.entries import TOKENS_ENTRY, CustomEntry
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import ToolsDeclared
@@ -61,21 +60,21 @@ class SessionRunOwner:
 
     async def declare_tools(self) -> None:
         """Put on record which tools the model has, where the branch does not say so."""
-        declaration = self._dependencies.toolset.declaration(self._dependencies.now())
+        declaration = self._dependencies.toolset.make_declaration(self._dependencies.now)
         if declaration is not None:
             await self._dependencies.bus.publish(ToolsDeclared(message=declaration))
 
-    async def request(self) -> ModelRequest:
+    async def build_request(self) -> ModelRequest:
         """The next request: context, tools, model and thinking as they are now."""
         given, transcript = self._dependencies, self._dependencies.transcript
         context = transcript.context
-        changed = await result_of_run(given.hooks.context(context), self._scope, context)
-        messages = transcript.model_messages if changed is context else model_messages(changed)
+        changed = await wait_for_run_result(given.hooks.transform_context(context), self._scope, context)
+        messages = transcript.model_messages if changed is context else to_model_messages(changed)
         return self._policies.change_request(
             ModelRequest(
                 model=self.model(),
                 system_prompt=self._own_prompt or self._system_prompt.text(),
-                messages=without_images(messages) if given.settings.block_images else messages,
+                messages=strip_images(messages) if given.settings.block_images else messages,
                 tools=given.toolset.specs(),
                 thinking=given.models.level,
                 session_id=transcript.journal.session_id,
@@ -83,35 +82,34 @@ class SessionRunOwner:
         )
 
     def model(self) -> Model:
-        """The model that is asked."""
         if self._dependencies.models.model is None:
             raise Refusal("No model selected")
         return self._dependencies.models.model
 
-    def watches(self) -> Sequence[Watch]:
+    def make_watches(self) -> Sequence[Watch]:
         """What may cut the next answer."""
-        return self._policies.watches()
+        return self._policies.make_watches()
 
-    async def prepare(self, message: SendableT) -> SendableT:
+    async def prepare_message(self, message: SendableT) -> SendableT:
         """The message without keys in what a tool returned, and with images that models take. What a tool returned is
         kept even where it is no image: the tool cannot be asked to send it again."""
         if isinstance(message, ToolResultMessage):
             message = cast("SendableT", self._dependencies.mask_result(message))
-        if not has_images(message.content):
-            return message
+        from pigeon.session.context.images import prepare_images
+
         keep = self._keep_unreadable_images or isinstance(message, ToolResultMessage)
-        return await ready_to_send(message, self._dependencies.images, keep, self._scope)
+        return await prepare_images(message, self._dependencies.images, keep, self._scope)
 
-    async def finalize(self, message: Message) -> Message:
+    async def finalize_message(self, message: Message) -> Message:
         """Extensions may change a message before it goes on record, unless that takes longer than the run."""
-        return await result_of_run(self._dependencies.hooks.message_end(message), self._scope, message)
+        return await wait_for_run_result(self._dependencies.hooks.transform_message(message), self._scope, message)
 
-    async def answered(self, answer: AssistantMessage) -> None:
+    async def on_answer(self, answer: AssistantMessage) -> None:
         """A retry that led here has succeeded."""
         self._policies.on_answer(answer)
-        await self._retry.succeeded()
+        await self._retry.on_success()
 
-    def keep_tokens(self, sampled: Sampled) -> None:
+    def record_tokens(self, sampled: Sampled) -> None:
         """Put the token ids of the last answer on record, for trajectories; no event tells of them."""
         journal = self._dependencies.transcript.journal
         answer = next((line for line in reversed(journal.branch) if line.role == "assistant"), None)
@@ -127,31 +125,31 @@ class SessionRunOwner:
 
     def tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""
-        return self._policies.change_tools(self._dependencies.toolset.callable())
+        return self._policies.change_tools(self._dependencies.toolset.callable_tools())
 
-    def missing_tool(self, name: str) -> Tool | None:
+    def find_missing_tool(self, name: str) -> Tool | None:
         """A tool that is there now, or may be in the time that a call can wait; raises `ToolFailed`."""
-        return self._dependencies.toolset.missing.tool(name)
+        return self._dependencies.toolset.missing.find_tool(name)
 
-    def refused_call(self, call: ToolCall) -> str | None:
-        """Why a policy keeps a tool call from being made; None if it may be."""
-        return self._policies.refuse_call(call)
+    def admit_call(self, call: ToolCall) -> str | None:
+        """Asks the policies to admit a tool call; returns why it must not be made, None if it may be."""
+        return self._policies.admit_call(call)
 
-    async def additions(
+    async def collect_additions(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], ends: bool
     ) -> list[Spoken] | None:
         """What policies want said before a further turn."""
         return await self._policies.after_turn(answer, results, ends)
 
-    def takes_messages(self) -> bool:
+    def can_accept_messages(self) -> bool:
         """False if a limit keeps the model from hearing another message: then they stay in the queue."""
-        return self._policies.allows_request()
+        return self._policies.try_continue_run()
 
-    async def between_turns(self, scope: Scope) -> None:
+    async def before_next_turn(self, scope: Scope) -> None:
         """Compact if the last turn nearly filled the context, unless no further answer may be asked for anyway."""
-        if self._policies.allows_request():
+        if self._policies.try_continue_run():
             await self._make_room(scope)
 
-    async def wants_retry(self, answer: AssistantMessage, failure: Failure | None) -> bool:
+    async def should_retry_answer(self, answer: AssistantMessage, failure: Failure | None) -> bool:
         """True if the answer will be tried again; no pause is made before a request that a limit would refuse."""
-        return self._retry.wanted(failure) and self._policies.allows_request()
+        return self._retry.should_retry(failure) and self._policies.try_continue_run()

@@ -39,14 +39,16 @@ class Session:
         bus = dependencies.bus
         self.dependencies = dependencies
         self.transcript = dependencies.transcript
-        bus.record(self.transcript.record)
+        bus.set_recorder(self.transcript.record_event)
         self.bus = bus
         self.toolset = dependencies.toolset
         self.todos = dependencies.todos
         self.queue = MessageQueue(bus.post, dependencies.settings, new_id=dependencies.ids.request_id)
-        self.host_tools = HostTools(dependencies.toolset, bus.post, dependencies.ids.request_id)
+        self.host_tools = HostTools(
+            dependencies.toolset, bus.post, dependencies.ids.request_id, dependencies.settings.several_clients
+        )
         self.models = dependencies.models
-        self.system_prompt = SystemPrompt(dependencies.system_prompt, self.transcript)
+        self.system_prompt = SystemPrompt(dependencies.system_prompt, dependencies.toolset, self.transcript)
         limits = RunLimits(dependencies.settings.limits, self.transcript.journal.session_id)
         settings, hooks = dependencies.settings, dependencies.hooks
         provider, retry = limits.wrap_summaries(dependencies.provider), settings.retry if settings.auto_retry else None
@@ -66,12 +68,12 @@ class Session:
             dependencies.repository,
             dependencies.hooks,
             self.transcript,
-            self.engine.settle,
-            dependencies.trust.enter,
-            self._enter,
-            self.tell_commands,
+            self.engine.abort_and_settle,
+            dependencies.trust.resolve_trust,
+            self._enter_journal,
+            self.announce_commands,
         )
-        self._entered(restore=bool(self.journal.lines))
+        self._apply_journal(restore=bool(self.journal.lines))
 
     def change_host_defaults(self, before: HostDefaults, after: HostDefaults) -> None:
         """Behave as another kind of host expects, where no command or setting says otherwise."""
@@ -79,34 +81,34 @@ class Session:
             self.queue.set_interrupt_mode(after.interrupt_mode)
         self.engine.set_keep_unreadable_images(after.keep_unreadable_images)
 
-    def tell_commands(self) -> None:
+    def announce_commands(self) -> None:
         """Announce that there are other slash commands."""
         self.bus.post(CommandsChanged())
 
-    def tell_selection(self, by: str) -> None:
+    def announce_selection(self, by: str) -> None:
         """Announce the model and the place in the session, after a command has chosen one."""
         self.bus.post(SelectionChanged(by=by, model=self.models.model, leaf_id=self.journal.leaf_id))
 
     @property
     def journal(self) -> Journal:
         """The conversation on record, with what another process has appended where one writes it."""
-        self._follow()
+        self._read_appended()
         return self.transcript.journal
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
-        self._follow()
+        self._read_appended()
         return self.transcript.context
 
     @property
-    def visible(self) -> VisibleEntries:
+    def visible_entries(self) -> VisibleEntries:
         """The entries of that conversation, not parsed."""
-        self._follow()
-        return self.transcript.visible
+        self._read_appended()
+        return self.transcript.visible_entries
 
-    def _follow(self) -> None:
-        if self.transcript.journal.follow():
+    def _read_appended(self) -> None:
+        if self.transcript.journal.read_appended():
             self.engine.enter_branch()
 
     def disconnect(self) -> None:
@@ -116,28 +118,27 @@ class Session:
         self.dependencies.dialogs.close()
 
     async def close(self) -> None:
-        """Stop everything for good."""
         self.disconnect()
         self.todos.close()
         self.activity.close()
         self.shell.abort()
-        await self.activity.until_idle()
+        await self.activity.wait_until_idle()
         await self.dependencies.tool_servers.close()
         self.journal.close()
 
-    def _enter(self, journal: Journal, reason: Reason) -> None:
+    def _enter_journal(self, journal: Journal, reason: Reason) -> None:
         """Everything of the old conversation has ended: use another journal from here on."""
         if len(self.queue):
             self.queue.clear()
         self.shell.abort()
         if journal.cwd != self.journal.cwd:
-            self.dependencies.trust.use(journal.cwd)
-            self.shell.move_to(self.dependencies.move_to(journal.cwd))
-        self.transcript.turn_to(journal)
-        self.engine.limits.enter(journal.session_id)
-        self._entered(restore=reason == "resume")
+            self.dependencies.trust.switch_folder(journal.cwd)
+            self.shell.set_workplace(self.dependencies.move_to(journal.cwd))
+        self.transcript.switch_journal(journal)
+        self.engine.limits.enter_conversation(journal.session_id)
+        self._apply_journal(restore=reason == "resume")
 
-    def _entered(self, restore: bool) -> None:
+    def _apply_journal(self, restore: bool) -> None:
         begins = not self.journal.lines
         if restore:
             self.models.restore(self.journal.branch)

@@ -32,17 +32,17 @@ class RetryPolicy(Struct, frozen=True):
     base_delay_ms: int = 2000
     max_delay_ms: int = 60000
     sleep: Callable[[float], Awaitable[None]] = sleep_ms
-    chance: Callable[[], float] = RANDOM_IDS.fraction
+    chance: Callable[[], float] = RANDOM_IDS.random_fraction
 
-    def wanted_ms(self, tried: int, failure: Failure) -> int:
+    def wanted_delay_ms(self, tried: int, failure: Failure) -> int:
         """How long to wait after so many attempts: what the server asks for, else twice as long each time."""
         if failure.retry_after_ms is not None and failure.retry_after_ms > 0:
             return failure.retry_after_ms
         return min(self.base_delay_ms << tried, self.max_delay_ms)
 
-    def pause_ms(self, tried: int, failure: Failure) -> int:
+    def jittered_delay_ms(self, tried: int, failure: Failure) -> int:
         """The same with jitter, so that many agents do not come back at once; never sooner than the server asks."""
-        wanted = self.wanted_ms(tried, failure)
+        wanted = self.wanted_delay_ms(tried, failure)
         sooner = 0.0 if failure.retry_after_ms is not None and failure.retry_after_ms > 0 else RETRY_JITTER
         share = 1 - sooner + self.chance() * (sooner + RETRY_JITTER)
         return min(round(wanted * share), max(wanted, self.max_delay_ms))
@@ -55,12 +55,12 @@ class CompactionPolicy(Struct, frozen=True):
     keep_tokens: int | None = None
     per_model: dict[str, dict[str, int]] = {}
 
-    def reserve(self, model: Model) -> int:
+    def reserved_tokens(self, model: Model) -> int:
         """Tokens kept free; by default at most a fifth of the window."""
         own = self._setting_for(model, "reserveTokens", self.reserve_tokens)
         return min(16384, model.context_window // 5) if own is None else min(own, model.context_window // 2)
 
-    def keep(self, model: Model) -> int:
+    def kept_tokens(self, model: Model) -> int:
         """Recent tokens that are not summarized; by default at most 30 % of the window."""
         own = self._setting_for(model, "keepRecentTokens", self.keep_tokens)
         return min(20000, model.context_window * 3 // 10) if own is None else own
@@ -70,7 +70,7 @@ class CompactionPolicy(Struct, frozen=True):
 
     def threshold(self, model: Model) -> int:
         """The context size above which room is made."""
-        return model.context_window - self.reserve(model)
+        return model.context_window - self.reserved_tokens(model)
 
 
 class LoopGuardPolicy(Struct, frozen=True):
@@ -98,6 +98,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     block_images: bool = False
     keep_unreadable_images: bool = True
     unattended: bool = False
+    several_clients: bool = False
     reproducible: bool = False
     finish_gate: bool = False
     auto_retry: bool = True

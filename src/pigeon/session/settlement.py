@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from pigeon.agent.run import RunResult
 from pigeon.session.bus import Bus
 from pigeon.session.policies.policy import RunEnd
 from pigeon.session.queue import OpenPrompt, OpenPrompts
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.events import AgentSettled, EndReason, PromptError, PromptStatus, SessionSettled
 from pigeon.wire.steering import limit_text
+
+if TYPE_CHECKING:
+    from pigeon.agent.run import RunResult
 
 DENIED = "None of the last tool calls was allowed to run"
 STATUS: dict[EndReason, PromptStatus] = {
@@ -62,7 +65,7 @@ class Settlement:
     ) -> None:
         """Say that nothing follows, then how each prompt ended. In between, commands that waited for the end of the
         run are answered, which takes two turns of the event loop; another run may have begun by then."""
-        reason, output, problem = _outcome(result, end, cancelled, denied)
+        reason, output, problem = _determine_outcome(result, end, cancelled, denied)
         self._bus.post(
             AgentSettled(
                 aborted=reason == "aborted",
@@ -78,12 +81,12 @@ class Settlement:
         self._unsettled -= 1
         settled = self.is_complete
         error = ABSENT if reason in ("done", "aborted") else _prompt_error(result, end, reason, problem)
-        self._prompts.tell(prompts, STATUS[reason], settled, error, run_id, output)
+        self._prompts.post_results(prompts, STATUS[reason], settled, error, run_id, output)
         if settled:
             self._bus.post(SessionSettled(run_id=run_id))
 
 
-def _outcome(
+def _determine_outcome(
     result: RunResult | None, end: RunEnd, cancelled: bool, denied: bool
 ) -> tuple[EndReason, Json | Absent, str | Absent]:
     """Why the run ended, with its output, or with what is wrong if it should have had one."""
@@ -91,7 +94,7 @@ def _outcome(
         return "limit", ABSENT, ABSENT
     if cancelled:
         return "aborted", ABSENT, ABSENT
-    if result is None or result.failed:
+    if result is None or result.has_failed:
         return "error", ABSENT, ABSENT
     if not isinstance(end.problem, Absent):
         return "error", ABSENT, end.problem

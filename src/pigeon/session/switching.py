@@ -11,8 +11,8 @@ from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal
 from pigeon.session.history.repository import SessionRepository
-from pigeon.session.history.views import list_pieces
-from pigeon.session.hooks import Hooks, result_of
+from pigeon.session.history.views import encode_list
+from pigeon.session.hooks import Hooks, wait_for_result
 from pigeon.wire import codec
 from pigeon.wire.answers import ForkMessage
 from pigeon.wire.base import ABSENT, Absent
@@ -49,75 +49,81 @@ class Switching:
         self._enter = enter
         self._entered = entered
 
-    async def new(self, parent: str | Absent = ABSENT) -> bool:
-        """An empty conversation; true if an extension refused."""
-        if await result_of(self._hooks.before_switch("new", None)):
+    async def veto_or_open_new(self, parent: str | Absent = ABSENT) -> bool:
+        """Begins an empty conversation; returns True, and changes nothing, if an extension vetoes that."""
+        if await wait_for_result(self._hooks.should_refuse_switch("new", None)):
             return True
         await self._settle()
-        await self._change(self._repository.new(self._transcript.journal.cwd, parent or ABSENT), "new")
+        await self._change_journal(
+            self._repository.create_journal(self._transcript.journal.cwd, parent or ABSENT), "new"
+        )
         return False
 
-    async def open(self, path: str) -> bool:
-        """The conversation in a file; true if an extension refused. Nothing changes when the file cannot be used."""
-        if await result_of(self._hooks.before_switch("resume", path)):
+    async def veto_or_open(self, path: str) -> bool:
+        """Opens the conversation in a file; returns True, and changes nothing, if an extension vetoes that. Nothing
+        changes either when the file cannot be used.
+        """
+        if await wait_for_result(self._hooks.should_refuse_switch("resume", path)):
             return True
         if self._repository.is_file_of(path, self._transcript.journal):
             await self._settle()
         # A long file takes seconds to read; everything else goes on meanwhile.
-        ahead = await asyncio.to_thread(self._repository.read_ahead, path)
+        ahead = await asyncio.to_thread(self._repository.preload_session, path)
         current = self._transcript.journal
         journal = self._repository.open(path, current.cwd, current, ahead)
         await self._settle()
-        await self._change(journal, "resume")
+        await self._change_journal(journal, "resume")
         return False
 
     async def open_newest(self, folder: str) -> tuple[bool, bool]:
         """The newest conversation with a message in a folder, else an empty one there: returns whether an extension
         refused, and whether there was one."""
-        folder, path = self._repository.newest_in(folder)
+        folder, path = self._repository.find_newest(folder)
         journal = self._transcript.journal
         if path is not None:
             opened = self._repository.is_file_of(path, journal)
-            return (False if opened else await self.open(path)), True
+            return (False if opened else await self.veto_or_open(path)), True
         empty = not any(line.type == "message" for line in journal.lines)
         if empty and journal.file is not None and os.path.dirname(journal.file) == folder:
             return False, False
-        if await result_of(self._hooks.before_switch("new", None)):
+        if await wait_for_result(self._hooks.should_refuse_switch("new", None)):
             return True, False
         await self._settle()
-        self._repository.keep_in(folder)
-        await self._change(self._repository.new(self._transcript.journal.cwd), "new")
+        self._repository.set_folder(folder)
+        await self._change_journal(self._repository.create_journal(self._transcript.journal.cwd), "new")
         return False, False
 
     async def fork(self, entry_id: str, name: Literal["forking", "branching"]) -> tuple[str, bool]:
         """A conversation that ends before a user message: that message's text, and whether an extension refused."""
-        text = self._text(entry_id, name)
-        if await result_of(self._hooks.before_fork(entry_id, "before")):
+        text = self._find_user_text(entry_id, name)
+        if await wait_for_result(self._hooks.should_refuse_fork(entry_id, "before")):
             return text, True
         await self._settle()
-        line = self._transcript.journal.line(entry_id)
+        line = self._transcript.journal.find_line(entry_id)
         assert line is not None
         await self._branch_off(line.parent_id)
         return text, False
 
-    async def clone(self) -> bool:
-        """A copy of the active branch; true if an extension refused."""
+    async def veto_or_clone(self) -> bool:
+        """Copies the active branch to a new conversation; returns True, and changes nothing, if an extension vetoes
+        that.
+        """
         leaf = self._transcript.journal.leaf_id
         if leaf is None or not any(line.type == "message" for line in self._transcript.journal.branch):
             raise Refusal("Cannot clone session: no current entry selected")
-        if await result_of(self._hooks.before_fork(leaf, "at")):
+        if await wait_for_result(self._hooks.should_refuse_fork(leaf, "at")):
             return True
         await self._settle()
         await self._branch_off(self._transcript.journal.leaf_id)
         return False
 
-    async def _change(self, journal: Journal, reason: Reason) -> None:
+    async def _change_journal(self, journal: Journal, reason: Reason) -> None:
         previous = self._transcript.journal.file
         if journal.cwd != self._transcript.journal.cwd:
             await self._trust(journal.cwd)
-        await result_of(self._hooks.session_ending(reason, journal.file))
+        await wait_for_result(self._hooks.on_session_ending(reason, journal.file))
         self._enter(journal, reason)
-        await result_of(self._hooks.session_started(reason, previous))
+        await wait_for_result(self._hooks.on_session_started(reason, previous))
         self._entered()
 
     async def _branch_off(self, leaf: str | None) -> None:
@@ -126,28 +132,28 @@ class Switching:
         def report(text: str) -> None:
             loop.call_soon_threadsafe(self._repository.report, text)
 
-        def copied() -> Journal:
-            lines = copied_path(journal.path_to(leaf), list(journal.lines))
+        def copy_journal() -> Journal:
+            lines = copy_path(journal.path_to(leaf), list(journal.lines))
             return self._repository.copy(lines, journal.cwd, journal.file or ABSENT, report=report)
 
-        await self._change(await asyncio.to_thread(copied), "fork")
+        await self._change_journal(await asyncio.to_thread(copy_journal), "fork")
 
-    def _text(self, entry_id: str, name: str) -> str:
-        line = self._transcript.journal.line(entry_id)
+    def _find_user_text(self, entry_id: str, name: str) -> str:
+        line = self._transcript.journal.find_line(entry_id)
         message = line.message if line is not None else None
         if not isinstance(message, UserMessage):
             raise Refusal(f"Invalid entry ID for {name}")
         return text_of(message.content)
 
 
-def copied_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryLine]:
+def copy_path(path: list[EntryLine], everything: list[EntryLine]) -> list[EntryLine]:
     """A path as the beginning of another session: without labels, which are put back at the end where they apply."""
-    behind = _behind_labels(path)
+    behind = _entries_behind_labels(path)
     copied: list[EntryLine] = []
     for line in path:
         if line.type != "label":
-            changes = _kept_from(line, behind) if line.type == "compaction" else {}
-            copied.append(_changed(line, {"parentId": copied[-1].id if copied else None, **changes}))
+            changes = _move_kept_entry(line, behind) if line.type == "compaction" else {}
+            copied.append(_change_line(line, {"parentId": copied[-1].id if copied else None, **changes}))
     ids = {line.id for line in copied}
     labels: dict[str, EntryLine] = {}
     for line in everything:
@@ -157,11 +163,11 @@ def copied_path(path: list[EntryLine], everything: list[EntryLine]) -> list[Entr
             if entry.label:
                 labels[entry.target_id] = line
     for line in labels.values():
-        copied.append(_changed(line, {"parentId": copied[-1].id}))
+        copied.append(_change_line(line, {"parentId": copied[-1].id}))
     return copied
 
 
-def _behind_labels(path: list[EntryLine]) -> dict[str, str]:
+def _entries_behind_labels(path: list[EntryLine]) -> dict[str, str]:
     """For each label the first entry behind it that is none."""
     behind: dict[str, str] = {}
     following = ""
@@ -173,14 +179,14 @@ def _behind_labels(path: list[EntryLine]) -> dict[str, str]:
     return behind
 
 
-def _kept_from(line: EntryLine, behind: dict[str, str]) -> dict[str, Any]:
+def _move_kept_entry(line: EntryLine, behind: dict[str, str]) -> dict[str, Any]:
     """A compaction that kept everything from a label on keeps everything from the entry behind it."""
     entry = line.entry
     first = entry.first_kept_entry_id if isinstance(entry, CompactionEntry) else ""
     return {"firstKeptEntryId": behind[first]} if first in behind else {}
 
 
-def _changed(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
+def _change_line(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
     """The entry with other values; as it is, byte for byte, where they are not other values."""
     if changes == {"parentId": line.parent_id}:
         return line
@@ -189,14 +195,14 @@ def _changed(line: EntryLine, changes: dict[str, Any]) -> EntryLine:
     return moved
 
 
-def fork_messages_pieces(lines: Iterable[EntryLine]) -> Iterator[bytes]:
+def encode_fork_messages(lines: Iterable[EntryLine]) -> Iterator[bytes]:
     """The answer of `get_fork_messages`: every user message with text, in the order they were said, on every branch."""
     yield b'{"messages":'
-    yield from list_pieces(map(_fork_message, lines))
+    yield from encode_list(map(_encode_fork_message, lines))
     yield b"}"
 
 
-def _fork_message(line: EntryLine) -> bytes:
+def _encode_fork_message(line: EntryLine) -> bytes:
     entry = line.read() if line.role == "user" else None
     message = entry.message if isinstance(entry, MessageEntry) else None
     text = text_of(message.content) if isinstance(message, UserMessage) else ""

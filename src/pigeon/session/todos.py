@@ -55,32 +55,31 @@ class Todos:
     def set(self, phases: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
         """The host's plan in place of the present one; returns it with everything filled in."""
         self._stop_timers()
-        self._phases = filled_in(phases)
+        self._phases = fill_in_plan(phases)
         self._start_timers()
         if self._phases:
             self._host_planned()
         return self._phases
 
     def read(self) -> list[TodoPhase]:
-        """The plan; do not change it."""
+        """Returns the plan itself; the caller must not change it."""
         return self._phases
 
     def write(self, phases: list[TodoPhase]) -> None:
         """The model's plan; a task that was finished before stays no longer than it would have."""
         self._phases = phases
-        finished = {key for key, task in _keyed(phases) if task.status in FINISHED}
+        finished = {key for key, task in _tasks_by_key(phases) if task.status in FINISHED}
         for key in [key for key in self._timers if key not in finished]:
             self._timers.pop(key)()
         self._start_timers()
 
     def open_tasks(self) -> list[TodoTask]:
-        """What is still to do."""
-        return [task for _, task in _keyed(self._phases) if task.status not in FINISHED]
+        return [task for _, task in _tasks_by_key(self._phases) if task.status not in FINISHED]
 
-    def enter(self, branch: Iterable[EntryLine]) -> None:
+    def enter_branch(self, branch: Iterable[EntryLine]) -> None:
         """The plan of another conversation: what its last result of the tool says is still to do."""
         self.close()
-        self._phases = without_finished(plan_on(branch, self._tools))
+        self._phases = drop_finished(find_plan(branch, self._tools))
 
     def close(self) -> None:
         """No plan, and nothing that would still happen to it."""
@@ -90,34 +89,36 @@ class Todos:
     def _start_timers(self) -> None:
         if self._clear_delay < 0:
             return
-        for key, task in _keyed(self._phases):
+        for key, task in _tasks_by_key(self._phases):
             if task.status in FINISHED and key not in self._timers:
-                self._timers[key] = self._later(self._clear_delay, partial(self._take_out, key))
+                self._timers[key] = self._later(self._clear_delay, partial(self._remove_task, key))
 
     def _stop_timers(self) -> None:
         for cancel in self._timers.values():
             cancel()
         self._timers.clear()
 
-    def _take_out(self, key: _Key) -> None:
+    def _remove_task(self, key: _Key) -> None:
         self._timers.pop(key, None)
-        self._phases = _filtered(self._phases, lambda its, task: its != key or task.status not in FINISHED)
+        self._phases = _filter_tasks(self._phases, lambda its, task: its != key or task.status not in FINISHED)
         self._post(TodoAutoClear())
 
 
-def filled_in(given: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
+def fill_in_plan(given: Sequence[TodoPhaseGiven]) -> list[TodoPhase]:
     """The same plan with an id for everything and a status for each task; ids that were given stay."""
     phase_ids = _free_ids("phase", (phase.id for phase in given))
     task_ids = _free_ids("task", (task.id for phase in given for task in phase.tasks))
     return [
         TodoPhase(
-            id=phase.id or next(phase_ids), name=phase.name, tasks=[_filled(task, task_ids) for task in phase.tasks]
+            id=phase.id or next(phase_ids),
+            name=phase.name,
+            tasks=[_fill_in_task(task, task_ids) for task in phase.tasks],
         )
         for phase in given
     ]
 
 
-def _filled(task: TodoTaskGiven, free: Iterator[str]) -> TodoTask:
+def _fill_in_task(task: TodoTaskGiven, free: Iterator[str]) -> TodoTask:
     return TodoTask(
         id=task.id or next(free),
         content=task.content,
@@ -133,7 +134,7 @@ def _free_ids(kind: str, taken: Iterable[str | Absent | None]) -> Iterator[str]:
     return (id for id in (f"{kind}-{number}" for number in count(1)) if id not in known)
 
 
-def plan_on(branch: Iterable[EntryLine], tools: Sequence[str]) -> list[TodoPhase]:
+def find_plan(branch: Iterable[EntryLine], tools: Sequence[str]) -> list[TodoPhase]:
     """The plan in the last good result of one of these tools; empty if there is none."""
     names = [name.encode() for name in tools]
     results = [line for line in branch if line.role == "toolResult" and any(name in line.raw for name in names)]
@@ -142,29 +143,31 @@ def plan_on(branch: Iterable[EntryLine], tools: Sequence[str]) -> list[TodoPhase
         if isinstance(message, ToolResultMessage) and message.tool_name in tools and not message.is_error:
             details = message.details
             try:
-                return filled_in(codec.convert(_phases_in(details), list[TodoPhaseGiven]))
+                return fill_in_plan(codec.convert(_find_phases(details), list[TodoPhaseGiven]))
             except BadRecord:
                 continue
     return []
 
 
-def _phases_in(details: Any) -> Any:
+def _find_phases(details: Any) -> Any:
     return details.get("phases") if isinstance(details, dict) else None
 
 
-def without_finished(phases: list[TodoPhase]) -> list[TodoPhase]:
+def drop_finished(phases: list[TodoPhase]) -> list[TodoPhase]:
     """What is still to do, without phases that have nothing left."""
-    return _filtered(phases, lambda key, task: task.status not in FINISHED)
+    return _filter_tasks(phases, lambda key, task: task.status not in FINISHED)
 
 
-def _filtered(phases: list[TodoPhase], keeps: Callable[[_Key, TodoTask], bool]) -> list[TodoPhase]:
+def _filter_tasks(phases: list[TodoPhase], keeps: Callable[[_Key, TodoTask], bool]) -> list[TodoPhase]:
     kept = [
-        TodoPhase(id=phase.id, name=phase.name, tasks=[task for key, task in _keyed([phase]) if keeps(key, task)])
+        TodoPhase(
+            id=phase.id, name=phase.name, tasks=[task for key, task in _tasks_by_key([phase]) if keeps(key, task)]
+        )
         for phase in phases
     ]
     return [phase for phase in kept if phase.tasks]
 
 
-def _keyed(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
+def _tasks_by_key(phases: Iterable[TodoPhase]) -> Iterator[tuple[_Key, TodoTask]]:
     """Each task with what tells it apart; hosts may number the tasks of each phase anew."""
     return (((phase.id, task.id), task) for phase in phases for task in phase.tasks)

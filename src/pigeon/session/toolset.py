@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import Tool
-from pigeon.agent.tool_facts import ToolFacts, facts_named
+from pigeon.agent.tool_facts import ToolFacts, make_default_facts
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire.base import ABSENT
 from pigeon.wire.messages import SystemMessage, ToolDeclaration, ToolReference
@@ -39,16 +39,16 @@ def declared_tools(branch: Sequence[EntryLine]) -> DeclaredTools | None:
     active: dict[str, None] = {}
     named: set[str] = set()
     for message in messages:
-        for name in _names(message, "toolsRemoved"):
+        for name in _names_in(message, "toolsRemoved"):
             active.pop(name, None)
             named.add(name)
-        for name in _names(message, "toolsAdded"):
+        for name in _names_in(message, "toolsAdded"):
             active.setdefault(name)
             named.add(name)
     return DeclaredTools(list(active), named)
 
 
-def _names(message: Any, key: str) -> list[str]:
+def _names_in(message: Any, key: str) -> list[str]:
     listed = message.get(key) if isinstance(message, dict) else None
     tools = [tool.get("name") for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
     return [name for name in tools if isinstance(name, str)]
@@ -63,11 +63,11 @@ class MissingTools:
         self._admits = admits
         self._expected: Callable[[str], Tool | None] | None = None
 
-    def stand_in(self, expected: Callable[[str], Tool | None]) -> None:
+    def set_stand_in(self, expected: Callable[[str], Tool | None]) -> None:
         """Ask this for what stands in for such a name and waits when it is run; what it raises fails the call."""
         self._expected = expected
 
-    def tool(self, name: str) -> Tool | None:
+    def find_tool(self, name: str) -> Tool | None:
         """The tool of this name, or what stands in for it; none if it cannot come to be there; raises `ToolFailed`."""
         tool = self._callable().get(name)
         if tool is None and self._expected is not None and self._admits(name):
@@ -89,7 +89,7 @@ class Toolset:
         active: Iterable[str],
         choose: Choose | None = None,
         admits: Callable[[str], bool] = lambda name: True,
-        facts_of: Callable[[str], ToolFacts] = facts_named,
+        facts_of: Callable[[str], ToolFacts] = make_default_facts,
     ) -> None:
         self._tools = dict(tools)
         self._lent: dict[str, Tool] = {}
@@ -100,13 +100,13 @@ class Toolset:
         self.facts_of = facts_of
         self._declared: DeclaredTools | None = None
         self._prepare: Callable[[], None] | None = None
-        self.missing = MissingTools(self.callable, admits)
+        self.missing = MissingTools(self.callable_tools, admits)
 
-    def before_use(self, prepare: Callable[[], None]) -> None:
+    def call_before_use(self, prepare: Callable[[], None]) -> None:
         """Call this once, before the tools are told to a model for the next time."""
         self._prepare = prepare
 
-    def enter(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
+    def enter_branch(self, branch: Sequence[EntryLine], *, restore: bool) -> None:
         """Another branch is in use. With `restore`, a conversation begins or goes on: its tools are chosen anew."""
         self._declared = declared_tools(branch)
         if restore and self._choose is not None:
@@ -114,7 +114,7 @@ class Toolset:
             chosen = self._choose(list(self._tools), self._declared)
             self._active = list(dict.fromkeys([*chosen, *lent]))
 
-    def declaration(self, now: int) -> SystemMessage | None:
+    def make_declaration(self, now: Callable[[], int]) -> SystemMessage | None:
         """What has to be put on record before the next request; none if the branch has declared these tools.
 
         Tools that another agent has declared and that do not exist here stay declared.
@@ -123,15 +123,15 @@ class Toolset:
         if prepare is not None:
             prepare()
         before = self._declared.active if self._declared else []
-        added = [self._tool(name).spec for name in self._active if name not in before]
-        removed = [name for name in before if name not in self._active and self.tool(name) is not None]
+        added = [self._require_tool(name).spec for name in self._active if name not in before]
+        removed = [name for name in before if name not in self._active and self.find_tool(name) is not None]
         if self._declared is not None and not added and not removed:
             return None
-        foreign = [name for name in before if self.tool(name) is None]
+        foreign = [name for name in before if self.find_tool(name) is None]
         named = {*self._active, *(self._declared.named if self._declared else ())}
         self._declared = DeclaredTools([*self._active, *foreign], named)
         return SystemMessage(
-            timestamp=now,
+            timestamp=now(),
             tools_added=[_declaration(spec) for spec in added] or ABSENT,
             tools_removed=[ToolReference(name=name) for name in removed] or ABSENT,
         )
@@ -146,7 +146,7 @@ class Toolset:
         self._tools[name] = tool
         declared = self._declared
         if self._admits(name) and (declared is None or name in declared.active or name not in declared.named):
-            self.offer(name)
+            self.activate_tool(name)
 
     def remove(self, name: str) -> None:
         """A tool that was registered later is there no longer."""
@@ -154,7 +154,7 @@ class Toolset:
         self._deferred.pop(name, None)
         self._active = [active for active in self._active if active != name or name in self._lent]
 
-    def defer(self, tool: Tool) -> bool:
+    def try_defer(self, tool: Tool) -> bool:
         """A tool that the model is not told of, and may call by its name; false if the options leave it out.
 
         One that the branch before had active is active again.
@@ -168,13 +168,13 @@ class Toolset:
             self._deferred[name] = tool
         return True
 
-    def load(self, name: str) -> bool:
-        """A deferred tool becomes active, behind all others; false if there is none of this name."""
+    def try_load(self, name: str) -> bool:
+        """Makes a deferred tool active, behind all others; returns False if there is none of this name."""
         tool = self._deferred.pop(name, None)
         if tool is None:
             return False
         self._tools[name] = tool
-        self.offer(name)
+        self.activate_tool(name)
         return True
 
     def is_active(self, name: str) -> bool:
@@ -185,56 +185,61 @@ class Toolset:
         """Whether this tool is there, and the model is not told of it."""
         return name in self._deferred
 
-    def offer(self, name: str) -> None:
+    def activate_tool(self, name: str) -> None:
         """Make a tool active; nothing happens if there is none of this name, or if it is active already."""
         if name not in self._active and (name in self._tools or name in self._lent):
             self._active.append(name)
 
-    def is_taken(self, name: str) -> bool:
+    def is_name_taken(self, name: str) -> bool:
         """True if this name belongs to an active tool of our own."""
         return name in self._active and name not in self._lent
 
-    def lend(self, tools: dict[str, Tool], shown: Iterable[str]) -> None:
+    def set_host_tools(self, tools: dict[str, Tool], shown: Iterable[str]) -> None:
         """Replace the tools that the host runs; a name that was there before stays active or inactive as it was."""
         before = self._lent
         self._lent = dict(tools)
         self._active = [name for name in self._active if name in tools or name not in before]
         for name in shown:
             if name not in before:
-                self.offer(name)
+                self.activate_tool(name)
 
-    def tool(self, name: str) -> Tool | None:
-        """One tool, active or not."""
+    def find_tool(self, name: str) -> Tool | None:
+        """Returns one tool, active or not, or None."""
         return self._lent.get(name) or self._tools.get(name)
 
-    def every(self) -> list[Tool]:
-        """All tools, active or not."""
+    def all_tools(self) -> list[Tool]:
+        """Returns all tools, whether active or not."""
         return list({**self._tools, **self._deferred, **self._lent}.values())
 
     def activate(self, names: Iterable[str]) -> None:
         """Exactly these tools are active; unknown names are left out."""
         self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
 
-    def active(self) -> dict[str, Tool]:
-        """The tools that can be called now."""
-        return {name: self._tool(name) for name in self._active}
+    @property
+    def active_names(self) -> list[str]:
+        """The names of the tools that can be called now, in the order in which they are offered."""
+        return list(self._active)
 
-    def callable(self) -> dict[str, Tool]:
+    def active_tools(self) -> dict[str, Tool]:
+        """The tools that can be called now."""
+        return {name: self._require_tool(name) for name in self._active}
+
+    def callable_tools(self) -> dict[str, Tool]:
         """The same, with those that are deferred."""
-        return {**self._deferred, **self.active()} if self._deferred else self.active()
+        return {**self._deferred, **self.active_tools()} if self._deferred else self.active_tools()
 
     def specs(self) -> list[ToolSpec]:
         """The active tools as they stand in a request."""
-        return [self._tool(name).spec for name in self._active]
+        return [self._require_tool(name).spec for name in self._active]
 
-    def described(self) -> tuple[list[tuple[str, str, ToolFacts]], list[str]]:
+    def describe_tools(self) -> tuple[list[tuple[str, str, ToolFacts]], list[str]]:
         """Name, one line and facts of each active tool, and what their authors advise, for the system prompt."""
-        tools = self.active().values()
+        tools = self.active_tools().values()
         lines = [(tool.spec.name, getattr(tool, "snippet", ""), self.facts_of(tool.spec.name)) for tool in tools]
         advice = [line for tool in tools for line in getattr(tool, "guidelines", ())]
         return lines, list(dict.fromkeys(advice))
 
-    def _tool(self, name: str) -> Tool:
+    def _require_tool(self, name: str) -> Tool:
         return self._lent[name] if name in self._lent else self._tools[name]
 
 

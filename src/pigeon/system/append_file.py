@@ -1,7 +1,7 @@
 """A file that only grows: one write per record, all of it or nothing, locked against a second writer.
 
 The lock is the system's (`flock`), so it ends with the process that holds it and with nothing else. Programs that do
-not ask for it can write all the same: `changed` tells.
+not ask for it can write all the same, which `has_foreign_changes` finds out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AppendFile:
         self._folder_unsafe = fresh
         self._descriptor = os.open(path, flags, PRIVATE_FILE)
         try:
-            _lock(self._descriptor, path)
+            _lock_file(self._descriptor, path)
             here = os.fstat(self._descriptor)
             self._identity = (here.st_dev, here.st_ino)
             self._seen = (here.st_size, here.st_mtime_ns)
@@ -54,43 +54,43 @@ class AppendFile:
             os.fchmod(self._descriptor, PRIVATE_FILE)
 
     def append(self, data: bytes) -> None:
-        """Write all of it; on failure `OSError` says why, and the file is as it was, or `torn` where that fails too."""
+        """Write all of it. Raises `OSError`; the file is then as it was, or `has_torn_line` where that fails too."""
         written = 0
         try:
             while written < len(data):
                 written += os.write(self._descriptor, data[written:] if written else data)
         except OSError:
             if written:
-                self._take_back(written)
-            self._look()
+                self._undo_write(written)
+            self._remember_size()
             raise
         self._seen = (self._seen[0] + written, os.fstat(self._descriptor).st_mtime_ns)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """True while nothing was ever written."""
         return os.fstat(self._descriptor).st_size == 0
 
     @property
-    def changed(self) -> bool:
-        """True if another program has written to the file since this one did or `mended`."""
+    def has_foreign_changes(self) -> bool:
+        """True if another program has written to the file since this one did or called `accept_content`."""
         here = os.fstat(self._descriptor)
         return (here.st_size, here.st_mtime_ns) != self._seen
 
     @property
-    def torn(self) -> bool:
+    def has_torn_line(self) -> bool:
         """True while half a line may stand at the end of the file."""
         return self._torn
 
-    def mended(self) -> None:
-        """The writer has read what the file holds and goes on from there."""
+    def accept_content(self) -> None:
+        """Accept what the file holds now, after the writer has read it, and append behind that."""
         self._torn = False
-        self._look()
+        self._remember_size()
 
     def clear(self) -> None:
         """Drop what is there: a beginning that was never finished."""
         os.ftruncate(self._descriptor, 0)
-        self._look()
+        self._remember_size()
 
     def sync(self) -> None:
         """Wait until the disk has it, and knows it by its name."""
@@ -118,18 +118,18 @@ class AppendFile:
             if not self.is_gone():
                 os.unlink(self.path)
 
-    def _look(self) -> None:
+    def _remember_size(self) -> None:
         here = os.fstat(self._descriptor)
         self._seen = (here.st_size, here.st_mtime_ns)
 
-    def _take_back(self, written: int) -> None:
+    def _undo_write(self, written: int) -> None:
         try:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
         except OSError:
             self._torn = True
 
 
-def _lock(descriptor: int, path: str) -> None:
+def _lock_file(descriptor: int, path: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -164,14 +164,14 @@ def end_agreement(link: str) -> None:
         os.unlink(link)
 
 
-def is_written(path: str) -> bool:
-    """Whether a process has this file open for appending."""
+def is_locked_by_writer(path: str) -> bool:
+    """Whether a process holds the lock of this file for appending."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        _lock(descriptor, path)
+        _lock_file(descriptor, path)
     except OSError:
         return True
     finally:

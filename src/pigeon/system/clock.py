@@ -1,9 +1,10 @@
-"""Time: the wall clock for what is written down, the monotonic clock for what is waited for, and an event loop whose
-time-outs count only the time in which the process could work."""
+"""Time: the wall clock for what is written down, the monotonic clock for what is waited for, the pace of
+what is played again, and an event loop whose time-outs count only the time in which the process could work."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 import time
 from datetime import UTC, datetime
@@ -13,12 +14,12 @@ STANDSTILL = 1.0
 
 
 def now_ms() -> int:
-    """Epoch milliseconds."""
+    """Returns the milliseconds since the epoch, by the clock of the system."""
     return time.time_ns() // 1_000_000
 
 
-def iso(ms: int) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.mmmZ`."""
+def to_iso(ms: int) -> str:
+    """Returns a time in UTC as text: `YYYY-MM-DDTHH:MM:SS.mmmZ`."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
@@ -30,6 +31,30 @@ def monotonic_ms() -> int:
 async def sleep_ms(ms: float) -> None:
     """Let so many milliseconds pass."""
     await asyncio.sleep(ms / 1000)
+
+
+def speed_of(text: str) -> float | None:
+    """Times the recorded speed, 0 for as fast as possible; None if it is no speed."""
+    if text == "max":
+        return 0
+    try:
+        speed = float(text)
+    except ValueError:
+        return None
+    return speed if 0 < speed < 1e9 else None
+
+
+class PlaybackPace:
+    """How long things take that are played again: as long as they did, divided by a speed; no time with the speed 0."""
+
+    def __init__(self, speed: float, longest_gap: float = math.inf) -> None:
+        self._speed = speed
+        self._longest = longest_gap
+
+    async def pause(self, ms: float) -> None:
+        """Wait for so much recorded time; for none if it is not known how long it was."""
+        known = self._speed and 0 < ms < math.inf
+        await asyncio.sleep(min(ms / 1000 / self._speed, self._longest) if known else 0)
 
 
 def duration_text(seconds: float, tenths: bool = False) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from pigeon.system import clock
 from pigeon.system.ids import RANDOM_IDS, Ids
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.wire.errors import StartupError
 
 # The folder in which Pigeon keeps its files, in the home and in projects.
@@ -24,7 +24,7 @@ FAMILY = {"pi": ".pi", "omp": ".omp", "xcsh": ".xcsh"}
 DOCS_FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "docs")
 
 
-def no_terminal(folder: str) -> str:
+def no_terminal_message(folder: str) -> str:
     """Where no person can be asked which session to resume."""
     raise StartupError("--resume needs a terminal to choose in; here use --session PATH|ID or --continue")
 
@@ -47,11 +47,11 @@ class Environment(Struct, frozen=True, kw_only=True):
     now: Callable[[], int] = clock.now_ms
     ids: Ids = RANDOM_IDS
     reproducible: bool = False
-    pick_session: Callable[[str], str] = no_terminal
+    pick_session: Callable[[str], str] = no_terminal_message
     module_path: list[str] | None = None
 
     @property
-    def temporary(self) -> str:
+    def temporary_folder(self) -> str:
         """The folder for temporary files."""
         return next((self.variables[name] for name in ("TMPDIR", "TEMP", "TMP") if self.variables.get(name)), "/tmp")
 
@@ -73,7 +73,7 @@ class Environment(Struct, frozen=True, kw_only=True):
         """
         named = asked or self.variables.get("PIGEON_CODING_AGENT_DIR") or self.variables.get("PI_CODING_AGENT_DIR")
         if named:
-            return self.absolute(named)
+            return self.absolute_path(named)
         own = os.path.join(self.home, OWN_NAME, "agent")
         if self.called not in FAMILY or os.path.lexists(own):
             return own
@@ -81,6 +81,6 @@ class Environment(Struct, frozen=True, kw_only=True):
         renamed = self.variables.get("PI_CONFIG_DIR") if self.called != "pi" else None
         return os.path.join(self.home, renamed or FAMILY[self.called], "agent")
 
-    def absolute(self, path: str) -> str:
+    def absolute_path(self, path: str) -> str:
         """Where a path of the options leads."""
-        return absolute(path, self.cwd, self.home)
+        return absolute_path(path, self.cwd, self.home)

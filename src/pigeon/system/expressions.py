@@ -28,8 +28,8 @@ class Expression:
     def __init__(self, text: str, multiline: bool = False) -> None:
         flags = re.MULTILINE if multiline else re.NOFLAG
         try:
-            _compiled_silently(re, text, flags)
-            self._pattern: Any = _searchable(_plain(text), multiline)
+            _compile_silently(re, text, flags)
+            self._pattern: Any = _compile_expression(_escape_for_re(text), multiline)
         except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(str(error)) from None
 
@@ -39,16 +39,16 @@ class Expression:
         return None if found is None else found.span()
 
 
-def _searchable(text: str, multiline: bool) -> Any:
+def _compile_expression(text: str, multiline: bool) -> Any:
     import regex
 
     try:
-        return _compiled_silently(regex, text, regex.VERSION0 | (regex.MULTILINE if multiline else 0))
+        return _compile_silently(regex, text, regex.VERSION0 | (regex.MULTILINE if multiline else 0))
     except regex.error as error:
         raise ValueError(str(error)) from None
 
 
-def _compiled_silently(module: Any, text: str, flags: int) -> Any:
+def _compile_silently(module: Any, text: str, flags: int) -> Any:
     """Both packages warn about sets that may mean something else in their future; users cannot do anything about it."""
     import warnings
 
@@ -57,7 +57,7 @@ def _compiled_silently(module: Any, text: str, flags: int) -> Any:
         return module.compile(text, flags)
 
 
-def _plain(text: str) -> str:
+def _escape_for_re(text: str) -> str:
     """The expression with the signs escaped that only `regex` knows; raises `ValueError` if it is too large."""
     parts: list[str] = []
     sizes = [0]  # of the groups that are open, with their repetitions written out

@@ -53,7 +53,7 @@ class NotRegular(OSError):
 
 
 def error_code(error: OSError) -> str:
-    """`ENOENT` and the like."""
+    """Returns the symbolic name of an error's number, such as `ENOENT`."""
     return errno.errorcode.get(error.errno or 0, "EIO")
 
 
@@ -113,7 +113,7 @@ def read_rest(descriptor: int, at_most: int) -> bytes:
 
 def read_text(path: str, at_most: int = _LARGEST_TEXT) -> str:
     """A whole text file of the user; raises `OSError`, also for one that is too large or not a regular file."""
-    return _decoded(read_whole(path, at_most))
+    return _decode_text(read_whole(path, at_most))
 
 
 def read_beginning(path: str | HeldPath, at_most: int) -> tuple[str, bool]:
@@ -121,11 +121,11 @@ def read_beginning(path: str | HeldPath, at_most: int) -> tuple[str, bool]:
     with open(open_regular(path), "rb") as file:
         data = file.read(at_most + 1)
     cut = len(data) > at_most
-    text = _decoded(data[:at_most])
+    text = _decode_text(data[:at_most])
     return (text.rstrip("\ufffd") if cut else text), cut
 
 
-def _decoded(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
@@ -140,7 +140,7 @@ def replace_file(path: str | HeldPath, data: bytes, mode: int | None = None) -> 
         return
     if path.is_folder:
         check_regular(stat.S_IFDIR, path.place)
-    folder = path.folder(make=True)
+    folder = path.open_folder(make=True)
     try:
         before: os.stat_result | None = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -234,7 +234,7 @@ def _keep_owner(descriptor: int, before: os.stat_result) -> None:
 
 def _overwrite(path: HeldPath, data: bytes) -> None:
     """Give an existing file this content; the note of an `OSError` tells what became of the old content."""
-    descriptor, readable = _opened(path)
+    descriptor, readable = _open_for_writing(path)
     try:
         size = os.fstat(descriptor).st_size
         old = _read(descriptor, min(size, len(data))) if readable else None
@@ -243,13 +243,13 @@ def _overwrite(path: HeldPath, data: bytes) -> None:
             _write(descriptor, data, 0)
             os.ftruncate(descriptor, len(data))
         except BaseException as error:
-            error.add_note(_put_back(descriptor, path.place, old, size))
+            error.add_note(_restore_content(descriptor, path.place, old, size))
             raise
     finally:
         os.close(descriptor)
 
 
-def _opened(path: HeldPath) -> tuple[int, bool]:
+def _open_for_writing(path: HeldPath) -> tuple[int, bool]:
     try:
         return path.open(os.O_RDWR), True
     except PermissionError:
@@ -268,7 +268,7 @@ def _reserve(descriptor: int, size: int) -> None:
             raise
 
 
-def _put_back(descriptor: int, path: str, old: bytes | None, size: int) -> str:
+def _restore_content(descriptor: int, path: str, old: bytes | None, size: int) -> str:
     """Undo, and say what became of the old content. Only the start was written over: the rest was never touched."""
     if old is None:
         with contextlib.suppress(OSError):
@@ -278,13 +278,13 @@ def _put_back(descriptor: int, path: str, old: bytes | None, size: int) -> str:
         _write(descriptor, old, 0)
         os.ftruncate(descriptor, size)
     except OSError:
-        saved = _saved(descriptor, path, old, size)
+        saved = _save_copy(descriptor, path, old, size)
         where = f"its old content is in {saved}" if saved else "its old content could not be saved"
         return f"The file is damaged: {where}."
     return "The file still has its old content."
 
 
-def _saved(descriptor: int, path: str, old: bytes, size: int) -> str | None:
+def _save_copy(descriptor: int, path: str, old: bytes, size: int) -> str | None:
     """The name of a copy of the old content; none if it cannot be kept anywhere."""
     import tempfile
 
@@ -339,7 +339,7 @@ _turns: dict[str, _Turn] = {}
 
 
 @contextlib.asynccontextmanager
-async def turn_on(place: str) -> AsyncIterator[None]:
+async def file_lock(place: str) -> AsyncIterator[None]:
     """Hold a file, by its real path, for a read-modify-write; others who ask wait in the order of asking."""
     turn = _turns.setdefault(place, _Turn())
     turn.users += 1
@@ -352,7 +352,7 @@ async def turn_on(place: str) -> AsyncIterator[None]:
             del _turns[place]
 
 
-async def finished_in_thread(work: Callable[[], _T]) -> _T:
+async def run_in_thread(work: Callable[[], _T]) -> _T:
     """Run blocking work in a thread and wait for its end even when cancelled, so that no later work overlaps it."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def pausing_garbage_collection() -> Iterator[None]:
     """Do something without looking for garbage, which would take longer than the work; nothing may be awaited in it."""
     was_on = gc.isenabled()
     gc.disable()

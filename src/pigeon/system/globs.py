@@ -47,39 +47,39 @@ _RULES = GlobSyntax(classes=False, escapes=False, deep=True, itself=True)
 _MODELS = GlobSyntax(escapes=False, deep=True)
 
 
-def find_matcher(pattern: str) -> Matcher:
+def find_tool_matcher(pattern: str) -> Matcher:
     """Globs of `find`: with braces; one without a slash is tried on the last name, one with a slash at any depth.
 
     A pattern without an upper-case letter ignores case.
     """
-    _check(pattern)
+    _require_valid(pattern)
     whole_path = "/" in pattern
     if whole_path and not pattern.startswith(("/", "**/")):
         pattern = f"**/{pattern}"
     any_case = not any(character.isupper() for character in pattern)
-    return _with_braces(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
+    return _brace_matcher(pattern, whole_path, re.IGNORECASE if any_case else re.NOFLAG)
 
 
-def rooted_matcher(pattern: str) -> Matcher:
+def grep_tool_matcher(pattern: str) -> Matcher:
     """The same for `grep`: case counts, a pattern with a slash is the whole path, and with one at its end all below."""
-    _check(pattern)
+    _require_valid(pattern)
     whole_path = "/" in pattern
     rooted = pattern.removeprefix("./").removeprefix("/")
-    return _with_braces(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
+    return _brace_matcher(f"{rooted}**" if rooted.endswith("/") else rooted, whole_path, re.NOFLAG)
 
 
 @lru_cache(maxsize=4096)
 def rule_matcher(pattern: str) -> Matcher:
     """Paths of permission rules: only `*`, `?` and `**` have a meaning."""
-    return _test(path_expression(pattern, _RULES))
+    return _compile_matcher(path_expression(pattern, _RULES))
 
 
 def model_matcher(pattern: str) -> Matcher:
     """References of models: with classes, case ignored; a pattern with a class that makes no sense is a plain text."""
     try:
-        return _test(path_expression(pattern, _MODELS), re.IGNORECASE)
+        return _compile_matcher(path_expression(pattern, _MODELS), re.IGNORECASE)
     except re.error:
-        return _test(re.escape(pattern), re.IGNORECASE)
+        return _compile_matcher(re.escape(pattern), re.IGNORECASE)
 
 
 @lru_cache(maxsize=512)
@@ -87,7 +87,7 @@ def text_matcher(pattern: str, classes: bool = True) -> Matcher:
     """Any text, such as a command: `*` and `?` match slashes, too. The globs of `fnmatch`, which are linear."""
     from fnmatch import translate
 
-    return _test(translate(pattern if classes else pattern.replace("[", "[[]")))
+    return _compile_matcher(translate(pattern if classes else pattern.replace("[", "[[]")))
 
 
 @lru_cache(maxsize=512)
@@ -118,28 +118,28 @@ def path_expression(pattern: str, syntax: GlobSyntax = _PLAIN) -> str:
             blocks.append([])
         blocks[-1].append((wildcard, piece))
     ends = not below or itself
-    expression = "".join(_block(block) for block in (blocks[:-1] if ends else blocks))
+    expression = "".join(_block_expression(block) for block in (blocks[:-1] if ends else blocks))
     if not ends:
         return expression + (".*" if syntax.deep else ".+")
     return expression + _last_block(blocks[-1]) + ("(?:/.*)?" if itself else "")
 
 
-def _block(block: list[tuple[str, str]]) -> str:
+def _block_expression(block: list[tuple[str, str]]) -> str:
     """The pieces up to the next wildcard that crosses names: the first place where they stand is the best one."""
     steps = "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:])
-    start = _start(*block[0], alone=not steps)
+    start = _start_expression(*block[0], alone=not steps)
     return f"(?>{start}{steps})" if block[0][0] in _CROSSING else start + steps
 
 
 def _last_block(block: list[tuple[str, str]]) -> str:
     """The pieces behind the last wildcard that crosses names: the last of them stands at the end of the path."""
-    start = _start(*block[0], alone=len(block) == 1)
+    start = _start_expression(*block[0], alone=len(block) == 1)
     if len(block) == 1:
         return start
     return start + "".join(f"(?>[^/]*?{piece})" for _, piece in block[1:-1]) + f"[^/]*{block[-1][1]}"
 
 
-def _start(wildcard: str, piece: str, alone: bool) -> str:
+def _start_expression(wildcard: str, piece: str, alone: bool) -> str:
     """The beginning of a block. What fails behind a piece in the middle of a name fails behind any later one there."""
     if wildcard == _DEEP:
         return f"(?:[^/]*/)*?{f'[^/]*?{piece}' if alone else f'(?>[^/]*?{piece})'}"
@@ -161,33 +161,35 @@ def _pieces(pattern: str, syntax: GlobSyntax) -> list[tuple[str, str]]:
             pieces.append((_DEEP if syntax.deep and end - at > 1 else _NAME, ""))
             at = end
         else:
-            piece, at = _single(pattern, at, syntax)
+            piece, at = _parse_single(pattern, at, syntax)
             wildcard, before = pieces[-1]
             pieces[-1] = (wildcard, before + piece)
     return pieces
 
 
-def _single(pattern: str, at: int, syntax: GlobSyntax) -> tuple[str, int]:
+def _parse_single(pattern: str, at: int, syntax: GlobSyntax) -> tuple[str, int]:
     """The expression for one character, and where the pattern goes on."""
     sign = pattern[at]
     at += 1
     if sign == "?":
         return "[^/]", at
     if sign == "[" and syntax.classes:
-        return _class(pattern, at)
+        return _parse_class(pattern, at)
     if sign == "\\" and syntax.escapes and at < len(pattern):
         return re.escape(pattern[at]), at + 1
     return re.escape(sign), at
 
 
-def _class(pattern: str, at: int) -> tuple[str, int]:
+def _parse_class(pattern: str, at: int) -> tuple[str, int]:
     end = _class_end(pattern, at)
     if end < 0 or "/" in pattern[at:end]:
         return r"\[", at
     body = pattern[at:end]
     negated = body[:1] in ("!", "^")
     members = _MEMBERS.findall(body[1:] if negated else body)
-    inside = "".join(f"{_quoted(a)}-{_quoted(b)}" if a else _quoted(single) for a, b, single in members)
+    inside = "".join(
+        f"{_escape_character(a)}-{_escape_character(b)}" if a else _escape_character(single) for a, b, single in members
+    )
     return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
 
 
@@ -196,20 +198,20 @@ def _class_end(pattern: str, at: int) -> int:
     return pattern.find("]", at + 2 if pattern[at : at + 1] in ("!", "^") else at + 1)
 
 
-def _quoted(character: str) -> str:
+def _escape_character(character: str) -> str:
     return character if character.isalnum() else f"\\{character}"
 
 
-def _test(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher:
+def _compile_matcher(expression: str, case: re.RegexFlag = re.NOFLAG) -> Matcher:
     fullmatch = re.compile(expression, re.DOTALL | case).fullmatch
     return lambda text: fullmatch(text) is not None
 
 
-def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
+def _brace_matcher(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
     alternatives = _alternatives(pattern)
     for one in alternatives:
         _refuse_mistake(one)  # what stands beside each other now may be a range that runs backwards
-    tests = [_test(path_expression(one), case) for one in alternatives]
+    tests = [_compile_matcher(path_expression(one), case) for one in alternatives]
 
     def matches(path: str) -> bool:
         subject = path if whole_path else path.rpartition("/")[2]
@@ -218,20 +220,20 @@ def _with_braces(pattern: str, whole_path: bool, case: re.RegexFlag) -> Matcher:
     return matches
 
 
-def _check(pattern: str) -> None:
+def _require_valid(pattern: str) -> None:
     if not pattern or len(pattern) > LONGEST:
         raise ToolFailed(f"Invalid glob: it must have between 1 and {LONGEST} characters.")
     _refuse_mistake(pattern)
 
 
 def _refuse_mistake(pattern: str) -> None:
-    wrong = _mistake(pattern)
+    wrong = _describe_mistake(pattern)
     if wrong:
         shown = pattern if len(pattern) <= SHOWN else f"{pattern[:SHOWN]}..."
         raise ToolFailed(f"Invalid glob {shown}: {wrong}.")
 
 
-def _mistake(pattern: str) -> str:
+def _describe_mistake(pattern: str) -> str:
     """What makes no sense in a pattern with classes and braces; empty if all does."""
     open_braces: list[int] = []
     at = 0
@@ -270,7 +272,7 @@ def _alternatives(pattern: str) -> list[str]:
         if len(done) + len(waiting) > MOST_ALTERNATIVES:
             raise ToolFailed(f"Invalid glob: more than {MOST_ALTERNATIVES} alternatives.")
         current = waiting.pop()
-        brace = _brace(current)
+        brace = _find_brace(current)
         if brace is None:
             done.append(current)
             continue
@@ -279,7 +281,7 @@ def _alternatives(pattern: str) -> list[str]:
     return list(dict.fromkeys(done))
 
 
-def _brace(pattern: str) -> tuple[int, int, list[str]] | None:
+def _find_brace(pattern: str) -> tuple[int, int, list[str]] | None:
     """The first complete `{a,b}` of a pattern; braces in a class are characters of the class."""
     start = depth = 0
     cuts: list[int] = []

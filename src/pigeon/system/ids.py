@@ -25,7 +25,7 @@ class Ids:
 
     def session_id(self, now_ms: int) -> str:
         """A UUID version 7: sortable by time."""
-        random = int.from_bytes(self._bytes("session", 10), "big")
+        random = int.from_bytes(self._random_bytes("session", 10), "big")
         time = (now_ms & (2**48 - 1)) << 80
         value = time | 0x7 << 76 | (random >> 68 & 0xFFF) << 64 | 0b10 << 62 | random & (2**62 - 1)
         return str(uuid.UUID(int=value))
@@ -33,28 +33,27 @@ class Ids:
     def entry_id(self, taken: Container[str]) -> str:
         """An id for a new entry of a session: eight hex digits, or a long one where those are used up."""
         for _ in range(100):
-            candidate = self._bytes("entry", 4).hex()
+            candidate = self._random_bytes("entry", 4).hex()
             if candidate not in taken:
                 return candidate
-        return self._bytes("entry", 16).hex()
+        return self._random_bytes("entry", 16).hex()
 
     def request_id(self) -> str:
         """Sixteen hex digits, for what the host is asked."""
-        return self._bytes("request", 8).hex()
+        return self._random_bytes("request", 8).hex()
 
     def dialog_id(self) -> str:
-        """A random UUID, for dialogs."""
-        return str(uuid.UUID(bytes=self._bytes("dialog", 16), version=4))
+        return str(uuid.UUID(bytes=self._random_bytes("dialog", 16), version=4))
 
     def folder_id(self) -> str:
         """Eight hex digits for a folder; the same each time if there is a seed."""
-        return os.urandom(4).hex() if self._seed is None else Ids(self._seed)._bytes("folder", 4).hex()
+        return os.urandom(4).hex() if self._seed is None else Ids(self._seed)._random_bytes("folder", 4).hex()
 
-    def fraction(self) -> float:
+    def random_fraction(self) -> float:
         """From 0 to 1, for how long a pause is."""
-        return int.from_bytes(self._bytes("fraction", 4), "big") / 0xFFFFFFFF
+        return int.from_bytes(self._random_bytes("fraction", 4), "big") / 0xFFFFFFFF
 
-    def _bytes(self, kind: str, count: int) -> bytes:
+    def _random_bytes(self, kind: str, count: int) -> bytes:
         if self._seed is None:
             return os.urandom(count)
         if kind not in self._sources:

@@ -27,7 +27,7 @@ class IgnoreLines:
 
     def __init__(self, text: str) -> None:
         lines = text.split("\n")[:_MOST_LINES]
-        self._lines = [line for text in reversed(lines) if (line := _line(text)) is not None]
+        self._lines = [line for text in reversed(lines) if (line := _parse_line(text)) is not None]
 
     def verdict(self, path: str, is_folder: bool) -> bool | None:
         """True if a path from the file's folder on is ignored, false if it is kept, nothing if no line names it."""
@@ -39,10 +39,10 @@ class IgnoreLines:
 
 def read_ignore_file(file: str) -> IgnoreLines:
     """The lines of a file; one that is not there or cannot be read has none."""
-    return IgnoreLines(_text(file))
+    return IgnoreLines(_read_text(file))
 
 
-def _line(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
+def _parse_line(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
     line = line.removesuffix("\r")
     if not line.endswith("\\ "):
         line = line.rstrip()
@@ -65,7 +65,7 @@ class Ignored:
         self._root = os.path.realpath(root).rstrip("/")
         self._user_file = user_file
         self._files: dict[str, IgnoreLines] = {}
-        self._in_repository = in_repository(self._root or "/")
+        self._in_repository = is_in_repository(self._root or "/")
         self._repositories: dict[str, bool] = {}
 
     def __call__(self, path: str, is_folder: bool) -> bool:
@@ -75,14 +75,14 @@ class Ignored:
             folder = full
             while folder:
                 folder = folder.rpartition("/")[0]
-                verdict = self._lines(f"{folder}/{kind}").verdict(full[len(folder) + 1 :], is_folder)
+                verdict = self._read_lines(f"{folder}/{kind}").verdict(full[len(folder) + 1 :], is_folder)
                 if verdict is not None:
                     return verdict
                 if not reaches_in and self._in_repository and self._is_repository(folder):
                     break
-        return self._lines(self._user_file).verdict(path, is_folder) or False
+        return self._read_lines(self._user_file).verdict(path, is_folder) or False
 
-    def _lines(self, file: str) -> IgnoreLines:
+    def _read_lines(self, file: str) -> IgnoreLines:
         lines = self._files.get(file)
         if lines is None:
             lines = self._files[file] = read_ignore_file(file)
@@ -99,12 +99,12 @@ def user_ignore_file(variables: Mapping[str, str], home: str) -> str:
     """The user's own list for all repositories, as git's configuration names it."""
     settings = variables.get("XDG_CONFIG_HOME") or f"{home}/.config"
     for file in (f"{home}/.gitconfig", f"{settings}/git/config"):
-        if named := re.search(_EXCLUDES_FILE, _text(file)):
+        if named := re.search(_EXCLUDES_FILE, _read_text(file)):
             return expand_home(named.group(1), home)
     return f"{settings}/git/ignore"
 
 
-def in_repository(folder: str) -> bool:
+def is_in_repository(folder: str) -> bool:
     """Whether a directory belongs to a git repository."""
     folder = os.path.realpath(folder)
     while not os.path.exists(os.path.join(folder, ".git")):
@@ -114,7 +114,7 @@ def in_repository(folder: str) -> bool:
     return True
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         return read_whole(file, _BIGGEST).decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     except OSError:

@@ -2,8 +2,8 @@
 
 `PathResolver` is the one resolver of what models write. It answers with a `HeldPath`: the file that the text meant at
 that moment, held by a descriptor. Permission rules look at its names and its place, and the tool opens it through the
-same object, so that neither a spelling nor a link that is made later can come between the two. `absolute` is for paths
-in options and settings, which have no spellings.
+same object, so that neither a spelling nor a link that is made later can come between the two. `absolute_path` is for
+paths in options and settings, which have no spellings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PROCESS_MEMORY = (
 )
 
 
-def absolute(path: str, base: str, home: str) -> str:
+def absolute_path(path: str, base: str, home: str) -> str:
     """Where a path leads that stands in options or settings: `~` is `home`, and a relative path begins at `base`.
 
     Takes the place of `os.path.abspath(os.path.expanduser(path))`, which asks the process for both.
@@ -97,9 +97,9 @@ class HeldPath:
 
     def open(self, flags: int) -> int:
         """A descriptor of it; raises `OSError`."""
-        return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder())
+        return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.open_folder())
 
-    def folder(self, make: bool = False) -> int:
+    def open_folder(self, make: bool = False) -> int:
         """The descriptor of the folder that `name` stands in, which stays ours; folders that are missing can be made.
 
         Raises `OSError` where there is none, or where a link stands by now.
@@ -162,15 +162,15 @@ class PathResolver(Struct, frozen=True):
     cwd: str
     home: str
 
-    def held(self, path: str, for_reading: bool = True) -> HeldPath:
+    def hold_path(self, path: str, for_reading: bool = True) -> HeldPath:
         """What a path names: as written if that exists, else with a leading `@` and odd spaces put right.
 
         For reading, if nothing is there, the spellings that screenshots and other systems give to names are tried.
         Raises `ToolFailed` for what no tool may open.
         """
-        checked(path)
-        literal = self._absolute(path)
-        plain = self._absolute(re.sub(_ODD_SPACES, " ", path).removeprefix("@"))
+        check_path(path)
+        literal = self._to_absolute(path)
+        plain = self._to_absolute(re.sub(_ODD_SPACES, " ", path).removeprefix("@"))
         target = plain
         if os.path.lexists(literal) or (not os.path.lexists(plain) and _has_own_folder(path, literal)):
             target = literal
@@ -180,24 +180,24 @@ class PathResolver(Struct, frozen=True):
             held = hold(target, tuple(dict.fromkeys((literal, plain, target))))
         except OSError as error:
             raise ToolFailed(f"Cannot look at {path}: {error.strerror or error}") from error
-        if any(map(shows_process_memory, (*held.names, held.place))):
+        if any(map(is_process_memory, (*held.names, held.place))):
             held.close()
             raise ToolFailed(f"{path} shows the memory, arguments or environment of a process, which may hold keys.")
         return held
 
-    def hides(self) -> Callable[[str], bool]:
+    def hiding_test(self) -> Callable[[str], bool]:
         """A test for real paths of which nothing may be shown, made for one search: nothing is hidden here."""
         return lambda place: False
 
-    def _absolute(self, path: str) -> str:
+    def _to_absolute(self, path: str) -> str:
         if path.startswith("file://"):
-            path = checked(_from_url(path))
+            path = check_path(_path_from_url(path))
         if path == "~" or path.startswith("~/"):
             path = expand_home(path, self.home)
         return os.path.normpath(os.path.join(self.cwd, path))
 
 
-def shows_process_memory(place: str) -> bool:
+def is_process_memory(place: str) -> bool:
     """True for the files of the system that show what a process holds: its environment, arguments, memory or files."""
     found = re.fullmatch(_PROCESS_MEMORY, place, re.DOTALL) if "/proc/" in place else None
     if found is None:
@@ -211,7 +211,7 @@ def shows_process_memory(place: str) -> bool:
         return True
 
 
-def checked(path: str) -> str:
+def check_path(path: str) -> str:
     """The path itself, if it can be one."""
     if not path:
         raise ToolFailed("The path is empty. Name a file or a directory.")
@@ -224,7 +224,7 @@ def checked(path: str) -> str:
     return path
 
 
-def folded(path: str) -> str:
+def fold_spelling(path: str) -> str:
     """The path in the form that is the same for all its spellings: composed, with plain spaces and quotes."""
     return re.sub(_ODD_SPACES, " ", unicodedata.normalize("NFC", path)).replace(_CURLY, "'")
 
@@ -244,7 +244,7 @@ def _has_own_folder(path: str, literal: str) -> bool:
     return "/" in path.removeprefix("@") and os.path.isdir(os.path.dirname(literal))
 
 
-def _from_url(url: str) -> str:
+def _path_from_url(url: str) -> str:
     from urllib.parse import unquote, urlsplit
 
     try:

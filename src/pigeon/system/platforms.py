@@ -12,7 +12,7 @@ WINDOWS = (
 )
 
 
-def why_unsupported() -> str | None:
+def unsupported_reason() -> str | None:
     """Why no agent can run on this system; none where one can."""
     return WINDOWS if sys.platform == "win32" else None
 

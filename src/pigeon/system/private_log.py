@@ -34,7 +34,7 @@ class PrivateLog:
         try:
             # A pipe without a reader is an error, and not waited for.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
-            if not _leads_to_a_stream(path):
+            if not _is_stream_link(path):
                 # In a project a link may be the work of a command, and lead to any file of the user.
                 flags |= os.O_NOFOLLOW
             self._descriptor = os.open(path, flags, 0o600)
@@ -73,7 +73,6 @@ class PrivateLog:
             self._report(problem)
 
     def close(self) -> None:
-        """Write nothing more."""
         with self._lock:
             if not self._closed:
                 self._open, self._closed = False, True
@@ -92,7 +91,7 @@ class PrivateLog:
             raise
 
 
-def _leads_to_a_stream(path: str) -> bool:
+def _is_stream_link(path: str) -> bool:
     """Whether a link leads to what has no content to lose, such as `/dev/stderr`."""
     with suppress(OSError):
         return not stat.S_ISREG(os.stat(path).st_mode)

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from pigeon.system.ignore_files import Ignored, user_ignore_file
-
 MOST_FILES = 20_000
 FEW_FILES = 1_000
 FRESH_SECONDS = 5.0
@@ -46,13 +44,13 @@ class ProjectFiles:
         self._starting = threading.Lock()
 
     @property
-    def few(self) -> bool:
+    def is_small(self) -> bool:
         """Whether they are known, and so few that they are compared in no time."""
-        return self._looked_once and len(self._paths) <= FEW_FILES
+        return self._has_searched and len(self._paths) <= FEW_FILES
 
-    def matching(self, wanted: str, most: int) -> list[str]:
+    def find_files(self, wanted: str, most: int) -> list[str]:
         """Paths that have the letters in this order; those that have them together, and in the name, come first."""
-        self._look()
+        self._refresh_paths()
         paths = list(self._paths)
         ranked = sorted((rank, len(path), path) for path in paths if (rank := _rank(path.lower(), wanted)) is not None)
         conceals, root = self._concealment(), os.path.realpath(self._root)
@@ -60,28 +58,28 @@ class ProjectFiles:
         shown = (path for _, _, path in ranked if not conceals(os.path.join(root, path.rstrip(os.sep))))
         return list(islice(shown, most))
 
-    def _look(self) -> None:
+    def _refresh_paths(self) -> None:
         """Begin to look where it is time to; wait a moment for the first result."""
         with self._starting:
             root = self._folder()
             if root != self._root:
                 self._root, self._paths, self._looked, self._looking = root, [], float("-inf"), None
             if self._looking is None and time.monotonic() - self._looked > FRESH_SECONDS:
-                found = [] if self._looked_once else self._paths
+                found = [] if self._has_searched else self._paths
                 # A thread of its own, which ends with the program: a disk that does not answer holds nothing up.
                 self._looking = threading.Thread(
-                    target=self._find, args=(root, found), daemon=True, name="pigeon-files"
+                    target=self._search_and_store, args=(root, found), daemon=True, name="pigeon-files"
                 )
                 self._looking.start()
-            looking = None if self._looked_once else self._looking
+            looking = None if self._has_searched else self._looking
         if looking is not None:
             looking.join(FIRST_SECONDS)
 
     @property
-    def _looked_once(self) -> bool:
+    def _has_searched(self) -> bool:
         return self._looked > float("-inf")
 
-    def _find(self, root: str, found: list[str]) -> None:
+    def _search_and_store(self, root: str, found: list[str]) -> None:
         try:
             self._walk(root, found)
         finally:
@@ -91,6 +89,8 @@ class ProjectFiles:
                 self._looking = None
 
     def _walk(self, root: str, found: list[str]) -> None:
+        from pigeon.system.ignore_files import Ignored, user_ignore_file
+
         ignored = Ignored(root, user_ignore_file(self._variables, self._home))
         folders = [""]
         while folders and len(found) < MOST_FILES:

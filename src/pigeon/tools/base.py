@@ -39,7 +39,7 @@ class Plan(Protocol):
         ...
 
     def write(self, phases: list[TodoPhase]) -> None:
-        """Another plan from here on."""
+        """Replace the plan of the conversation by this one."""
         ...
 
 
@@ -89,16 +89,16 @@ class BaseTool:
     def prepare(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """The arguments that the tool knows, in today's form: gates and the tool see no others."""
         known = self.parameters["properties"]
-        arguments = self.modern(arguments)
+        arguments = self.modernize_arguments(arguments)
         if arguments.keys() <= known.keys():
             return arguments
         return {name: value for name, value in arguments.items() if name in known}
 
-    def modern(self, arguments: dict[str, Json]) -> dict[str, Json]:
+    def modernize_arguments(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Arguments as they are; a tool with older argument forms overrides this."""
         return arguments
 
-    def subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
+    def resolve_subject(self, arguments: dict[str, Json]) -> Subject | Awaitable[Subject]:
         """The arguments; a tool that is about a command or a file overrides this."""
         return ArgumentSubject(arguments)
 
@@ -111,9 +111,9 @@ class BaseTool:
         raise NotImplementedError
 
 
-async def path_subject(paths: PathResolver, path: str, access: Access) -> PathSubject:
-    """A call about a file or a folder, resolved in a thread because a disk may be slow to answer."""
-    resolving = asyncio.ensure_future(asyncio.to_thread(paths.held, path, for_reading=access != "write"))
+async def hold_path_subject(paths: PathResolver, path: str, access: Access) -> PathSubject:
+    """Holds the file or folder of a call open; resolved in a thread because a disk may be slow to answer."""
+    resolving = asyncio.ensure_future(asyncio.to_thread(paths.hold_path, path, for_reading=access != "write"))
     try:
         return PathSubject(await asyncio.shield(resolving), access)
     except asyncio.CancelledError:
@@ -124,9 +124,9 @@ async def path_subject(paths: PathResolver, path: str, access: Access) -> PathSu
         raise
 
 
-def concealed(run: ToolRun, paths: PathResolver) -> Callable[[str], bool]:
+def concealment_test(run: ToolRun, paths: PathResolver) -> Callable[[str], bool]:
     """A test for real paths that a search must not show: what gates conceal, and what a sandbox hides."""
-    hides = paths.hides()
+    hides = paths.hiding_test()
     return lambda place: run.conceals(place) or hides(place)
 
 
@@ -136,7 +136,7 @@ def held_path(run: ToolRun) -> HeldPath:
     return run.subject.path
 
 
-def whole_number(arguments: dict[str, Json], name: str, default: int) -> int:
+def parse_whole_number(arguments: dict[str, Json], name: str, default: int) -> int:
     """A numeric argument that counts something: at least 1, the default if it is not given."""
     value = arguments.get(name)
     if value is None:
@@ -146,6 +146,6 @@ def whole_number(arguments: dict[str, Json], name: str, default: int) -> int:
     return int(value)
 
 
-def text_outcome(text: str, details: Any | Absent = ABSENT) -> ToolOutcome:
+def make_text_outcome(text: str, details: Any | Absent = ABSENT) -> ToolOutcome:
     """A result that is one text block."""
     return ToolOutcome(content=[TextContent(text=text)], details=details)

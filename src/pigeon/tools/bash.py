@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pigeon.agent.inference import ToolSpec
 from pigeon.agent.interfaces import NO_HOST, CommandSubject, HostAccess, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.sandbox.explaining import HOW_TO_ASK, hint_of, told_of
-from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, captured, run_shell
+from pigeon.system.shell.shell import LONGEST_TIMEOUT, ShellMissing, ShellResult, Workplace, capture_text, run_shell
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, human_size
-from pigeon.tools.base import BaseTool, ToolParts, text_outcome
+from pigeon.tools.base import BaseTool, ToolParts, make_text_outcome
 from pigeon.wire.base import Json
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import ToolFailed
@@ -79,8 +78,7 @@ class BashTool(BaseTool):
             return (DeclaringSandboxedBashTool if parts.declared else SandboxedBashTool)(place, policy, parts.sandbox)
         return (DeclaringBashTool if parts.declared else BashTool)(place, parts.host)
 
-    def subject(self, arguments: dict[str, Json]) -> CommandSubject:
-        """The command."""
+    def resolve_subject(self, arguments: dict[str, Json]) -> CommandSubject:
         return CommandSubject(str(arguments["command"]))
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
@@ -91,16 +89,16 @@ class BashTool(BaseTool):
         self, arguments: dict[str, Json], run: ToolRun, explain: Callable[[str], str | None] | None
     ) -> ToolOutcome:
         subject = _subject_of(run)
-        timeout = _checked_timeout(arguments.get("timeout"))
+        timeout = _parse_timeout(arguments.get("timeout"))
         await run.update(ToolOutcome(content=[]))
 
         async def show(capture: Capture) -> None:
-            shown = capture.shown()
+            shown = capture.visible_tail()
             text = TextContent(text=shown.text)
             await run.update(ToolOutcome(content=[text], details=_details(shown, capture.full_output_path)))
 
         if self._host.runs_commands:
-            return _outcome(await self._at_host(subject.command, run, timeout), timeout, explain)
+            return _make_outcome(await self._run_at_host(subject.command, run, timeout), timeout, explain)
         try:
             result = await run_shell(
                 subject.command,
@@ -112,29 +110,29 @@ class BashTool(BaseTool):
             )
         except ShellMissing as error:
             raise ToolFailed(str(error)) from error
-        return _outcome(result, timeout, explain)
+        return _make_outcome(result, timeout, explain)
 
-    async def _at_host(self, command: str, run: ToolRun, timeout: float | None) -> ShellResult:
+    async def _run_at_host(self, command: str, run: ToolRun, timeout: float | None) -> ShellResult:
         """The host shows what the command prints, so only its end is told."""
         place = self._place
         end = await self._host.run(run, place.shell.argv(command), place.cwd, place.environment(), timeout)
-        return await asyncio.to_thread(captured, end.output, place, end.exit_code, end.cause)
+        return await asyncio.to_thread(capture_text, end.output, place, end.exit_code, end.cause)
 
 
-def _with(parameters: dict[str, Json], more: dict[str, Json]) -> dict[str, Json]:
+def _add_parameters(parameters: dict[str, Json], more: dict[str, Json]) -> dict[str, Json]:
     return {**parameters, "properties": {**parameters["properties"], **more}}
 
 
 class DeclaringBashTool(BashTool):
     """The same with an argument by which the model declares that a call is independent of its neighbours."""
 
-    parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, PARALLEL)
+    parameters: ClassVar[dict[str, Json]] = _add_parameters(BashTool.parameters, PARALLEL)
 
 
 class SandboxedBashTool(BashTool):
     """The same behind a wall: the model is told of it, and can ask for a command outside."""
 
-    parameters: ClassVar[dict[str, Json]] = _with(BashTool.parameters, UNSANDBOXED)
+    parameters: ClassVar[dict[str, Json]] = _add_parameters(BashTool.parameters, UNSANDBOXED)
 
     def __init__(self, place: Workplace, policy: SandboxPolicy, sandbox: Callable[[], SandboxPolicy | None]) -> None:
         super().__init__(place)
@@ -144,25 +142,29 @@ class SandboxedBashTool(BashTool):
     @cached_property
     def spec(self) -> ToolSpec:
         """How the model sees the tool, with what the wall lets through."""
-        told = f"{self.description} {told_of(self._policy)} {HOW_TO_ASK}"
+        from pigeon.sandbox.explaining import HOW_TO_ASK, describe_policy
+
+        told = f"{self.description} {describe_policy(self._policy)} {HOW_TO_ASK}"
         return ToolSpec(self.name, told, self.parameters, self.strict)
 
-    def subject(self, arguments: dict[str, Json]) -> CommandSubject:
+    def resolve_subject(self, arguments: dict[str, Json]) -> CommandSubject:
         """The command, and whether it is to run outside."""
         outside = arguments.get("unsandboxed") is True
         return CommandSubject(str(arguments["command"]), outside, str(arguments.get("reason") or "") if outside else "")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Run it; where the wall may be why it failed, the model is told which rule that is and how to ask."""
+        from pigeon.sandbox.explaining import failure_hint
+
         subject = _subject_of(run)
         policy = self._sandbox() or self._policy
-        return await self._run(arguments, run, None if subject.outside else lambda output: hint_of(policy, output))
+        return await self._run(arguments, run, None if subject.outside else lambda output: failure_hint(policy, output))
 
 
 class DeclaringSandboxedBashTool(SandboxedBashTool):
-    """Both."""
+    """A `bash` behind a sandbox whose calls may also declare that they are independent."""
 
-    parameters: ClassVar[dict[str, Json]] = _with(SandboxedBashTool.parameters, PARALLEL)
+    parameters: ClassVar[dict[str, Json]] = _add_parameters(SandboxedBashTool.parameters, PARALLEL)
 
 
 def _subject_of(run: ToolRun) -> CommandSubject:
@@ -171,7 +173,7 @@ def _subject_of(run: ToolRun) -> CommandSubject:
     return run.subject
 
 
-def _checked_timeout(value: Json) -> float | None:
+def _parse_timeout(value: Json) -> float | None:
     if value is None:
         return None
     if not math.isfinite(value) or not 0 < value <= LONGEST_TIMEOUT:
@@ -181,16 +183,16 @@ def _checked_timeout(value: Json) -> float | None:
     return float(value)
 
 
-def _outcome(
+def _make_outcome(
     result: ShellResult, timeout: float | None, explain: Callable[[str], str | None] | None = None
 ) -> ToolOutcome:
     details = _details(result.shown, result.full_output_path)
-    text = result.output + (_notice(result) if result.truncated else "")
+    text = result.output + (_notice(result) if result.is_truncated else "")
     ending = None
     if result.cancelled:
         ending = "Command aborted"
     elif result.timed_out:
-        ending = f"Command timed out after {_seconds(timeout)} seconds"
+        ending = f"Command timed out after {_format_seconds(timeout)} seconds"
     elif result.exit_code:
         text = text or "(no output)"
         ending = f"Command exited with code {result.exit_code}"
@@ -198,13 +200,13 @@ def _outcome(
         ending = ending if hint is None else f"{ending}\n\n{hint}"
     if ending is not None:
         raise ToolFailed(f"{text}\n\n{ending}" if text else ending, details)
-    return text_outcome(text or "(no output)", details) if details else text_outcome(text or "(no output)")
+    return make_text_outcome(text or "(no output)", details) if details else make_text_outcome(text or "(no output)")
 
 
 def _details(shown: Shown, path: str | None) -> dict[str, Json]:
-    if not shown.truncated:
+    if not shown.is_truncated:
         return {}
-    details: dict[str, Json] = {"truncation": shown.record()}
+    details: dict[str, Json] = {"truncation": shown.to_record()}
     if path is not None:
         details["fullOutputPath"] = path
     return details
@@ -220,5 +222,5 @@ def _notice(result: ShellResult) -> str:
     return f"\n\n[Showing lines {first}-{shown.total_lines} of {shown.total_lines}{limit}. {where}]"
 
 
-def _seconds(timeout: float | None) -> str:
+def _format_seconds(timeout: float | None) -> str:
     return f"{timeout:g}" if timeout is not None and timeout < 1e6 else str(timeout)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pigeon.agent.interfaces import NO_HOST, HostAccess
-from pigeon.agent.tool_facts import ToolFacts, facts_named
+from pigeon.agent.tool_facts import ToolFacts, make_default_facts
 from pigeon.system.paths import PathResolver
 from pigeon.tools.base import BaseTool, Plan, ToolParts
 from pigeon.tools.bash import BashTool
@@ -58,7 +58,7 @@ def facts_of(name: str) -> ToolFacts:
     declared = all_facts().get(name)
     if declared is not None:
         return declared
-    return server_tool_facts(name) if name.startswith(PREFIX) else facts_named(name)
+    return server_tool_facts(name) if name.startswith(PREFIX) else make_default_facts(name)
 
 
 def facts_of_recorded(name: str) -> ToolFacts:
@@ -92,7 +92,7 @@ def built_in_tools(  # noqa: PLR0913 - what tools are made from
     """All built-in tools for one working directory; the toolset of the session says which are active."""
     parts = ToolParts(
         place=place,
-        paths=PathResolver(place.cwd, home) if sandbox() is None else _walled(place, home, sandbox),
+        paths=PathResolver(place.cwd, home) if sandbox() is None else _walled_paths(place, home, sandbox),
         files=FileAccess(host),
         search=Ripgrep(place.processes, place.environment, home),
         fitter=fitter,
@@ -107,7 +107,7 @@ def built_in_tools(  # noqa: PLR0913 - what tools are made from
     return {tool.name: tool for tool in made if tool is not None}
 
 
-def _walled(place: Workplace, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
+def _walled_paths(place: Workplace, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
     from pigeon.sandbox.file_access import WalledPaths
 
     return WalledPaths(place.cwd, home, sandbox)

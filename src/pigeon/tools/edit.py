@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.files import NotRegular, error_code, notes_of, turn_on
+from pigeon.system.files import NotRegular, error_code, file_lock, notes_of
 from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome
+from pigeon.tools.base import BaseTool, ToolParts, held_path, hold_path_subject, make_text_outcome
 from pigeon.tools.file_access import FileAccess
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -75,7 +75,7 @@ class EditTool(BaseTool):
         """The tool for a working directory."""
         return cls(parts.paths, parts.files)
 
-    def modern(self, arguments: dict[str, Json]) -> dict[str, Json]:
+    def modernize_arguments(self, arguments: dict[str, Json]) -> dict[str, Json]:
         """Accept edits as JSON text or as one object, and one edit given at the top, under any of its usual names."""
         prepared = {_OTHER_NAMES.get(name, name): value for name, value in arguments.items()}
         edits = prepared.get("edits")
@@ -93,40 +93,39 @@ class EditTool(BaseTool):
             prepared["edits"] = edits
         return prepared
 
-    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
-        """The file."""
-        return path_subject(self._paths, str(arguments["path"]), "write")
+    def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        return hold_path_subject(self._paths, str(arguments["path"]), "write")
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
         """The lines that would change, or why the edit cannot be made."""
-        from pigeon.tools.editing.preview import changes_shown
-        from pigeon.tools.editing.replacing import edited_file
+        from pigeon.tools.editing.preview import preview_changes
+        from pigeon.tools.editing.replacing import edit_content
 
         path, edits = str(arguments["path"]), arguments["edits"]
-        return await changes_shown(subject, codec.encode(edits), lambda old: edited_file(old, edits, path)[1])
+        return await preview_changes(subject, codec.encode(edits), lambda old: edit_content(old, edits, path)[1])
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Replace; nothing is written unless every edit fits."""
-        from pigeon.tools.editing.replacing import edited_file
+        from pigeon.tools.editing.replacing import edit_content
 
         path, held = str(arguments["path"]), held_path(run)
         edits: list[dict[str, Any]] = arguments["edits"]
-        async with turn_on(held.place):
-            run.scope.check()
+        async with file_lock(held.place):
+            run.scope.raise_if_cancelled()
             try:
-                data = await self._files.whole(run, held, BIGGEST_FILE)
-                edited, changes = await run.scope.wait(asyncio.to_thread(edited_file, data, edits, path))
-                run.scope.check()
+                data = await self._files.read_whole(run, held, BIGGEST_FILE)
+                edited, changes = await run.scope.wait(asyncio.to_thread(edit_content, data, edits, path))
+                run.scope.raise_if_cancelled()
                 await self._files.replace(run, held, edited, data)
             except NotRegular as error:
                 raise ToolFailed(f"Could not edit file: {path}. {error}") from error
             except OSError as error:
                 text = " ".join([f"Could not edit file: {path}. Error code: {error_code(error)}.", *notes_of(error)])
                 raise ToolFailed(text) from error
-            run.scope.check()
+            run.scope.raise_if_cancelled()
         details: dict[str, Json] = {"diff": changes.listing}
         if changes.patch is not None:
             details["patch"] = changes.patch
         if changes.first_changed_line is not None:
             details["firstChangedLine"] = changes.first_changed_line
-        return text_outcome(f"Successfully replaced {len(edits)} block(s) in {path}.", details)
+        return make_text_outcome(f"Successfully replaced {len(edits)} block(s) in {path}.", details)

@@ -11,7 +11,7 @@ import asyncio
 import os
 
 from pigeon.agent.interfaces import NO_HOST, HostAccess, HostRefused, ToolRun
-from pigeon.system.files import finished_in_thread, open_regular, read_whole, replace_file
+from pigeon.system.files import open_regular, read_whole, replace_file, run_in_thread
 from pigeon.system.paths import HeldPath
 from pigeon.wire.errors import ToolFailed
 
@@ -26,9 +26,9 @@ class FileAccess:
     def __init__(self, host: HostAccess = NO_HOST) -> None:
         self._host = host
 
-    async def host_text(self, run: ToolRun, held: HeldPath) -> bytes | None:
+    async def read_host_text(self, run: ToolRun, held: HeldPath) -> bytes | None:
         """The text that the host has for a file, as UTF-8; none if the disk is to be asked."""
-        path = self._host.read_path(held.place)
+        path = self._host.path_for_reading(held.place)
         if path is None or not await run.scope.wait(asyncio.to_thread(_is_text, held)):
             return None
         try:
@@ -37,9 +37,9 @@ class FileAccess:
             return None
         return text.encode("utf-8", "replace")
 
-    async def whole(self, run: ToolRun, held: HeldPath, at_most: int) -> bytes:
+    async def read_whole(self, run: ToolRun, held: HeldPath, at_most: int) -> bytes:
         """All of a file, from where it is; raises `OSError` as `read_whole` does."""
-        at_host = await self.host_text(run, held)
+        at_host = await self.read_host_text(run, held)
         if at_host is not None:
             return at_host
         return await run.scope.wait(asyncio.to_thread(read_whole, held, at_most))
@@ -50,24 +50,24 @@ class FileAccess:
         A write that has begun is finished even if the run is aborted.
         """
         tells = self._host.wants_changes
-        before = old if old is not None or not tells else await self._before(run, held)
-        path = self._host.write_path(held.place)
+        before = old if old is not None or not tells else await self._read_before(run, held)
+        path = self._host.path_for_writing(held.place)
         if path is None:
-            await finished_in_thread(lambda: replace_file(held, data))
+            await run_in_thread(lambda: replace_file(held, data))
         else:
-            await asyncio.to_thread(lambda: held.folder(make=True))
+            await asyncio.to_thread(lambda: held.open_folder(make=True))
             try:
                 await self._host.write(run, path, data.decode("utf-8", "replace"))
             except HostRefused as refusal:
                 raise ToolFailed(f"The host refused to write {path}: {refusal}") from None
         if tells:
             shown = None if before is None else before.decode("utf-8", "replace")
-            self._host.tell_change(run, path or held.place, shown, data.decode("utf-8", "replace"))
+            self._host.report_change(run, path or held.place, shown, data.decode("utf-8", "replace"))
 
-    async def _before(self, run: ToolRun, held: HeldPath) -> bytes | None:
+    async def _read_before(self, run: ToolRun, held: HeldPath) -> bytes | None:
         """What a file had; none for a new one, nothing for one that cannot be shown."""
         try:
-            return await self.whole(run, held, LONGEST_TOLD)
+            return await self.read_whole(run, held, LONGEST_TOLD)
         except FileNotFoundError:
             return None
         except OSError:

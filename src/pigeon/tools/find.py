@@ -12,7 +12,15 @@ from pigeon.agent.interfaces import PathSubject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, ToolParts, concealed, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import (
+    BaseTool,
+    ToolParts,
+    concealment_test,
+    held_path,
+    hold_path_subject,
+    make_text_outcome,
+    parse_whole_number,
+)
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -59,28 +67,29 @@ class FindTool(BaseTool):
         """The tool for a working directory."""
         return cls(parts.paths, parts.search)
 
-    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
-        """The folder."""
-        return path_subject(self._paths, str(arguments.get("path") or "."), "search")
+    def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """List what matches."""
+        """List the paths that match a glob, up to the limit of the call."""
         folder = held_path(run)
         _check_folder(folder)
-        limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
-        paths = _Paths(_test(str(arguments["pattern"]), folder.place, concealed(run, self._paths)), limit)
+        limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
+        paths = _Paths(_make_test(str(arguments["pattern"]), folder.place, concealment_test(run, self._paths)), limit)
         deadline = time.monotonic() + self._time_box
-        ended = await self._ripgrep.search(["--files", "--null"], folder, run.scope, paths.take, self._time_box)
+        ended = await self._ripgrep.search(
+            ["--files", "--null"], folder, run.scope, paths.consume_until_full, self._time_box
+        )
         if ended.code == 2 and ended.complaint and not paths.found:
             raise ToolFailed(ended.complaint.removeprefix("rg: "))
 
-        def stopped() -> bool:
+        def must_stop() -> bool:
             return run.scope.cancelled or time.monotonic() > deadline
 
-        if not paths.full and not ended.out_of_time:
-            await run.scope.wait(asyncio.to_thread(paths.complete, self._ripgrep, folder, stopped))
-        out_of_time = ended.out_of_time or (not paths.full and stopped())
-        return _outcome(paths, limit, self._time_box if out_of_time else None)
+        if not paths.is_full and not ended.out_of_time:
+            await run.scope.wait(asyncio.to_thread(paths.add_unlisted, self._ripgrep, folder, must_stop))
+        out_of_time = ended.out_of_time or (not paths.is_full and must_stop())
+        return _make_outcome(paths, limit, self._time_box if out_of_time else None)
 
 
 def _check_folder(held: HeldPath) -> None:
@@ -88,10 +97,10 @@ def _check_folder(held: HeldPath) -> None:
         raise ToolFailed(f"{'Not a directory' if os.path.exists(held.place) else 'Path not found'}: {held.place}")
 
 
-def _test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
-    from pigeon.system.globs import find_matcher
+def _make_test(pattern: str, folder: str, conceals: Callable[[str], bool]) -> Callable[[str], bool]:
+    from pigeon.system.globs import find_tool_matcher
 
-    matches = find_matcher(pattern)
+    matches = find_tool_matcher(pattern)
     root = folder.rstrip("/")
     if pattern.startswith("/"):
         return lambda path: matches(f"{root}/{path}") and not conceals(f"{root}/{path}")
@@ -110,34 +119,34 @@ class _Paths:
         self.limited = False
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         return self.limited or self._size > 2 * MAX_BYTES
 
-    def take(self, buffer: bytearray) -> bool:
+    def consume_until_full(self, buffer: bytearray) -> bool:
         *paths, rest = bytes(buffer).split(b"\0")
         buffer[:] = rest
         for raw in paths:
             path = os.fsdecode(raw).removeprefix("./")
-            if self._add_folders(path.rpartition("/")[0]) or self._add(path, path):
+            if self._add_folders_until_full(path.rpartition("/")[0]) or self._add_until_full(path, path):
                 return True
         return False
 
-    def complete(self, ripgrep: Ripgrep, root: HeldPath, stopped: Callable[[], bool]) -> None:
+    def add_unlisted(self, ripgrep: Ripgrep, root: HeldPath, stopped: Callable[[], bool]) -> None:
         """Add what is not in a list of files, and put all into one order."""
-        for path, is_folder in ripgrep.unlisted(root, self._folders, self._matches, stopped):
-            if self._add(path, f"{path}/" if is_folder else path):
+        for path, is_folder in ripgrep.find_unlisted(root, self._folders, self._matches, stopped):
+            if self._add_until_full(path, f"{path}/" if is_folder else path):
                 break
         self.found.sort(key=lambda shown: shown.removesuffix("/").split("/"))
 
-    def _add_folders(self, folder: str) -> bool:
+    def _add_folders_until_full(self, folder: str) -> bool:
         if folder in self._folders:
             return False
-        if self._add_folders(folder.rpartition("/")[0]):
+        if self._add_folders_until_full(folder.rpartition("/")[0]):
             return True
         self._folders.add(folder)
-        return self._add(folder, f"{folder}/")
+        return self._add_until_full(folder, f"{folder}/")
 
-    def _add(self, path: str, shown: str) -> bool:
+    def _add_until_full(self, path: str, shown: str) -> bool:
         if not self._matches(path):
             return False
         if len(self.found) == self._limit:
@@ -145,22 +154,22 @@ class _Paths:
             return True
         self.found.append(os.fsencode(shown).decode("utf-8", "replace"))
         self._size += len(shown)
-        return self.full
+        return self.is_full
 
 
-def _outcome(paths: _Paths, limit: int, out_of_time: float | None) -> ToolOutcome:
+def _make_outcome(paths: _Paths, limit: int, out_of_time: float | None) -> ToolOutcome:
     notices: list[str] = []
     details: dict[str, Json] = {}
     if not paths.found and out_of_time is None:
-        return text_outcome("No files found matching pattern")
+        return make_text_outcome("No files found matching pattern")
     shown = head_of("\n".join(paths.found), _LIMITS)
     if paths.limited:
         notices.append(f"{limit} results limit reached. Use limit={limit * 2} for more, or refine pattern")
         details["resultLimitReached"] = limit
-    if shown.truncated:
+    if shown.is_truncated:
         notices.append(f"{human_size(MAX_BYTES)} limit reached")
-        details["truncation"] = shown.record()
+        details["truncation"] = shown.to_record()
     if out_of_time is not None:
         notices.append(f"Search stopped after {out_of_time:g} seconds. Search a smaller directory for all results")
     text = shown.text or "No files found matching pattern"
-    return text_outcome(text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
+    return make_text_outcome(text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)

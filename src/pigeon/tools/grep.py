@@ -12,7 +12,15 @@ from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import NotRegular, error_text, open_regular
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, ToolParts, concealed, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import (
+    BaseTool,
+    ToolParts,
+    concealment_test,
+    held_path,
+    hold_path_subject,
+    make_text_outcome,
+    parse_whole_number,
+)
 from pigeon.tools.searching.ripgrep import TIME_BOX, Ripgrep, SearchEnd
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
@@ -70,9 +78,8 @@ class GrepTool(BaseTool):
         """The tool for a working directory."""
         return cls(parts.paths, parts.search)
 
-    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
-        """The folder or the file."""
-        return path_subject(self._paths, str(arguments.get("path") or "."), "search")
+    def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Search; a pattern that ripgrep refuses is an error with its reason."""
@@ -82,21 +89,25 @@ class GrepTool(BaseTool):
             _check_text(name, str(arguments.get(name) or ""))
         held = held_path(run)
         is_binary = await run.scope.wait(asyncio.to_thread(_is_binary_file, held))
-        choice, chosen = _chosen_by(str(arguments.get("glob") or ""))
+        choice, chosen = _parse_glob(str(arguments.get("glob") or ""))
         if not held.is_folder:
             choice, chosen = [], None
 
-        def wanted(path: str) -> bool:
+        def is_wanted(path: str) -> bool:
             return (chosen is None or chosen(path)) and not conceals(os.path.join(folder, path))
 
-        conceals = concealed(run, self._paths)
+        conceals = concealment_test(run, self._paths)
         folder = held.place if held.is_folder else os.path.dirname(held.place)
-        hits = Hits(whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, wanted)
-        options = [*_options(arguments), *choice, *([] if held.is_folder else ["--text"])]
-        ended = await self._ripgrep.search([*options, "--", held.name], held, run.scope, hits.take, self._time_box)
+        hits = Hits(parse_whole_number(arguments, "limit", DEFAULT_LIMIT), LINE_WIDTH, 2 * MAX_BYTES, is_wanted)
+        options = [*_ripgrep_options(arguments), *choice, *([] if held.is_folder else ["--text"])]
+        ended = await self._ripgrep.search(
+            [*options, "--", held.name], held, run.scope, hits.consume_until_full, self._time_box
+        )
         if ended.code == 2 and ended.complaint and not hits.lines:
             raise ToolFailed(_reason(ended.complaint))
-        return _outcome(hits, [*_stops(ended, self._time_box), *_remarks(held.name if is_binary else None, hits)])
+        return _make_outcome(
+            hits, [*_stop_remarks(ended, self._time_box), *_remarks(held.name if is_binary else None, hits)]
+        )
 
 
 def _is_binary_file(held: HeldPath) -> bool:
@@ -125,7 +136,7 @@ def _check_text(name: str, value: str) -> None:
         raise ToolFailed(f"Invalid {name}: it contains half of a surrogate pair.") from None
 
 
-def _options(arguments: dict[str, Json]) -> list[str]:
+def _ripgrep_options(arguments: dict[str, Json]) -> list[str]:
     # Ripgrep shortens long lines itself, so that a file of one huge line cannot fill our memory.
     options = ["--line-number", "--null", "--no-heading", "--with-filename", "--no-context-separator"]
     options += [f"--max-columns={8 * LINE_WIDTH}", "--max-columns-preview", f"--regexp={arguments['pattern']}"]
@@ -134,21 +145,21 @@ def _options(arguments: dict[str, Json]) -> list[str]:
     if arguments.get("ignoreCase"):
         options.append("--ignore-case")
     if arguments.get("context"):
-        options.append(f"--context={min(MOST_CONTEXT, whole_number(arguments, 'context', 1))}")
+        options.append(f"--context={min(MOST_CONTEXT, parse_whole_number(arguments, 'context', 1))}")
     return options
 
 
-def _chosen_by(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
+def _parse_glob(glob: str) -> tuple[list[str], Callable[[str], bool] | None]:
     """How a glob chooses files: options for ripgrep, and a test for the paths if they do not say all of it.
 
     A plain `--glob` would bring back what .gitignore leaves out, a file type does not; but a type knows names only, and
     its definition takes no colon.
     """
-    from pigeon.system.globs import rooted_matcher
+    from pigeon.system.globs import grep_tool_matcher
 
     if not glob:
         return [], None
-    matches = rooted_matcher(glob.removeprefix("!"))
+    matches = grep_tool_matcher(glob.removeprefix("!"))
     if glob.startswith("!"):
         return [f"--glob={glob}"], None
     if "/" not in glob and ":" not in glob:
@@ -166,7 +177,7 @@ def _reason(complaint: str) -> str:
     return f"{reason}. Lines are searched one by one." if advice.startswith("multiline") else reason
 
 
-def _stops(ended: SearchEnd, time_box: float) -> list[str]:
+def _stop_remarks(ended: SearchEnd, time_box: float) -> list[str]:
     if ended.out_of_time:
         return [f"Search stopped after {time_box:g} seconds. Search a smaller directory for all matches"]
     return ["Some files or directories could not be read"] if ended.code == 2 else []
@@ -181,19 +192,19 @@ def _remarks(binary: str | None, hits: Hits) -> list[str]:
     return [f"Binary files searched only up to their first NUL byte: {names}. Search one by its path to see all of it"]
 
 
-def _outcome(hits: Hits, remarks: list[str]) -> ToolOutcome:
+def _make_outcome(hits: Hits, remarks: list[str]) -> ToolOutcome:
     notices: list[str] = []
     details: dict[str, Json] = {}
     shown = head_of("\n".join(hits.lines), _LIMITS)
     if hits.limited:
         notices.append(f"{hits.limit} matches limit reached. Use limit={hits.limit * 2} for more, or refine pattern")
         details["matchLimitReached"] = hits.limit
-    if shown.truncated:
+    if shown.is_truncated:
         notices.append(f"{human_size(MAX_BYTES)} limit reached")
-        details["truncation"] = shown.record()
+        details["truncation"] = shown.to_record()
     if hits.cut:
         notices.append(f"Some lines truncated to {LINE_WIDTH} chars. Use read tool to see full lines")
         details["linesTruncated"] = True
     notices += remarks
     text = shown.text or "No matches found"
-    return text_outcome(text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
+    return make_text_outcome(text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)

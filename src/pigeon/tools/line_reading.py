@@ -48,17 +48,17 @@ class _Scan:
             if newlines < self._skip:
                 self._skip -= newlines
                 return
-            block = block[_after(block, self._skip) :]
+            block = block[_position_after(block, self._skip) :]
             self._skip = 0
         if self._open and block:
-            self._choose(block)
+            self._keep_chosen_lines(block)
 
-    def _choose(self, block: bytes) -> None:
+    def _keep_chosen_lines(self, block: bytes) -> None:
         part = block
         if self._left is not None:
             newlines = block.count(b"\n")
             if newlines >= self._left:
-                end = _after(block, self._left)
+                end = _position_after(block, self._left)
                 part = block[:end]
                 self._open = False
             else:
@@ -73,7 +73,7 @@ class _Scan:
         self._kept += part[: max(0, self._keep - len(self._kept))]
         self._last_chosen = part[-1:]
 
-    def result(self, exact: bool) -> Slice:
+    def make_slice(self, exact: bool) -> Slice:
         chosen = self.slice
         chosen.data = bytes(self._kept)
         chosen.lines = self._lines + (1 if chosen.size and self._last_chosen != b"\n" else 0)
@@ -82,35 +82,35 @@ class _Scan:
         return chosen
 
 
-def lines_of(
+def read_lines(
     descriptor: int, first: int, count: int | None, stopped: Callable[[], bool], limits: OutputLimits = LIMITS
 ) -> Slice:
     """From line `first` on, `count` lines or all; raises `OSError` for what cannot be read."""
     scan = _Scan(first, count, limits)
     seen = 0
-    while block := _block(descriptor):
+    while block := _read_block(descriptor):
         scan.feed(block)
         seen += len(block)
         if stopped() or (seen > COUNT_AT_MOST and scan.slice.size):
-            return scan.result(exact=False)
-    return scan.result(exact=True)
+            return scan.make_slice(exact=False)
+    return scan.make_slice(exact=True)
 
 
-def lines_in(data: bytes, first: int, count: int | None, limits: OutputLimits = LIMITS) -> Slice:
+def slice_lines(data: bytes, first: int, count: int | None, limits: OutputLimits = LIMITS) -> Slice:
     """The same of a text that is in memory."""
     scan = _Scan(first, count, limits)
     if data:
         scan.feed(data)
-    return scan.result(exact=True)
+    return scan.make_slice(exact=True)
 
 
-def _block(descriptor: int) -> bytes:
+def _read_block(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, BLOCK)
     except BlockingIOError:
         return b""
 
 
-def _after(block: bytes, newlines: int) -> int:
+def _position_after(block: bytes, newlines: int) -> int:
     """The position right behind the n-th newline."""
     return len(block) - len(block.split(b"\n", newlines)[newlines])

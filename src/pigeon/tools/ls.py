@@ -14,7 +14,15 @@ from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, OutputLimits, head_of, human_size
-from pigeon.tools.base import BaseTool, ToolParts, concealed, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import (
+    BaseTool,
+    ToolParts,
+    concealment_test,
+    held_path,
+    hold_path_subject,
+    make_text_outcome,
+    parse_whole_number,
+)
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
@@ -50,36 +58,37 @@ class LsTool(BaseTool):
         """The tool for a working directory."""
         return cls(parts.paths)
 
-    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
-        """The folder."""
-        return path_subject(self._paths, str(arguments.get("path") or "."), "search")
+    def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        return hold_path_subject(self._paths, str(arguments.get("path") or "."), "search")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """List it."""
-        limit = whole_number(arguments, "limit", DEFAULT_LIMIT)
+        """List the names in a folder, up to the limit of the call."""
+        limit = parse_whole_number(arguments, "limit", DEFAULT_LIMIT)
         names, more = await run.scope.wait(
-            asyncio.to_thread(_listed, held_path(run), limit, concealed(run, self._paths))
+            asyncio.to_thread(_list_folder, held_path(run), limit, concealment_test(run, self._paths))
         )
         if not names:
-            return text_outcome("(empty directory)")
+            return make_text_outcome("(empty directory)")
         shown = head_of("\n".join(names), _LIMITS)
         notices: list[str] = []
         details: dict[str, Json] = {}
         if more:
             notices.append(f"{limit} entries limit reached. Use limit={limit * 2} for more")
             details["entryLimitReached"] = limit
-        if shown.truncated:
+        if shown.is_truncated:
             notices.append(f"{human_size(MAX_BYTES)} limit reached")
-            details["truncation"] = shown.record()
-        return text_outcome(shown.text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
+            details["truncation"] = shown.to_record()
+        return make_text_outcome(shown.text + (f"\n\n[{'. '.join(notices)}]" if notices else ""), details or ABSENT)
 
 
-def _listed(held: HeldPath, limit: int, conceals: Callable[[str], bool]) -> tuple[list[str], bool]:
+def _list_folder(held: HeldPath, limit: int, conceals: Callable[[str], bool]) -> tuple[list[str], bool]:
     try:
         folder = held.open(os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK)
         try:
             names = sorted(os.listdir(folder), key=lambda name: (name.lower(), name))
-            return _shown(folder, (name for name in names if not conceals(os.path.join(held.place, name))), limit)
+            return _format_names(
+                folder, (name for name in names if not conceals(os.path.join(held.place, name))), limit
+            )
         finally:
             os.close(folder)
     except FileNotFoundError:
@@ -90,7 +99,7 @@ def _listed(held: HeldPath, limit: int, conceals: Callable[[str], bool]) -> tupl
         raise ToolFailed(error_text(error, "scandir", held.place)) from error
 
 
-def _shown(folder: int, names: Iterable[str], limit: int) -> tuple[list[str], bool]:
+def _format_names(folder: int, names: Iterable[str], limit: int) -> tuple[list[str], bool]:
     shown: list[str] = []
     for name in names:
         if len(shown) == limit:

@@ -13,9 +13,9 @@ from pigeon.agent.tool_facts import ToolFacts
 from pigeon.system.files import error_text, open_regular, read_rest
 from pigeon.system.paths import HeldPath, PathResolver
 from pigeon.system.shell.truncation import MAX_BYTES, MAX_LINES, Shown, head_of, human_size
-from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome, whole_number
+from pigeon.tools.base import BaseTool, ToolParts, held_path, hold_path_subject, make_text_outcome, parse_whole_number
 from pigeon.tools.file_access import FileAccess
-from pigeon.tools.line_reading import Slice, lines_in, lines_of
+from pigeon.tools.line_reading import Slice, read_lines, slice_lines
 from pigeon.wire.base import Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock
 from pigeon.wire.errors import ToolFailed
@@ -29,7 +29,7 @@ BIGGEST_IMAGE = 64 << 20
 
 
 def _title(arguments: dict[str, Json]) -> str:
-    offset, limit = _number(arguments.get("offset")), _number(arguments.get("limit"))
+    offset, limit = _parse_number(arguments.get("offset")), _parse_number(arguments.get("limit"))
     lines = ""
     if limit is not None:
         first = 1 if offset is None else offset
@@ -39,7 +39,7 @@ def _title(arguments: dict[str, Json]) -> str:
     return f"Read {arguments.get('path')}{lines}"
 
 
-def _number(value: Json) -> int | None:
+def _parse_number(value: Json) -> int | None:
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
@@ -85,49 +85,52 @@ class ReadTool(BaseTool):
         """The tool for a working directory."""
         return cls(parts.paths, parts.fitter, parts.resize_images, parts.sees_images, parts.files)
 
-    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
-        """The file."""
-        return path_subject(self._paths, str(arguments["path"]), "read")
+    def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+        return hold_path_subject(self._paths, str(arguments["path"]), "read")
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Read it; a path that cannot be read is an error with the system's reason."""
         path, held = str(arguments["path"]), held_path(run)
-        first = whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
-        count = None if arguments.get("limit") is None else whole_number(arguments, "limit", 1)
-        at_host = await self._files.host_text(run, held)
+        first = parse_whole_number(arguments, "offset", 1) if arguments.get("offset") else 1
+        count = None if arguments.get("limit") is None else parse_whole_number(arguments, "limit", 1)
+        at_host = await self._files.read_host_text(run, held)
         if at_host is not None:
-            return _outcome(path, first, lines_in(at_host, first, count))
+            return _make_outcome(path, first, slice_lines(at_host, first, count))
         try:
-            found = await run.scope.wait(asyncio.to_thread(_read, held, first, count, lambda: run.scope.cancelled))
+            found = await run.scope.wait(
+                asyncio.to_thread(_read_image_or_lines, held, first, count, lambda: run.scope.cancelled)
+            )
         except OSError as error:
             deed = "read" if isinstance(error, IsADirectoryError) else "access"
             raise ToolFailed(error_text(error, deed, held.place)) from error
         if isinstance(found, Slice):
-            return _outcome(path, first, found)
+            return _make_outcome(path, first, found)
         data, kind = found
-        return _image_outcome(await run.scope.wait(self._fitted(data, kind)), self._sees_images())
+        return _make_image_outcome(await run.scope.wait(self._fit_image(data, kind)), self._sees_images())
 
-    async def _fitted(self, data: bytes, kind: str) -> Fitted:
+    async def _fit_image(self, data: bytes, kind: str) -> Fitted:
         from pigeon.tools.images.resizing import Profile
 
-        return await self._fitter.fitted(data, kind, Profile() if self._resize_images() else None)
+        return await self._fitter.fit_image(data, kind, Profile() if self._resize_images() else None)
 
 
-def _read(held: HeldPath, first: int, count: int | None, stopped: Callable[[], bool]) -> tuple[bytes, str] | Slice:
+def _read_image_or_lines(
+    held: HeldPath, first: int, count: int | None, stopped: Callable[[], bool]
+) -> tuple[bytes, str] | Slice:
     """An image with its type, or lines; the file is opened once, so that what is shown is what was looked at."""
     from pigeon.tools.images.resizing import SNIFFED_BYTES, image_type
 
     descriptor = open_regular(held)
     try:
-        kind = image_type(_start(descriptor, SNIFFED_BYTES))
+        kind = image_type(_read_start(descriptor, SNIFFED_BYTES))
         if kind is None:
-            return lines_of(descriptor, first, count, stopped)
+            return read_lines(descriptor, first, count, stopped)
         return read_rest(descriptor, BIGGEST_IMAGE), kind
     finally:
         os.close(descriptor)
 
 
-def _start(descriptor: int, size: int) -> bytes:
+def _read_start(descriptor: int, size: int) -> bytes:
     try:
         start = os.read(descriptor, size)
     except BlockingIOError:
@@ -136,39 +139,39 @@ def _start(descriptor: int, size: int) -> bytes:
     return start
 
 
-def _image_outcome(image: Fitted, seen: bool) -> ToolOutcome:
+def _make_image_outcome(image: Fitted, seen: bool) -> ToolOutcome:
     notes = [f"Read image file [{image.mime}]", *image.hints]
     if not seen:
         notes.append("[The current model does not accept images, so it will not see this one.]")
     content: list[UserBlock] = [TextContent(text="\n".join(notes))]
     if image.data is not None:
-        content.append(ImageContent(data=image.base64(), mime_type=image.mime))
+        content.append(ImageContent(data=image.to_base64(), mime_type=image.mime))
     return ToolOutcome(content=content)
 
 
-def _outcome(path: str, first: int, lines: Slice) -> ToolOutcome:
+def _make_outcome(path: str, first: int, lines: Slice) -> ToolOutcome:
     if first > max(1, lines.total_lines):
         raise ToolFailed(f"Offset {first} is beyond end of file ({lines.total_lines} lines total)")
     total = f"{lines.total_lines}{'' if lines.total_exact else '+'}"
-    shown = _shown(lines)
+    shown = _limit_lines(lines)
     if shown.first_line_exceeds_limit:
         size, limit = human_size(lines.first_line_size), human_size(MAX_BYTES)
         way_out = f"Use bash: sed -n '{first}p' {path} | head -c {MAX_BYTES}"
         text = f"[Line {first} is {size}, exceeds {limit} limit. {way_out}]"
-        return text_outcome(text, {"truncation": shown.record()})
+        return make_text_outcome(text, {"truncation": shown.to_record()})
     last = first + shown.output_lines - 1
-    if shown.truncated:
+    if shown.is_truncated:
         limit = f" ({human_size(MAX_BYTES)} limit)" if shown.truncated_by == "bytes" else ""
         notice = f"[Showing lines {first}-{last} of {total}{limit}. Use offset={last + 1} to continue.]"
-        return text_outcome(f"{shown.text}\n\n{notice}", {"truncation": shown.record()})
+        return make_text_outcome(f"{shown.text}\n\n{notice}", {"truncation": shown.to_record()})
     if last < lines.total_lines:
         text = shown.text.removesuffix("\n")
         notice = f"[{lines.total_lines - last} more lines in file. Use offset={last + 1} to continue.]"
-        return text_outcome(f"{text}\n\n{notice}")
+        return make_text_outcome(f"{text}\n\n{notice}")
     return ToolOutcome(content=[TextContent(text=shown.text)])
 
 
-def _shown(lines: Slice) -> Shown:
+def _limit_lines(lines: Slice) -> Shown:
     whole = len(lines.data) == lines.size
     text = lines.data.decode("utf-8", "replace")
     return head_of(text, total_lines=lines.lines, total_bytes=None if whole else lines.size)

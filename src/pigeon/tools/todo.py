@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.tools.base import BaseTool, Plan, ToolParts, text_outcome
+from pigeon.tools.base import BaseTool, Plan, ToolParts, make_text_outcome
 from pigeon.wire import codec
-from pigeon.wire.base import Json, or_else
+from pigeon.wire.base import Json, value_or_default
 from pigeon.wire.errors import ToolFailed
 from pigeon.wire.events import ToolOutcome
 from pigeon.wire.steering import TodoPhase, TodoStatus, TodoTask
@@ -95,9 +95,9 @@ class TodoTool(BaseTool):
                 draft.apply(op)
             except ValueError as error:
                 raise ToolFailed(f"ops[{index}] ({op['op']}): {error}. The plan is unchanged.") from None
-        phases = one_in_progress(draft.phases)
+        phases = with_one_in_progress(draft.phases)
         self._plan.write(phases)
-        return text_outcome(shown(phases), {"phases": codec.to_plain(phases)})
+        return make_text_outcome(format_plan(phases), {"phases": codec.to_plain(phases)})
 
 
 class Draft:
@@ -111,16 +111,18 @@ class Draft:
         kind = op["op"]
         if kind == "replace":
             self.phases = []
-            for phase in _needed(op, "phases"):
+            for phase in _require_key(op, "phases"):
                 self._add_phase(phase["name"], phase["tasks"])
         elif kind == "add_phase":
-            self._add_phase(_needed(op, "name"), op.get("tasks", []))
+            self._add_phase(_require_key(op, "name"), op.get("tasks", []))
         elif kind == "add_task":
-            self._phase(_needed(op, "phase")).tasks.append(self._task({**op, "content": _needed(op, "content")}))
+            self._find_phase(_require_key(op, "phase")).tasks.append(
+                self._make_task({**op, "content": _require_key(op, "content")})
+            )
         elif kind == "update":
-            self._update(_needed(op, "id"), op)
+            self._update(_require_key(op, "id"), op)
         else:
-            phase, at = self._place(_needed(op, "id"))
+            phase, at = self._find_task(_require_key(op, "id"))
             del phase.tasks[at]
             self.phases = [phase for phase in self.phases if phase.tasks]
 
@@ -128,9 +130,9 @@ class Draft:
         phase = TodoPhase(id=_next_id("phase", [phase.id for phase in self.phases]), name=name, tasks=[])
         self.phases.append(phase)
         for task in tasks:
-            phase.tasks.append(self._task(task))
+            phase.tasks.append(self._make_task(task))
 
-    def _task(self, given: dict[str, Json]) -> TodoTask:
+    def _make_task(self, given: dict[str, Json]) -> TodoTask:
         task = TodoTask(
             id=_next_id("task", [task.id for phase in self.phases for task in phase.tasks]),
             content=given["content"],
@@ -139,51 +141,53 @@ class Draft:
         return _with_notes(task, given)
 
     def _update(self, id: str, op: dict[str, Json]) -> None:
-        phase, at = self._place(id)
+        phase, at = self._find_task(id)
         task = _with_notes(phase.tasks[at], op)
         if "content" in op:
-            task = replace(task, content=_needed(op, "content"))
+            task = replace(task, content=_require_key(op, "content"))
         if "status" in op:
             task = replace(task, status=op["status"])
             if op["status"] == "in_progress":
-                self._put_back()
+                self._pause_current()
         phase.tasks[at] = task
 
-    def _put_back(self) -> None:
+    def _pause_current(self) -> None:
         """Another task was begun on purpose: the present one waits."""
         for phase in self.phases:
-            phase.tasks[:] = [_as(task, "pending") if task.status == "in_progress" else task for task in phase.tasks]
+            phase.tasks[:] = [
+                _with_status(task, "pending") if task.status == "in_progress" else task for task in phase.tasks
+            ]
 
-    def _phase(self, name: str) -> TodoPhase:
+    def _find_phase(self, name: str) -> TodoPhase:
         for phase in self.phases:
             if name in (phase.id, phase.name):
                 return phase
-        raise ValueError(f'there is no phase "{name}"; there are: {_listed([phase.id for phase in self.phases])}')
+        raise ValueError(f'there is no phase "{name}"; there are: {_join_ids([phase.id for phase in self.phases])}')
 
-    def _place(self, id: str) -> tuple[TodoPhase, int]:
+    def _find_task(self, id: str) -> tuple[TodoPhase, int]:
         for phase in self.phases:
             for at, task in enumerate(phase.tasks):
                 if task.id == id:
                     return phase, at
         ids = [task.id for phase in self.phases for task in phase.tasks]
-        raise ValueError(f'there is no task "{id}"; there are: {_listed(ids)}')
+        raise ValueError(f'there is no task "{id}"; there are: {_join_ids(ids)}')
 
 
-def one_in_progress(phases: list[TodoPhase]) -> list[TodoPhase]:
+def with_one_in_progress(phases: list[TodoPhase]) -> list[TodoPhase]:
     """The same plan with one task in progress, as long as any is open: the first that is, else the first that waits."""
     tasks = [task for phase in phases for task in phase.tasks]
     chosen = next((task for task in tasks if task.status == "in_progress"), None)
     chosen = chosen or next((task for task in tasks if task.status == "pending"), None)
 
-    def settled(task: TodoTask) -> TodoTask:
+    def update_status(task: TodoTask) -> TodoTask:
         if task is chosen:
-            return _as(task, "in_progress")
-        return _as(task, "pending") if task.status == "in_progress" else task
+            return _with_status(task, "in_progress")
+        return _with_status(task, "pending") if task.status == "in_progress" else task
 
-    return [replace(phase, tasks=[settled(task) for task in phase.tasks]) for phase in phases]
+    return [replace(phase, tasks=[update_status(task) for task in phase.tasks]) for phase in phases]
 
 
-def shown(phases: list[TodoPhase]) -> str:
+def format_plan(phases: list[TodoPhase]) -> str:
     """The plan as the model reads it."""
     tasks = [task for phase in phases for task in phase.tasks]
     if not tasks:
@@ -191,20 +195,20 @@ def shown(phases: list[TodoPhase]) -> str:
     done = sum(task.status in ("completed", "abandoned") for task in tasks)
     lines = [f"{done} of {len(tasks)} tasks are finished."]
     for phase in phases:
-        lines.append(f"\n{phase.name} ({or_else(phase.id, '')})")
+        lines.append(f"\n{phase.name} ({value_or_default(phase.id, '')})")
         for task in phase.tasks:
-            lines.append(f"{_MARKS[task.status]} {or_else(task.id, '')}: {task.content}")
+            lines.append(f"{_MARKS[task.status]} {value_or_default(task.id, '')}: {task.content}")
             lines.extend(f"    {line}" for line in _remarks(task))
     return "\n".join(lines)
 
 
 def _remarks(task: TodoTask) -> list[str]:
-    notes = or_else(task.notes, "")
-    texts = [or_else(task.details, ""), *([notes] if isinstance(notes, str) else notes)]
+    notes = value_or_default(task.notes, "")
+    texts = [value_or_default(task.details, ""), *([notes] if isinstance(notes, str) else notes)]
     return [line for text in texts for line in text.splitlines()]
 
 
-def _as(task: TodoTask, status: TodoStatus) -> TodoTask:
+def _with_status(task: TodoTask, status: TodoStatus) -> TodoTask:
     return replace(task, status=status)
 
 
@@ -213,7 +217,7 @@ def _with_notes(task: TodoTask, given: dict[str, Json]) -> TodoTask:
     return replace(task, **changes) if changes else task
 
 
-def _needed(op: dict[str, Json], key: str) -> Json:
+def _require_key(op: dict[str, Json], key: str) -> Json:
     if op.get(key) in (None, ""):
         raise ValueError(f'"{key}" is needed')
     return op[key]
@@ -226,5 +230,5 @@ def _next_id(kind: str, known: list[Json]) -> str:
     return f"{prefix}{max([int(number) for number in numbers if number.isdecimal()], default=0) + 1}"
 
 
-def _listed(ids: list[Json]) -> str:
+def _join_ids(ids: list[Json]) -> str:
     return ", ".join(id for id in ids if isinstance(id, str)) or "none"

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from pigeon.agent.interfaces import PathSubject, Subject, ToolRun
 from pigeon.agent.tool_facts import ToolFacts
-from pigeon.system.files import error_text, turn_on
+from pigeon.system.files import error_text, file_lock
 from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, ToolParts, held_path, path_subject, text_outcome
+from pigeon.tools.base import BaseTool, ToolParts, held_path, hold_path_subject, make_text_outcome
 from pigeon.tools.file_access import FileAccess
 from pigeon.wire.base import Json
 from pigeon.wire.errors import ToolFailed
@@ -46,37 +46,39 @@ class WriteTool(BaseTool):
         """The tool for a working directory."""
         return cls(parts.paths, parts.files)
 
-    def subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
+    def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         """The file, which need not exist."""
-        return path_subject(self._paths, str(arguments["path"]), "write")
+        return hold_path_subject(self._paths, str(arguments["path"]), "write")
 
     async def preview(self, arguments: dict[str, Json], subject: Subject) -> str | None:
         """The lines that would change."""
-        from pigeon.tools.editing.diff import difference
-        from pigeon.tools.editing.preview import changes_shown
+        from pigeon.tools.editing.diff import compare_texts
+        from pigeon.tools.editing.preview import preview_changes
 
-        path, content = str(arguments["path"]), encoded(str(arguments["content"]))
-        return await changes_shown(subject, content, lambda old: difference(_text(old), _text(content), path))
+        path, content = str(arguments["path"]), encode_text(str(arguments["content"]))
+        return await preview_changes(
+            subject, content, lambda old: compare_texts(_decode_text(old), _decode_text(content), path)
+        )
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Write it; a write that has begun is finished even if the run is aborted."""
         held = held_path(run)
-        data = encoded(str(arguments["content"]))
-        async with turn_on(held.place):
-            run.scope.check()
+        data = encode_text(str(arguments["content"]))
+        async with file_lock(held.place):
+            run.scope.raise_if_cancelled()
             try:
                 await self._files.replace(run, held, data)
             except OSError as error:
                 raise ToolFailed(error_text(error, "open", held.place)) from error
-            run.scope.check()
-        return text_outcome(f"Successfully wrote to {arguments['path']}")
+            run.scope.raise_if_cancelled()
+        return make_text_outcome(f"Successfully wrote to {arguments['path']}")
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def encoded(text: str) -> bytes:
+def encode_text(text: str) -> bytes:
     """UTF-8; half of a surrogate pair becomes the replacement character."""
     try:
         return text.encode()

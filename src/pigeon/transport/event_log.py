@@ -50,7 +50,7 @@ class EventLog:
                 self._next += block.count(b"\n")
                 self._offset = start + block.rindex(b"\n") + 1
         self._torn = True
-        self._cut()
+        self._truncate_torn()
 
     @property
     def next_number(self) -> int:
@@ -59,12 +59,12 @@ class EventLog:
 
     @property
     def end(self) -> LogEnd:
-        """How far it reaches."""
+        """The position up to which the log can be read."""
         return LogEnd(self._segment, self._offset)
 
     def append(self, data: bytes, lines: int) -> LogEnd:
         """Append whole lines; if it raises `OSError`, none of them was added."""
-        self._cut()
+        self._truncate_torn()
         if self._offset >= self._segment_bytes:
             self._begin_segment()
         self._torn = True
@@ -77,10 +77,9 @@ class EventLog:
         return self.end
 
     def close(self) -> None:
-        """Append nothing more."""
         os.close(self._file)
 
-    def _cut(self) -> None:
+    def _truncate_torn(self) -> None:
         """Remove what a failed write has left."""
         if self._torn:
             os.ftruncate(self._file, self._offset)
@@ -134,7 +133,7 @@ class LogReader:
                 room = 0
             data = os.pread(self._file, min(most, room), self._offset) if room > 0 else b""
             if not data:
-                if self._segment >= end.segment or not self._use_first_of(self._later()):
+                if self._segment >= end.segment or not self._try_open_first(self._later_segments()):
                     return []
                 continue
             self._offset += len(data)
@@ -144,7 +143,6 @@ class LogReader:
                 return lines
 
     def close(self) -> None:
-        """Read nothing more."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -153,7 +151,7 @@ class LogReader:
         segments = segments_in(self._folder)
         at = max((index for index, first in enumerate(segments) if first <= after + 1), default=0)
         self._segment, self._offset, self._number = end.segment, 0, after
-        if not self._use_first_of(segments[at:]):
+        if not self._try_open_first(segments[at:]):
             # A missing file counts as an empty one.
             self._segment, self._number = 0, end.segment - 1
         self.lost = self._number > after
@@ -173,10 +171,10 @@ class LogReader:
             self._number += count
             self._offset += cut
 
-    def _later(self) -> list[int]:
+    def _later_segments(self) -> list[int]:
         return [first for first in segments_in(self._folder) if first > self._segment]
 
-    def _use_first_of(self, segments: list[int]) -> bool:
+    def _try_open_first(self, segments: list[int]) -> bool:
         """Continue with the first of these files that still exists; false if none does."""
         for segment in segments:
             try:

@@ -41,7 +41,7 @@ class SkippedEnd:
         self.beginning = beginning
         self.ending = ending
 
-    def go_on(self, piece: bytes) -> None:
+    def append_piece(self, piece: bytes) -> None:
         """Take more of the line, of which the last bytes are kept."""
         self.ending = (self.ending + piece[-ENDING:])[-ENDING:]
 
@@ -65,32 +65,32 @@ class Framing:
         frames: list[Frame] = []
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            self._take(line, frames)
+            self._add_piece(line, frames)
             if self._skipped is None:
-                frames.append(self._joined())
+                frames.append(self._join_line())
             else:
                 self._end_skipped(frames)
             self._parts.clear()
             self._size = 0
         if rest:
-            self._take(rest, frames)
+            self._add_piece(rest, frames)
         return frames
 
-    def end(self) -> list[Frame]:
+    def finish_input(self) -> list[Frame]:
         """What is left when the input ends."""
         frames: list[Frame] = []
         if self._skipped is not None:
             self._end_skipped(frames)
         elif self._parts:
-            line = self._joined()
+            line = self._join_line()
             self._parts.clear()
             frames += [line] if line else []
         return frames
 
-    def _take(self, piece: bytes, frames: list[Frame]) -> None:
+    def _add_piece(self, piece: bytes, frames: list[Frame]) -> None:
         skipped = self._skipped
         if skipped is not None:
-            skipped.go_on(piece)
+            skipped.append_piece(piece)
             return
         self._size += len(piece)
         if self._size > self._cap:
@@ -122,7 +122,7 @@ class Framing:
             kept = (part + kept)[-ENDING:]
         return kept
 
-    def _joined(self) -> bytes:
+    def _join_line(self) -> bytes:
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         return line[:-1] if line.endswith(b"\r") else line
 
@@ -152,52 +152,51 @@ class Reader:
         self._taken = threading.Event()
 
     def start(self) -> None:
-        """Begin to read."""
         try:
             self._watch(True)
             self._polled = True
         except (OSError, ValueError):
-            threading.Thread(target=self._read, name="pigeon-reader", daemon=True).start()
+            threading.Thread(target=self._run_thread, name="pigeon-reader", daemon=True).start()
 
     def _watch(self, wanted: bool) -> None:
         if wanted and not self._watching:
-            self._loop.add_reader(self._descriptor, self._ready)
+            self._loop.add_reader(self._descriptor, self._on_readable)
         elif self._watching and not wanted:
             self._loop.remove_reader(self._descriptor)
         self._watching = wanted
 
-    def _ready(self) -> None:
+    def _on_readable(self) -> None:
         try:
             chunk = os.read(self._descriptor, CHUNK)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             chunk = b""
-        frames = self._framing.feed(chunk) if chunk else self._framing.end()
+        frames = self._framing.feed(chunk) if chunk else self._framing.finish_input()
         if frames or not chunk:
-            self._hand_over(frames, ended=not chunk)
+            self._deliver_frames(frames, ended=not chunk)
 
-    def _hand_over(self, frames: list[Frame], ended: bool) -> None:
+    def _deliver_frames(self, frames: list[Frame], ended: bool) -> None:
         waiting = self._take(frames)
         if waiting is None:
-            self._go_on(ended)
+            self._resume_reading(ended)
             return
         if self._polled:
             self._watch(False)
-        self._waiting = asyncio.ensure_future(self._go_on_after(waiting, ended))
+        self._waiting = asyncio.ensure_future(self._resume_after(waiting, ended))
 
-    async def _go_on_after(self, waiting: Awaitable[None], ended: bool) -> None:
+    async def _resume_after(self, waiting: Awaitable[None], ended: bool) -> None:
         await waiting
-        self._go_on(ended)
+        self._resume_reading(ended)
 
-    def _go_on(self, ended: bool) -> None:
+    def _resume_reading(self, ended: bool) -> None:
         if self._polled:
             self._watch(not ended)
         if ended:
             self._ended()
         self._taken.set()
 
-    def _read(self) -> None:
+    def _run_thread(self) -> None:
         ended = False
         while not ended:
             try:
@@ -205,11 +204,11 @@ class Reader:
             except OSError:
                 chunk = b""
             ended = not chunk
-            frames = self._framing.end() if ended else self._framing.feed(chunk)
+            frames = self._framing.finish_input() if ended else self._framing.feed(chunk)
             if frames or ended:
                 self._taken.clear()
                 try:
-                    self._loop.call_soon_threadsafe(self._hand_over, frames, ended)
+                    self._loop.call_soon_threadsafe(self._deliver_frames, frames, ended)
                 except RuntimeError:
                     return
                 # A loop that ended meanwhile takes nothing more, and does not say so.

@@ -15,17 +15,17 @@ PIPE_SIZE = 1024 * 1024
 _F_SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 
-def claim() -> tuple[int, int]:
+def claim_stdio() -> tuple[int, int]:
     """Private descriptors of stdin and stdout; afterwards 0 is /dev/null and 1 is stderr."""
     _fill_gaps()
-    protocol_in = _private_copy(0)
-    protocol_out = _private_copy(1)
+    protocol_in = _duplicate_descriptor(0)
+    protocol_out = _duplicate_descriptor(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0, inheritable=True)
     os.close(null)
     os.dup2(2, 1, inheritable=True)
     if is_pipe(protocol_out):
-        _widen(protocol_out)
+        _enlarge_pipe(protocol_out)
     return protocol_in, protocol_out
 
 
@@ -46,7 +46,7 @@ def _fill_gaps() -> None:
                 os.close(opened)
 
 
-def _private_copy(descriptor: int) -> int:
+def _duplicate_descriptor(descriptor: int) -> int:
     try:
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     except OSError as error:
@@ -55,7 +55,7 @@ def _private_copy(descriptor: int) -> int:
         raise OSError(number, os.strerror(number or 0)) from None
 
 
-def _widen(descriptor: int) -> None:
+def _enlarge_pipe(descriptor: int) -> None:
     """A larger pipe saves wake-ups; the kernel may refuse, and that is fine."""
     try:
         fcntl.fcntl(descriptor, _F_SETPIPE_SZ, PIPE_SIZE)

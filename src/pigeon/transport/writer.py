@@ -1,7 +1,7 @@
 """The one way out: whole lines, in order, bounded.
 
 Lines queue up in memory and a thread writes them with blocking calls, so a host that stops reading stops this thread
-and not the event loop. The producer (`rpc/outbox`) asks `full` and waits for room; that is what pauses the agent. A
+and not the event loop. The producer (`rpc/outbox`) asks `is_full` and waits for room; that is what pauses the agent. A
 short line with nothing queued before it is written at once when the pipe has room for it; one that can wait goes out
 with the next, or when the event loop comes round.
 """
@@ -30,31 +30,114 @@ _HUNG_UP = (errno.EPIPE, errno.ECONNRESET)
 
 
 class LineSink(Protocol):
-    """Where whole lines go."""
+    """A destination for whole lines that reports when its queue is full."""
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
         """Send one line; one that can wait goes with the next, or soon."""
         ...
 
     @property
-    def full(self) -> bool:
-        """True when producers of events should wait for `room`."""
+    def is_full(self) -> bool:
+        """True when producers of events should await `wait_for_room` first."""
         ...
 
     @property
-    def overfull(self) -> bool:
-        """True when not even commands should be taken any more."""
+    def is_overfull(self) -> bool:
+        """True when not even commands should be read any more."""
         ...
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there is room again."""
         ...
+
+
+class LineQueue:
+    """Lines that wait for the thread, and how many bytes have not been written; `size` counts what is being written."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[Sequence[bytes], int, bool]] = deque()
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        """True while a line waits that no batch contains."""
+        return bool(self._lines)
+
+    def add(self, buffers: Sequence[bytes], size: int, apart: bool) -> None:
+        """Add one line; one that is `apart` begins a batch."""
+        self._lines.append((buffers, size, apart))
+        self.size += size
+
+    def pop_batch(self) -> tuple[list[bytes], int]:
+        """The next lines as buffers for one write call, and their size, for `mark_written` afterwards."""
+        batch: list[bytes] = []
+        total = 0
+        while self._lines and total < BATCH_BYTES and len(batch) < BATCH_BUFFERS:
+            buffers, size, apart = self._lines[0]
+            if apart and batch:
+                break
+            self._lines.popleft()
+            batch.extend(buffers)
+            total += size
+        return batch, total
+
+    def mark_written(self, size: int) -> None:
+        self.size -= size
+
+    def clear(self) -> None:
+        self._lines.clear()
+        self.size = 0
+
+
+class OutputDescriptor:
+    """A descriptor that lines are written to, at once if it is a pipe with room for them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._poller = self._make_poller() if is_pipe(descriptor) else None
+
+    def write_now(self, buffers: Sequence[bytes]) -> bool:
+        """Write at most PIPE_BUF bytes without blocking; false if that is not possible, and nothing was written.
+
+        A pipe that polls ready accepts up to PIPE_BUF bytes without blocking, all of them or none.
+        """
+        if self._poller is None or not self._poller.poll(0):
+            return False
+        try:
+            os.write(self._descriptor, b"".join(buffers))
+        except OSError:
+            return False
+        return True
+
+    def write_all(self, batch: list[bytes]) -> None:
+        """Write these buffers, however long it takes; raises `OSError`."""
+        pending: list[bytes | memoryview] = list(batch)
+        while pending:
+            try:
+                written = os.writev(self._descriptor, pending[:BATCH_BUFFERS])
+            except OSError as error:
+                if error.errno not in _TRY_AGAIN:
+                    raise
+                # A pipe that the host made non-blocking is full; the pause ends in case the kernel is short of memory.
+                self._make_poller().poll(FULL_PAUSE_MS)
+                continue
+            index = 0
+            while index < len(pending) and written >= len(pending[index]):
+                written -= len(pending[index])
+                index += 1
+            del pending[:index]
+            if pending and written:
+                pending[0] = memoryview(pending[0])[written:]
+
+    def _make_poller(self) -> select.poll:
+        poller = select.poll()
+        poller.register(self._descriptor, select.POLLOUT)
+        return poller
 
 
 class Writer:
     """Owns the protocol's output descriptor.
 
-    Producers of events should wait while it is `full`, and no command should be taken while it is `overfull`. Both are
+    Producers of events should wait while it `is_full`, and no command should be read while it `is_overfull`. Both are
     looked at for every event, so they are attributes.
     """
 
@@ -63,13 +146,12 @@ class Writer:
     ) -> None:
         """`broken` is called when the host has gone; `show` with each line that is sent."""
         self._show = show
-        self._descriptor = descriptor
+        self._output = OutputDescriptor(descriptor)
         self._broken = broken
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[tuple[Sequence[bytes], int, bool]] = deque()
-        self._size = 0
-        self.full = False
-        self.overfull = False
+        self._queue = LineQueue()
+        self.is_full = False
+        self.is_overfull = False
         self._held: list[bytes] = []
         self._held_size = 0
         self._writing = False
@@ -78,8 +160,7 @@ class Writer:
         self._changed = threading.Condition()
         self._room: asyncio.Event = asyncio.Event()
         self._room.set()
-        self._poll = self._poller() if is_pipe(descriptor) else None
-        self._thread = threading.Thread(target=self._run, name="pigeon-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="pigeon-writer", daemon=True)
         self._thread.start()
 
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
@@ -91,7 +172,7 @@ class Writer:
             if self._failure is not None or self._closed:
                 return
             if self._held and (apart or self._held_size + size > DIRECT_LIMIT):
-                self._let_go()
+                self._flush_held()
             if self._queue or self._writing or size > DIRECT_LIMIT:
                 self._enqueue(buffers, size, apart)
                 return
@@ -100,39 +181,38 @@ class Writer:
             self._held.extend(buffers)
             self._held_size += size
             if not can_wait:
-                self._let_go()
+                self._flush_held()
 
     def flush(self) -> None:
         """Send the lines that could wait."""
         with self._changed:
-            self._let_go()
+            self._flush_held()
 
-    def _let_go(self) -> None:
+    def _flush_held(self) -> None:
         held, size = self._held, self._held_size
         if held:
             self._held, self._held_size = [], 0
-            if not self._write_now(held):
+            if not self._output.write_now(held):
                 self._enqueue(held, size, False)
 
     def _enqueue(self, buffers: Sequence[bytes], size: int, apart: bool) -> None:
-        self._queue.append((buffers, size, apart))
-        self._resize(size)
-        if self.full:
+        self._queue.add(buffers, size, apart)
+        self._update_fullness()
+        if self.is_full:
             self._room.clear()
         if not self._writing:
             self._changed.notify()
 
-    def _resize(self, by: int) -> None:
-        self._size += by
-        self.full = self._size > SOFT_LIMIT
-        self.overfull = self._size > HARD_LIMIT
+    def _update_fullness(self) -> None:
+        self.is_full = self._queue.size > SOFT_LIMIT
+        self.is_overfull = self._queue.size > HARD_LIMIT
 
     @property
-    def failed(self) -> bool:
+    def has_failed(self) -> bool:
         """True when nothing more can be written; `close` then says why and waits for nothing."""
         return self._failure is not None
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the queue is short again."""
         await self._room.wait()
 
@@ -142,7 +222,7 @@ class Writer:
         Raises `OSError` if writing failed for another reason than that the host has gone.
         """
         with self._changed:
-            self._let_go()
+            self._flush_held()
             self._closed = True
             self._changed.notify()
         self._thread.join(timeout)
@@ -150,22 +230,7 @@ class Writer:
             raise OSError(self._failure.errno, self._failure.strerror, "stdout")
         return not self._thread.is_alive() and self._failure is None
 
-    def _poller(self) -> select.poll:
-        poller = select.poll()
-        poller.register(self._descriptor, select.POLLOUT)
-        return poller
-
-    def _write_now(self, buffers: Sequence[bytes]) -> bool:
-        """A pipe that polls ready takes up to PIPE_BUF bytes without blocking, all of them or none."""
-        if self._poll is None or not self._poll.poll(0):
-            return False
-        try:
-            os.write(self._descriptor, b"".join(buffers))
-        except OSError:
-            return False
-        return True
-
-    def _run(self) -> None:
+    def _run_thread(self) -> None:
         while True:
             with self._changed:
                 self._writing = False
@@ -174,65 +239,30 @@ class Writer:
                 if not self._queue:
                     return
                 self._writing = True
-                batch, size = self._next_batch()
+                batch, size = self._queue.pop_batch()
             try:
-                self._write(batch)
+                self._output.write_all(batch)
             except OSError as error:
                 self._fail(error)
                 return
             with self._changed:
-                self._resize(-size)
+                self._queue.mark_written(size)
+                self._update_fullness()
                 self._announce_room()
 
-    def _next_batch(self) -> tuple[list[bytes], int]:
-        batch: list[bytes] = []
-        total = 0
-        while self._queue and total < BATCH_BYTES and len(batch) < BATCH_BUFFERS:
-            buffers, size, apart = self._queue[0]
-            if apart and batch:
-                break
-            self._queue.popleft()
-            batch.extend(buffers)
-            total += size
-        return batch, total
-
-    def _write(self, batch: list[bytes]) -> None:
-        pending: list[bytes | memoryview] = list(batch)
-        while pending:
-            try:
-                written = os.writev(self._descriptor, pending[:BATCH_BUFFERS])
-            except OSError as error:
-                if error.errno not in _TRY_AGAIN:
-                    raise
-                self._await_room()
-                continue
-            index = 0
-            while index < len(pending) and written >= len(pending[index]):
-                written -= len(pending[index])
-                index += 1
-            del pending[:index]
-            if pending and written:
-                pending[0] = memoryview(pending[0])[written:]
-
-    def _await_room(self) -> None:
-        """A pipe that the host made non-blocking is full: wait, and look again soon in case the kernel is short."""
-        poller = select.poll()
-        poller.register(self._descriptor, select.POLLOUT)
-        poller.poll(FULL_PAUSE_MS)
-
     def _announce_room(self) -> None:
-        if self._size <= SOFT_LIMIT // 2 and not self._room.is_set():
-            self._tell_loop(self._room.set)
+        if self._queue.size <= SOFT_LIMIT // 2 and not self._room.is_set():
+            self._call_in_loop(self._room.set)
 
     def _fail(self, error: OSError) -> None:
         with self._changed:
             self._failure = error
             self._queue.clear()
-            self._resize(-self._size)
-        self._tell_loop(self._room.set)
-        self._tell_loop(self._broken)
+            self._update_fullness()
+        self._call_in_loop(self._room.set)
+        self._call_in_loop(self._broken)
 
-    def _tell_loop(self, callback: Callable[[], None]) -> None:
+    def _call_in_loop(self, callback: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:

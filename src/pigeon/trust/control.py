@@ -14,8 +14,8 @@ from typing import Protocol
 
 from pigeon.config.paths import project_dirs
 from pigeon.session.bus import Bus
-from pigeon.trust.decision import Decision, Default, decided, guarded
-from pigeon.trust.trust_file import remember, saved_decision
+from pigeon.trust.decision import Decision, Default, find_guarded_paths, initial_decision
+from pigeon.trust.trust_file import save_decision, saved_decision
 from pigeon.wire.answers import TrustChange, TrustState
 from pigeon.wire.base import ABSENT
 from pigeon.wire.events import AgentStart, Outbound, TrustRequired
@@ -61,7 +61,7 @@ class ProjectDecisions:
         report: Callable[[str], None],
     ) -> None:
         self._option = option
-        self._started_in = _place(started_in)
+        self._started_in = _real_folder(started_in)
         self._agent_dir = agent_dir
         self._home = home
         self._default = default
@@ -69,30 +69,30 @@ class ProjectDecisions:
         self._report = report
         self._decisions: dict[str, Decision] = {}
 
-    def of(self, cwd: str) -> Decision:
+    def decision_for(self, cwd: str) -> Decision:
         """What was decided about a folder so far."""
-        return self._decisions.get(_place(cwd), UNKNOWN)
+        return self._decisions.get(_real_folder(cwd), UNKNOWN)
 
-    def trusts(self, cwd: str) -> bool:
+    def is_trusted(self, cwd: str) -> bool:
         """Whether the files of a folder may be used."""
-        return self.of(cwd).trusted is True
+        return self.decision_for(cwd).trusted is True
 
     def apply(self, cwd: str, users: Sequence[FolderUser]) -> None:
         """Let these parts of the agent use a folder as it was decided, in this order."""
-        decision = self.of(cwd)
+        decision = self.decision_for(cwd)
         for user in users:
             user.use_folder(cwd, decision.trusted is True, decision.trusted is None and decision.harmless)
 
     async def decide(self, cwd: str) -> None:
         """Decide about a folder, unless that is done; nothing of it is opened."""
-        if self.of(cwd).trusted is not None:
+        if self.decision_for(cwd).trusted is not None:
             return
-        place = _place(cwd)
+        place = _real_folder(cwd)
         option = self._option if self._option is False or place == self._started_in else None
-        waits = bool(self.guarded(cwd))
+        waits = bool(self.list_guarded(cwd))
         vote = await self._vote(cwd) if waits else None
         saved, problem = saved_decision(self._agent_dir, cwd)
-        self._decisions[place] = decided(
+        self._decisions[place] = initial_decision(
             option=option,
             vote=None if vote is None else bool(vote.trusted),
             saved=saved,
@@ -100,18 +100,18 @@ class ProjectDecisions:
             harmless=not waits,
         )
         if vote is not None and vote.remember:
-            problem = remember(self._agent_dir, cwd, bool(vote.trusted)) or problem
+            problem = save_decision(self._agent_dir, cwd, bool(vote.trusted)) or problem
         if problem:
             self._report(problem)
 
-    def by_host(self, cwd: str, trusted: bool, keep: bool) -> str | None:
+    def accept_host_decision(self, cwd: str, trusted: bool, keep: bool) -> str | None:
         """Take the host's decision about a folder, and keep it for later if asked; returns why that failed."""
-        self._decisions[_place(cwd)] = Decision(trusted, "host")
-        return remember(self._agent_dir, cwd, trusted) if keep else None
+        self._decisions[_real_folder(cwd)] = Decision(trusted, "host")
+        return save_decision(self._agent_dir, cwd, trusted) if keep else None
 
-    def guarded(self, cwd: str) -> list[str]:
+    def list_guarded(self, cwd: str) -> list[str]:
         """What there is in a folder that needs trust."""
-        return guarded(cwd, [*project_dirs(cwd), os.path.join(cwd, ".omp")], self._home)
+        return find_guarded_paths(cwd, [*project_dirs(cwd), os.path.join(cwd, ".omp")], self._home)
 
 
 class TrustControl:
@@ -124,7 +124,7 @@ class TrustControl:
     def __init__(
         self,
         decisions: ProjectDecisions,
-        cwd: Callable[[], str],
+        cwd: str,
         users: Sequence[FolderUser],
         bus: Bus,
         check: Callable[[str], None] = lambda cwd: None,
@@ -135,73 +135,73 @@ class TrustControl:
         self._check = check
         self._bus = bus
         self._announced: tuple[str, list[str]] | None = None
-        bus.announce(self._on_event)
+        bus.set_announcer(self._on_agent_start, kind=AgentStart)
 
-    def trusts(self, cwd: str) -> bool:
+    def is_trusted(self, cwd: str) -> bool:
         """Whether the files of a folder may be used."""
-        return self._decisions.trusts(cwd)
+        return self._decisions.is_trusted(cwd)
 
-    def use(self, cwd: str) -> None:
+    def switch_folder(self, cwd: str) -> None:
         """The conversation is in this folder from here on."""
+        self._cwd = cwd
         self._decisions.apply(cwd, self._users)
         asyncio.get_running_loop().call_soon(self._announce_waiting)
 
-    async def enter(self, cwd: str) -> None:
+    async def resolve_trust(self, cwd: str) -> None:
         """Decide about a folder before the conversation moves there; raises `Refusal` if it must not."""
         self._check(cwd)
         await self._decisions.decide(cwd)
 
     def state(self) -> TrustState:
         """The decision, and what waits for one."""
-        cwd = self._cwd()
-        decision = self._decisions.of(cwd)
-        waiting = [] if decision.trusted else self._decisions.guarded(cwd)
+        cwd = self._cwd
+        decision = self._decisions.decision_for(cwd)
+        waiting = [] if decision.trusted else self._decisions.list_guarded(cwd)
         return TrustState(cwd=cwd, trusted=decision.trusted is True, decided_by=decision.by, waiting=waiting)
 
-    def decide(self, trusted: bool, keep: bool) -> TrustChange:
+    def set_decision(self, trusted: bool, keep: bool) -> TrustChange:
         """Take the host's decision, and use the project's files accordingly."""
-        cwd = self._cwd()
-        before = self._decisions.trusts(cwd)
-        problem = self._decisions.by_host(cwd, trusted, keep)
+        cwd = self._cwd
+        before = self._decisions.is_trusted(cwd)
+        problem = self._decisions.accept_host_decision(cwd, trusted, keep)
         self._decisions.apply(cwd, self._users)
-        changed = self._decisions.guarded(cwd) if before is not trusted else []
+        changed = self._decisions.list_guarded(cwd) if before is not trusted else []
         state = self.state()
         return TrustChange(
             cwd=cwd,
             trusted=state.trusted,
             decided_by=state.decided_by,
             waiting=state.waiting,
-            applied=[path for path in changed if _takes_effect(path, _AT_ONCE)],
-            needs_restart=[path for path in changed if _takes_effect(path, _AT_START)],
+            applied=[path for path in changed if _is_effective(path, _AT_ONCE)],
+            needs_restart=[path for path in changed if _is_effective(path, _AT_START)],
             remembered=keep and problem is None,
             problem=ABSENT if problem is None else problem,
         )
 
-    def repeat_waiting(self) -> None:
+    def announce_waiting(self) -> None:
         """Announce once more what waits for a decision, after what is being answered."""
         self._announced = None
         asyncio.get_running_loop().call_soon(self._announce_waiting)
 
-    def _on_event(self, event: Outbound) -> None:
+    def _on_agent_start(self, _: Outbound) -> None:
         """Check again with each run: files may have appeared."""
-        if isinstance(event, AgentStart):
-            asyncio.get_running_loop().call_soon(self._announce_waiting)
+        asyncio.get_running_loop().call_soon(self._announce_waiting)
 
     def _announce_waiting(self) -> None:
         """Announce what waits for a decision in the folder of the conversation; each state once."""
-        if self._decisions.of(self._cwd()).by is not None:
+        cwd = self._cwd
+        if self._decisions.decision_for(cwd).by is not None:
             return
-        state = self.state()
-        found = (state.cwd, state.waiting)
-        if state.waiting and state.decided_by is None and found != self._announced:
-            self._announced = found
-            self._bus.post(TrustRequired(cwd=state.cwd, waiting=state.waiting))
+        waiting = self._decisions.list_guarded(cwd)
+        if waiting and (cwd, waiting) != self._announced:
+            self._announced = (cwd, waiting)
+            self._bus.post(TrustRequired(cwd=cwd, waiting=waiting))
 
 
-def _place(cwd: str) -> str:
+def _real_folder(cwd: str) -> str:
     return os.path.realpath(cwd)
 
 
-def _takes_effect(path: str, names: tuple[str, ...]) -> bool:
+def _is_effective(path: str, names: tuple[str, ...]) -> bool:
     folder, name = os.path.split(path)
     return name in names and (name == "rules" or os.path.basename(folder) != ".omp")

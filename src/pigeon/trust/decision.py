@@ -34,7 +34,7 @@ SKILLS = os.path.join(".agents", "skills")
 Default = Literal["ask", "always", "never"]
 
 
-def guarded(cwd: str, folders: Iterable[str], home: str) -> list[str]:
+def find_guarded_paths(cwd: str, folders: Iterable[str], home: str) -> list[str]:
     """What there is in a project that needs trust; `folders` are those that may hold our files."""
     found = [os.path.join(folder, name) for folder in folders for name in RESOURCES]
     found.append(os.path.join(cwd, SERVERS))
@@ -69,7 +69,7 @@ class Decision(Struct, frozen=True):
     harmless: bool = False
 
 
-def decided(
+def initial_decision(
     *,
     option: bool | None = None,
     vote: bool | None = None,

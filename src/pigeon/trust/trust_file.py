@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from pigeon.config.json_file import has_comments, leads_nowhere, read_json
+from pigeon.config.json_file import has_comments, is_dangling_link, read_json
 from pigeon.sandbox.written_folders import WRITTEN, add_lines, read_lines, written_folders
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import replace_file
@@ -30,9 +30,9 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
     """What was decided for this folder or the nearest one above, and what is wrong with the file."""
     path = os.path.join(agent_dir, NAME)
     try:
-        entries = _decisions(_read(path))
+        entries = _decisions(_read_entries(path))
     except FileNotFoundError as error:
-        if not leads_nowhere(path):
+        if not is_dangling_link(path):
             return None, None
         return False, f"{path}: {error.strerror}; no project is trusted until this is fixed"
     except (OSError, BadRecord) as error:
@@ -42,7 +42,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
         if folder in entries:
             decision = entries[folder]
             if decision is True:
-                return _inherited(agent_dir, own) if folder != own else _of_its_own(agent_dir, own)
+                return _inherited_trust(agent_dir, own) if folder != own else _own_trust(agent_dir, own)
             if isinstance(decision, bool):
                 return decision, None
             return False, f"{path}: {folder} must be true or false; it is not trusted until this is fixed"
@@ -52,7 +52,7 @@ def saved_decision(agent_dir: str, cwd: str) -> tuple[bool | None, str | None]:
         folder = above
 
 
-def _inherited(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+def _inherited_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     """The trust in a folder above, unless a command could have written what is to be trusted."""
     try:
         written = written_folders(agent_dir)
@@ -61,16 +61,16 @@ def _inherited(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     return (None if any(folder.startswith(f"{above}/") for above in written) else True), None
 
 
-def _of_its_own(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
+def _own_trust(agent_dir: str, folder: str) -> tuple[bool | None, str | None]:
     """The trust in a folder, unless something that needs it has come since commands could write around it."""
     try:
-        had = _doubted(agent_dir).get(folder)
+        had = _read_doubted(agent_dir).get(folder)
     except (OSError, BadRecord) as error:
         return None, f"{os.path.join(agent_dir, DOUBTED)}: {error}; this project is not trusted until that is fixed"
-    return (None if had is not None and set(_needing_trust(folder)) - set(had) else True), None
+    return (None if had is not None and set(_list_needing_trust(folder)) - set(had) else True), None
 
 
-def _needing_trust(folder: str) -> list[str]:
+def _list_needing_trust(folder: str) -> list[str]:
     """What is in a folder that counts only where it is trusted."""
     from pigeon.sandbox.policy import NEVER_MADE
     from pigeon.sandbox.survey import AGENT_NAMES
@@ -78,7 +78,7 @@ def _needing_trust(folder: str) -> list[str]:
     return sorted(name for name in {*NEVER_MADE, *AGENT_NAMES} if os.path.lexists(os.path.join(folder, name)))
 
 
-def _doubted(agent_dir: str) -> dict[str, list[str]]:
+def _read_doubted(agent_dir: str) -> dict[str, list[str]]:
     """What trusted folders had when commands could first write around them; raises `OSError` and `BadRecord`."""
     found: dict[str, list[str]] = {}
     for line in read_lines(agent_dir, DOUBTED):
@@ -92,28 +92,28 @@ def _doubted(agent_dir: str) -> dict[str, list[str]]:
     return found
 
 
-def doubt_trusted(agent_dir: str, folders: Sequence[str]) -> None:
+def record_doubts(agent_dir: str, folders: Sequence[str]) -> None:
     """Note what the trusted folders in these have that needs trust, before commands behind a sandbox write there.
 
     What they get of it later is not trusted with them. Raises `OSError` and `BadRecord`.
     """
     try:
-        decisions = _decisions(_read(os.path.join(agent_dir, NAME)))
+        decisions = _decisions(_read_entries(os.path.join(agent_dir, NAME)))
     except (OSError, BadRecord):
         # Then no folder is trusted.
         return
-    known = _doubted(agent_dir)
+    known = _read_doubted(agent_dir)
     trusted = (path for path, decision in decisions.items() if decision is True and path not in known)
     new = [path for path in trusted if any(path.startswith(f"{folder}/") for folder in folders)]
-    add_lines(agent_dir, DOUBTED, [[path, _needing_trust(path)] for path in new])
+    add_lines(agent_dir, DOUBTED, [[path, _list_needing_trust(path)] for path in new])
 
 
-def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
+def save_decision(agent_dir: str, cwd: str, trusted: bool) -> str | None:
     """Keep a decision for this folder; returns what went wrong."""
     path = os.path.join(agent_dir, NAME)
     folder = os.path.realpath(cwd)
     try:
-        entries = _read(path)
+        entries = _read_entries(path)
         if has_comments(path):
             line = f"{codec.encode(folder).decode()}: {codec.encode(trusted).decode()}"
             return f"{path} has comments, which would be lost; the decision was not saved; add {line} yourself"
@@ -125,16 +125,16 @@ def remember(agent_dir: str, cwd: str, trusted: bool) -> str | None:
     entries[folder] = trusted
     try:
         make_private_folder(agent_dir)
-        replace_file(path, codec.pretty(entries).encode() + b"\n", mode=0o600)
+        replace_file(path, codec.to_pretty_json(entries).encode() + b"\n", mode=0o600)
         # It was decided about what is there now.
-        if trusted and folder in _doubted(agent_dir):
+        if trusted and folder in _read_doubted(agent_dir):
             add_lines(agent_dir, DOUBTED, [[folder, None]])
     except (OSError, BadRecord) as error:
         return f"{path}: {getattr(error, 'strerror', None) or error}; the decision was not saved"
     return None
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read_entries(path: str) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise BadRecord("it must contain a JSON object")

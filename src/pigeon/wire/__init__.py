@@ -1,1 +1,1 @@
-"""The protocol as data: every record, its JSON form, and nothing else. Imports no other room and does no I/O."""
+"""The protocol as data: every record, its JSON form, and nothing else. Imports no other package and does no I/O."""

@@ -135,7 +135,7 @@ class State(Record, kw_only=True):
 
 
 class Messages(Record, kw_only=True):
-    """Answer of `get_messages`."""
+    """Answer of `get_messages`: all complete messages of the conversation."""
 
     messages: list[Message]
 
@@ -201,7 +201,7 @@ class SlashCommand(Record, kw_only=True):
 
 
 class Commands(Record, kw_only=True):
-    """Answer of `get_commands`."""
+    """Answer of `get_commands`: the slash commands that `prompt` expands."""
 
     commands: list[SlashCommand]
 
@@ -234,7 +234,7 @@ class Integrations(Record, kw_only=True):
 
 
 class CycledModel(Record, kw_only=True):
-    """Answer of `cycle_model`."""
+    """Answer of `cycle_model`: the model and the thinking level in use now."""
 
     model: Model
     thinking_level: str
@@ -312,7 +312,7 @@ class ForkMessages(Record, kw_only=True):
 
 
 class Entries(Record, kw_only=True):
-    """Answer of `get_entries`."""
+    """Answer of `get_entries`: session entries, and the id of the active leaf."""
 
     entries: Annotated[list[Entry], Intended(list[AnyEntry])]
     leaf_id: str | None
@@ -328,7 +328,7 @@ class TreeNode(Record, kw_only=True):
 
 
 class Tree(Record, kw_only=True):
-    """Answer of `get_tree`."""
+    """Answer of `get_tree`: session entries as a tree, and the id of the active leaf."""
 
     tree: list[TreeNode]
     leaf_id: str | None
@@ -365,7 +365,7 @@ class Sessions(Record, kw_only=True):
 
 
 class Exported(Record, kw_only=True):
-    """Where the page was written."""
+    """Answer of `export_html`: the path of the page that was written."""
 
     path: str
 
@@ -396,7 +396,7 @@ class HtmlPage(Record, kw_only=True):
 
 
 class RenderedHtml(Record, kw_only=True):
-    """Answer of `render_html`."""
+    """Answer of `render_html`: the text, diff or tool call as HTML."""
 
     html: str
 
@@ -433,19 +433,19 @@ class BranchInfo(Record, kw_only=True):
 
 
 class Branches(Record, kw_only=True):
-    """Answer of `get_branches`."""
+    """Answer of `get_branches`: the branches of the session that contain messages."""
 
     branches: list[BranchInfo]
 
 
 class TodoPhases(Record, kw_only=True):
-    """Answer of `set_todos`."""
+    """Answer of `set_todos`: the plan as it is now, in phases."""
 
     todo_phases: list[TodoPhase]
 
 
 class ToolNames(Record, kw_only=True):
-    """Answer of `set_host_tools`."""
+    """Answer of `set_host_tools`: the names of the host's tools."""
 
     tool_names: list[str]
 
@@ -557,7 +557,7 @@ class SubagentSubscription(Record, kw_only=True):
 
 
 class Subagents(Record, kw_only=True):
-    """Answer of `get_subagents`."""
+    """Answer of `get_subagents`: always an empty list."""
 
     subagents: list[Json]
 
@@ -569,7 +569,7 @@ class LoginProviders(Record, kw_only=True):
 
 
 class FastMode(Record, kw_only=True):
-    """Answer of `set_fast_mode`."""
+    """Answer of `set_fast_mode`: always off, since there is no fast mode."""
 
     enabled: bool
     active: bool
@@ -593,11 +593,11 @@ class Response(Record, kw_only=True):
     code: str | Absent = ABSENT
 
 
-def succeeded(command: str, data: Json | Absent = ABSENT, id: Json | Absent = ABSENT) -> Response:
-    """A command was carried out, or accepted."""
+def success_response(command: str, data: Json | Absent = ABSENT, id: Json | Absent = ABSENT) -> Response:
+    """The response to a command that was carried out or accepted."""
     return Response(id=id, command=command, success=True, data=data)
 
 
-def failed(command: str, error: str, id: Json | Absent = ABSENT, code: str | Absent = ABSENT) -> Response:
-    """A command was refused."""
+def failure_response(command: str, error: str, id: Json | Absent = ABSENT, code: str | Absent = ABSENT) -> Response:
+    """The response to a command that was refused, with the reason and optionally a code."""
     return Response(id=id, command=command, success=False, error=error, code=code)

@@ -57,15 +57,15 @@ def intended_hint(hint: Any) -> tuple[Any, bool]:
     return (hint, False) if note is None else (note.hint, True)
 
 
-def or_else(value: _T | UnsetType, default: _T) -> _T:
+def value_or_default(value: _T | UnsetType, default: _T) -> _T:
     """The value, or the default where the key is absent."""
     return default if isinstance(value, UnsetType) else value
 
 
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """JSON objects merged key by key, at every depth; any other value of `over` replaces that of `base`."""
     out = dict(base)
     for key, value in over.items():
         below = out.get(key)
-        out[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        out[key] = merge_objects(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return out

@@ -34,29 +34,29 @@ _STRING = re.compile(rb'"[^"]*"?')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def _float(text: str) -> int | float:
+def _parse_float(text: str) -> int | float:
     value = float(text)
     if value in _INFINITE:
         raise ValueError(f"number out of range: {text[:40]}")
     return int(value) if value.is_integer() and abs(value) < MAX_FLOAT_AS_INT else value
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
 _prepared: set[Any] = set()
 _preparing = Lock()
 _encoder = msgspec.json.Encoder()
-_decoder = msgspec.json.Decoder(float_hook=_float)
+_decoder = msgspec.json.Decoder(float_hook=_parse_float)
 
 
 @cache
-def _tolerant() -> JSONDecoder:
+def _tolerant_decoder() -> JSONDecoder:
     """The decoder of the standard library; most agents never need it, so it is imported late."""
     from json import JSONDecoder
 
-    return JSONDecoder(parse_constant=_no_constant, parse_float=_float)
+    return JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_float)
 
 
 def decode(data: bytes | str) -> Any:
@@ -125,16 +125,16 @@ def _decode_tolerantly(data: bytes | str, reason: str) -> Any:
     """Second look with the standard library, which alone accepts lone surrogates."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
     if "\\u" not in text:
-        raise BadRecord(_plain(reason))
+        raise BadRecord(_without_path_syntax(reason))
     try:
-        return _tolerant().decode(text)
+        return _tolerant_decoder().decode(text)
     except RecursionError:
         raise BadRecord("the JSON is nested too deeply") from None
     except ValueError as error:
         raise BadRecord(str(error)) from None
 
 
-def _plain(reason: str) -> str:
+def _without_path_syntax(reason: str) -> str:
     """The parser's reason without its path syntax."""
     reason = re.sub(r" - at `[^`]*`", "", reason)
     return {"Input data was truncated": "Unexpected end of JSON input"}.get(reason, reason)
@@ -171,14 +171,14 @@ def escape_separators(raw: bytes) -> bytes:
     return raw
 
 
-def pretty(value: Any) -> str:
+def to_pretty_json(value: Any) -> str:
     """Indented JSON for people and models."""
     import json
 
     return json.dumps(msgspec.to_builtins(value, str_keys=True), indent=2, ensure_ascii=False)
 
 
-def prepare(type: Any) -> None:
+def prepare_type(type: Any) -> None:
     """Let msgspec learn a type before its first use.
 
     It does so step by step, and another thread that meets a type halfway crashes the process. So every type that
@@ -198,11 +198,11 @@ def prepare(type: Any) -> None:
 
 def convert(value: Any, type: type[_T]) -> _T:
     """A parsed value as a record; raises `BadRecord` that names the field."""
-    prepare(type)
+    prepare_type(type)
     try:
         return msgspec.convert(value, type, strict=True)
     except msgspec.ValidationError as error:
-        raise BadRecord(_sentence_on(str(error), type)) from None
+        raise BadRecord(_to_sentence(str(error), type)) from None
     except RecursionError:
         raise BadRecord("the value is nested too deeply") from None
     except UnicodeEncodeError:
@@ -215,7 +215,7 @@ def to_plain(record: Any) -> Any:
     return msgspec.to_builtins(record, str_keys=True)
 
 
-def _sentence_on(reason: str, type: type[Any]) -> str:
+def _to_sentence(reason: str, type: type[Any]) -> str:
     """`Expected ... - at $.x` as a sentence that begins with the field."""
     text, _, place = reason.partition(" - at `")
     path = place.rstrip("`").removeprefix("$").removeprefix(".")
@@ -224,8 +224,8 @@ def _sentence_on(reason: str, type: type[Any]) -> str:
         path = f"{path}.{missing[1]}" if path else missing[1]
         return f'Missing or invalid field "{path}": it is required{_allowed_words(type, path)}'
     if path:
-        return f'Missing or invalid field "{path}": {_lowered(text)}{_allowed_words(type, path)}'
-    return f"Invalid record: {_lowered(text)}"
+        return f'Missing or invalid field "{path}": {_to_plain_phrase(text)}{_allowed_words(type, path)}'
+    return f"Invalid record: {_to_plain_phrase(text)}"
 
 
 def _allowed_words(type: type[Any], path: str) -> str:
@@ -234,12 +234,12 @@ def _allowed_words(type: type[Any], path: str) -> str:
 
     found = [inspect.type_info(type)]
     for step in re.sub(r"\[[^]]*\]", ".[]", path).split("."):
-        found = [inner for one in found for inner in _inside(one, step)]
+        found = [inner for one in found for inner in _inner_types(one, step)]
     words = [word for one in found for word in (one.values if isinstance(one, inspect.LiteralType) else ())]
     return f" (allowed: {', '.join(encode(word).decode() for word in words)})" if words else ""
 
 
-def _inside(type: Any, step: str) -> list[Any]:
+def _inner_types(type: Any, step: str) -> list[Any]:
     """What may stand in a field of a record, or in a list; the members of a union one by one."""
     inner = getattr(type, "item_type", None) if step == "[]" else None
     for field in getattr(type, "fields", ()):
@@ -250,7 +250,7 @@ def _inside(type: Any, step: str) -> list[Any]:
 _TYPE_NAMES = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "null": "null"}
 
 
-def _lowered(text: str) -> str:
+def _to_plain_phrase(text: str) -> str:
     text = re.sub(r"`(\w+)( \|[^`]*)?`", lambda found: _TYPE_NAMES.get(found[1], found[1]), text)
     return text[:1].lower() + text[1:].replace("`", "")
 

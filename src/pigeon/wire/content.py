@@ -72,7 +72,7 @@ def text_of(blocks: str | list[UserBlock] | list[AssistantBlock]) -> str:
     return "".join(block.text for block in blocks if isinstance(block, TextContent))
 
 
-def with_files_named(text: str) -> str:
+def shorten_file_blocks(text: str) -> str:
     """A prompt as it stands in a list: files that were given with it (`pigeon -p @notes.md ...`) by their names."""
     return _FILE.sub(lambda found: f"@{found[1].rpartition('/')[2]} ", text).strip() if "<file name=" in text else text
 
@@ -117,7 +117,7 @@ class ImageSource(Record, kw_only=True):
 
 
 class ImageInput(Record, kw_only=True):
-    """One image of a prompt."""
+    """One image of a prompt: base64 data with its MIME type, or a source."""
 
     type: Literal["image"] | Absent = ABSENT
     data: str | Absent = ABSENT
@@ -146,7 +146,7 @@ def image_block(image: ImageInput, where: str) -> ImageContent:
         raise BadRecord(f'Missing field "{where}.data": send {{"type":"image","data":<base64>,"mimeType":...}}')
     if image.data.startswith("data:"):
         return _from_data_url(image.data, f"{where}.data")
-    return _checked(image.data, image.mime_type, where)
+    return _make_image_content(image.data, image.mime_type, where)
 
 
 def _from_source(source: ImageSource, where: str) -> ImageContent:
@@ -158,17 +158,17 @@ def _from_source(source: ImageSource, where: str) -> ImageContent:
         return _from_data_url(source.data, f"{where}.data")
     named = (source.media_type, source.snake_media_type, source.mime_type)
     mime = next((name for name in named if not isinstance(name, Absent)), ABSENT)
-    return _checked(source.data, mime, where)
+    return _make_image_content(source.data, mime, where)
 
 
 def _from_data_url(url: str, where: str) -> ImageContent:
     head, comma, data = url.partition(",")
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
         raise BadRecord(f'Field "{where}" must be a base64 data URL; Pigeon does not fetch images from the network')
-    return _checked(data, head[len("data:") : -len(";base64")].split(";")[0], where)
+    return _make_image_content(data, head[len("data:") : -len(";base64")].split(";")[0], where)
 
 
-def _checked(data: str, mime: str | Absent, where: str, field: str = "data") -> ImageContent:
+def _make_image_content(data: str, mime: str | Absent, where: str, field: str = "data") -> ImageContent:
     if isinstance(mime, Absent) or not mime:
         raise BadRecord(f'Missing field "{where}.mimeType" (for example "image/png")')
     if "-" in data or "_" in data:
@@ -179,17 +179,17 @@ def _checked(data: str, mime: str | Absent, where: str, field: str = "data") -> 
         raise BadRecord(f'Field "{where}.{field}" is not valid base64') from None
     if empty:
         raise BadRecord(f'Field "{where}.{field}" is empty: send the bytes of the image as base64')
-    return ImageContent(data=_in_one_line(data), mime_type=mime)
+    return ImageContent(data=_remove_whitespace(data), mime_type=mime)
 
 
-def _in_one_line(data: str) -> str:
+def _remove_whitespace(data: str) -> str:
     """Some encoders break lines, which providers do not take."""
     return "".join(data.split()) if any(map(data.__contains__, " \n\r\t")) else data
 
 
 def _attachment_blocks(attachment: Attachment, where: str) -> list[UserBlock]:
     if attachment.type == "image":
-        return [_checked(attachment.content, attachment.mime_type, where, "content")]
+        return [_make_image_content(attachment.content, attachment.mime_type, where, "content")]
     if isinstance(attachment.extracted_text, Absent) or not attachment.extracted_text:
         return []
     return [TextContent(text=f"\n\n[Document: {attachment.file_name}]\n{attachment.extracted_text}")]

@@ -70,7 +70,7 @@ NotifyType = Literal["info", "warning", "error"]
 
 
 class NotifyRequest(_Request, tag="notify", kw_only=True):
-    """Show a notice; no answer."""
+    """Show a notice to the user; no answer is expected."""
 
     message: str
     notify_type: NotifyType | Absent = ABSENT

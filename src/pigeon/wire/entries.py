@@ -35,7 +35,7 @@ class MessageEntry(_Entry, tag="message", kw_only=True):
 
 
 class ModelChange(_Entry, tag="model_change", kw_only=True):
-    """Another model from here on."""
+    """From this entry on, another model is used."""
 
     provider: str
     model_id: str

@@ -27,10 +27,10 @@ class PigeonError(Exception):
 
     def __reduce__(self) -> Any:
         """Restored as it is: the arguments of its class are not those that the text is made of."""
-        return _restored, (type(self), self.args, self.__dict__)
+        return _restore_error, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[PigeonError], args: tuple[Any, ...], members: dict[str, Any]) -> PigeonError:
+def _restore_error(kind: type[PigeonError], args: tuple[Any, ...], members: dict[str, Any]) -> PigeonError:
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(members)
@@ -80,7 +80,7 @@ class CallDenied(ToolFailed):
 
 
 class Aborted(PigeonError):
-    """Cancelled on request."""
+    """An operation was cancelled because the host or the user asked for it."""
 
     def __init__(self, text: str = "Operation aborted") -> None:
         super().__init__(text)
@@ -108,6 +108,6 @@ def text_for_host(error: BaseException) -> str:
     return _NO_NAME if isinstance(error, UnicodeEncodeError) else UNEXPECTED
 
 
-def printable(text: object) -> str:
+def to_printable(text: object) -> str:
     """A text for a screen, without signs that could move, hide or recolour what stands there."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in str(text))

@@ -43,39 +43,39 @@ class _Streaming(Record, tag_field="type", kw_only=True):
 
 
 class TextStart(_Streaming, tag="text_start", kw_only=True):
-    """A text block begins."""
+    """A text block of the answer begins."""
 
 
 class TextDelta(_Streaming, tag="text_delta", kw_only=True):
-    """More text."""
+    """More text of a block that `text_start` began."""
 
     delta: str
 
 
 class TextEnd(_Streaming, tag="text_end", kw_only=True):
-    """The text block is complete."""
+    """The text block is complete; `content` is all of its text."""
 
     content: str
 
 
 class ThinkingStart(_Streaming, tag="thinking_start", kw_only=True):
-    """A thinking block begins."""
+    """A thinking block of the answer begins."""
 
 
 class ThinkingDelta(_Streaming, tag="thinking_delta", kw_only=True):
-    """More thinking."""
+    """More text of a block that `thinking_start` began."""
 
     delta: str
 
 
 class ThinkingEnd(_Streaming, tag="thinking_end", kw_only=True):
-    """The thinking block is complete."""
+    """The thinking block is complete; `content` is all of its text."""
 
     content: str
 
 
 class ToolcallStart(_Streaming, tag="toolcall_start", kw_only=True):
-    """A tool call begins."""
+    """A tool call of the answer begins; its arguments follow."""
 
     id: str
     tool_name: str
@@ -88,7 +88,7 @@ class ToolcallDelta(_Streaming, tag="toolcall_delta", kw_only=True):
 
 
 class ToolcallEnd(_Streaming, tag="toolcall_end", kw_only=True):
-    """The tool call is complete."""
+    """The tool call is complete, with all of its arguments."""
 
     tool_call: ToolCall
 
@@ -122,7 +122,7 @@ class Event(Outgoing, tag_field="type", kw_only=True):
 
 
 class AgentStart(Event, tag="agent_start", kw_only=True):
-    """A run begins."""
+    """A run begins; `agent_end` marks its end."""
 
 
 class AgentEnd(Event, tag="agent_end", kw_only=True):
@@ -159,7 +159,7 @@ class AgentSettled(Event, tag="agent_settled", kw_only=True):
 
 
 class PromptError(Record, kw_only=True):
-    """Why a prompt failed."""
+    """Why a prompt failed, and with which provider and model, if known."""
 
     message: str
     provider: str | Absent = ABSENT
@@ -230,7 +230,7 @@ class MessageStart(Event, tag="message_start", kw_only=True):
 
 
 class MessageUpdate(Event, tag="message_update", kw_only=True):
-    """An answer grows."""
+    """The answer that is streaming grows by one stream event."""
 
     message: AssistantMessage | Absent = ABSENT
     usage: Usage
@@ -254,12 +254,12 @@ class ToolExecutionStart(Event, tag="tool_execution_start", kw_only=True):
 
 
 class ToolCallStarted(ToolExecutionStart, tag="tool_execution_start", kw_only=True):
-    """The same inside the process, with what the tool declares about the call; dialects show `plain`."""
+    """The same inside the process, with what the tool declares about the call; dialects show `to_plain_event`."""
 
     kind: ToolKind
     title: str
 
-    def plain(self) -> ToolExecutionStart:
+    def to_plain_event(self) -> ToolExecutionStart:
         """The event as clients know it."""
         return ToolExecutionStart(
             tool_call_id=self.tool_call_id, tool_name=self.tool_name, args=self.args, run_id=self.run_id, seq=self.seq

@@ -1,7 +1,8 @@
 """What is known of a model: its record, its prices and thinking levels, and what an answer of it costs.
 
-`priced` fills in the cost of counted tokens, `clamped` finds the thinking level that a model supports. Providers,
-session and rpc use both, so that a figure is the same in an answer, in the statistics and in the session file.
+`price_usage` fills in the cost of counted tokens, `clamp_level` finds the thinking level that a model supports.
+Providers, session and rpc use both, so that a figure is the same in an answer, in the statistics and in the session
+file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Number = int | float
 
 
 class Cost(Record, kw_only=True):
-    """US dollars."""
+    """Costs in US dollars, by kind of token and in total."""
 
     input: Number = 0
     output: Number = 0
@@ -70,8 +71,8 @@ def zero_usage() -> Usage:
     return Usage(cost=Cost())
 
 
-def summed(one: Usage, other: Usage) -> Usage:
-    """Both together; optional counts that only one of them has are kept."""
+def sum_usage(one: Usage, other: Usage) -> Usage:
+    """The sum of both; optional counts that only one of them has are kept."""
     return Usage(
         input=one.input + other.input,
         output=one.output + other.output,
@@ -85,18 +86,18 @@ def summed(one: Usage, other: Usage) -> Usage:
             cache_write=one.cost.cache_write + other.cost.cache_write,
             total=one.cost.total + other.cost.total,
         ),
-        cache_write_1h=_both(one.cache_write_1h, other.cache_write_1h),
-        reasoning=_both(one.reasoning, other.reasoning),
+        cache_write_1h=_add_counts(one.cache_write_1h, other.cache_write_1h),
+        reasoning=_add_counts(one.reasoning, other.reasoning),
     )
 
 
-def _both(one: int | Absent, other: int | Absent) -> int | Absent:
+def _add_counts(one: int | Absent, other: int | Absent) -> int | Absent:
     if isinstance(one, Absent):
         return other
     return one if isinstance(other, Absent) else one + other
 
 
-def priced(usage: Usage, prices: ModelCost, rate: float = 1) -> Usage:
+def price_usage(usage: Usage, prices: ModelCost, rate: float = 1) -> Usage:
     """The same counts with `totalTokens` and cost filled in; `rate` is what a service tier makes of all prices."""
     prompt = usage.input + usage.cache_read + usage.cache_write
     rates: ModelCost | CostTier = prices
@@ -166,16 +167,16 @@ def levels_of(model: Model | None) -> list[ThinkingLevel]:
     if model is None or not model.reasoning:
         return ["off"]
     mapped = {} if isinstance(model.thinking_level_map, Absent) else model.thinking_level_map
-    return [level for level in LEVELS if _supports(level, mapped)]
+    return [level for level in LEVELS if _is_supported(level, mapped)]
 
 
-def _supports(level: ThinkingLevel, mapped: dict[str, str | None]) -> bool:
+def _is_supported(level: ThinkingLevel, mapped: dict[str, str | None]) -> bool:
     if level in NEEDS_EXPLICIT_SUPPORT:
         return mapped.get(level) is not None
     return mapped.get(level, "") is not None
 
 
-def clamped(level: ThinkingLevel, model: Model | None) -> ThinkingLevel:
+def clamp_level(level: ThinkingLevel, model: Model | None) -> ThinkingLevel:
     """The nearest supported level: upwards first, then downwards."""
     supported = levels_of(model)
     if level in supported:

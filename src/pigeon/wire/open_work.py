@@ -29,7 +29,7 @@ class EventHead(Struct, rename="camel"):
     method: str = ""
     tool_name: msgspec.Raw = msgspec.Raw(b"")
 
-    def names_tool(self, name: str) -> bool:
+    def is_about_tool(self, name: str) -> bool:
         """Whether the event is about this tool."""
         return bytes(self.tool_name) == codec.encode(name)
 
@@ -48,8 +48,8 @@ def head_of(line: bytes) -> EventHead:
 class OpenWork:
     """Takes the lines of events in order.
 
-    `questions` are those without an answer, and calls of host tools, as lines by id; `first` is the number of the first
-    line of the message, tool call or question that is open, `message` that of the message, if there is one, and
+    `questions` are those without an answer, and calls of host tools, as lines by id; `first_open_number` is that of the
+    first line of the message, tool call or question that is open, `message` that of the message, if there is one, and
     `messages` how many were finished. `queue` is the last line about the messages that wait, `last_run` the run that
     has begun or ended last.
     """
@@ -66,41 +66,41 @@ class OpenWork:
         self._asked: dict[str, int] = {}
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while there is something that a stop would cut off."""
         return self.running or bool(self.questions)
 
     @property
-    def first(self) -> int | None:
+    def first_open_number(self) -> int | None:
         """Where a client has to begin that wants to see what is under way."""
         asked = (self._asked[id] for id in self.questions)
         begun = [*self._tools.values(), *asked, *(() if self.message is None else (self.message,))]
         return min(begun, default=None)
 
     @property
-    def queued(self) -> list[Json]:
+    def queued_messages(self) -> list[Json]:
         """The messages that wait, as `queue_update` lists them."""
         items = [] if self.queue is None else _members(self.queue).get("items")
         return items if isinstance(items, list) else []
 
-    def take(self, line: bytes, number: int) -> EventHead:
+    def track_line(self, line: bytes, number: int) -> EventHead:
         """Follow the next line, with its number; returns its head."""
         head = head_of(line)
         if head.type in _ENDS:
-            self._event(head.type, line, number)
+            self._track_event(head.type, line, number)
         elif head.type == REQUEST and head.method in ANSWERED:
-            self._ask(line, number)
+            self._add_question(line, number)
         elif head.type == REQUEST and head.method == "cancel":
             self.questions.pop(str(_members(line).get("targetId")), None)
         return head
 
-    def _ask(self, line: bytes, number: int) -> None:
+    def _add_question(self, line: bytes, number: int) -> None:
         id = str(_members(line).get("id"))
         self.questions[id] = line
         self._asked = {open_id: self._asked[open_id] for open_id in self.questions if open_id in self._asked}
         self._asked[id] = number
 
-    def _event(self, kind: str, line: bytes, number: int) -> None:
+    def _track_event(self, kind: str, line: bytes, number: int) -> None:
         match kind:
             case "agent_start":
                 self.running, self.run_id = True, _members(line).get("runId")
@@ -123,7 +123,7 @@ class OpenWork:
             case "agent_restarted":
                 self.queue = None
             case "host_tool_call":
-                self._ask(line, number)
+                self._add_question(line, number)
             case "host_tool_cancel":
                 self.questions.pop(str(_members(line).get("targetId")), None)
             case _:
@@ -147,11 +147,11 @@ _ENDS = frozenset(
 )
 
 
-def open_work(lines: Iterable[tuple[int, bytes]]) -> OpenWork:
+def read_open_work(lines: Iterable[tuple[int, bytes]]) -> OpenWork:
     """What is open behind these lines, which have their numbers."""
     work = OpenWork()
     for number, line in lines:
-        work.take(line, number)
+        work.track_line(line, number)
     return work
 
 

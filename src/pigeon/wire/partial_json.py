@@ -77,19 +77,19 @@ class GrowingJson:
         while at < len(text) and not self._broken:
             at = getattr(self, f"_in_{self._expect}")(text, at)
 
-    def closed(self) -> bytes:
+    def to_closed_json(self) -> bytes:
         """Valid JSON for everything that can be shown so far; `{}` before anything can."""
         if not self._safe:
             return b"{}"
         return bytes(self._safe) + self.suffix
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the text is one whole value, after repairs."""
         return self._expect == "end" and not self._broken
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """True if more text could make it one whole value."""
         return self._expect != "end" and not self._broken
 
@@ -100,7 +100,7 @@ class GrowingJson:
 
     @property
     def suffix(self) -> bytes:
-        """What closes the prefix."""
+        """The bytes that make the prefix valid JSON; `{}` while the prefix is empty."""
         if not self._safe:
             return b"{}"
         closers = b"".join(_CLOSERS[opener] for opener in reversed(self._stack))
@@ -121,7 +121,7 @@ class GrowingJson:
             self._pending.append(char)
             self._expect = "key" if char == "{" else "value"
             self._commit()
-        elif char == "]" and self._stack and self._stack[-1] == "[" and self._just_opened():
+        elif char == "]" and self._stack and self._stack[-1] == "[" and self._has_just_opened():
             self._close(char)
         elif char == '"':
             self._pending.append(char)
@@ -136,7 +136,7 @@ class GrowingJson:
             self._broken = True
         return at + 1
 
-    def _just_opened(self) -> bool:
+    def _has_just_opened(self) -> bool:
         return not self._pending and self._safe.endswith(b"[")
 
     def _in_key(self, text: str, at: int) -> int:
@@ -180,7 +180,7 @@ class GrowingJson:
     def _in_string(self, text: str, at: int) -> int:
         run = _PLAIN.match(text, at)
         if run:
-            self._grow(run[0])
+            self._append_text(run[0])
             return run.end()
         char = text[at]
         if char == '"':
@@ -188,14 +188,14 @@ class GrowingJson:
             if self._string_is_key:
                 self._expect = "colon"
             else:
-                self._value_done()
+                self._end_value()
         elif char == "\\":
             self._token = char
             self._expect = "escape"
         else:
             raw = _RAW.match(text, at)
             assert raw is not None
-            self._grow("".join(f"\\u{ord(one):04x}" for one in raw[0]))
+            self._append_text("".join(f"\\u{ord(one):04x}" for one in raw[0]))
             return raw.end()
         return at + 1
 
@@ -219,7 +219,7 @@ class GrowingJson:
         if _HIGH_SURROGATE.match(self._token):
             self._pending.append(self._token)
         else:
-            self._grow(self._token)
+            self._append_text(self._token)
 
     def _in_literal(self, text: str, at: int) -> int:
         run = _LITERAL.match(text, at)
@@ -229,12 +229,12 @@ class GrowingJson:
             return run.end()
         if _VALID_LITERAL.fullmatch(self._token):
             self._pending.append(self._token)
-            self._value_done()
+            self._end_value()
         else:
             self._broken = True
         return at
 
-    def _grow(self, piece: str) -> None:
+    def _append_text(self, piece: str) -> None:
         self._pending.append(piece)
         if not self._string_is_key:
             self._commit()
@@ -242,9 +242,9 @@ class GrowingJson:
     def _close(self, char: str) -> None:
         self._pending.append(char)
         self._stack.pop()
-        self._value_done()
+        self._end_value()
 
-    def _value_done(self) -> None:
+    def _end_value(self) -> None:
         self._expect = "comma" if self._stack else "end"
         self._commit()
 
@@ -280,24 +280,24 @@ def parse_arguments(text: str, *, cut_off: bool = False) -> tuple[dict[str, Any]
         return {}, None
     problem = codec.shape_error(text)
     if problem is not None:
-        return {}, _told(f"The JSON of the tool arguments {problem}", text)
+        return {}, _describe_problem(f"The JSON of the tool arguments {problem}", text)
     try:
         value = codec.decode(text)
     except BadRecord as error:
         growing = GrowingJson()
         growing.feed(text)
-        if not (growing.complete or cut_off):
-            return {}, _told(f"{INCOMPLETE}: {error}" if growing.unfinished else str(error), text)
+        if not (growing.is_complete or cut_off):
+            return {}, _describe_problem(f"{INCOMPLETE}: {error}" if growing.is_unfinished else str(error), text)
         try:
-            value = codec.decode(growing.closed())
+            value = codec.decode(growing.to_closed_json())
         except BadRecord:
-            return {}, _told(str(error), text)
+            return {}, _describe_problem(str(error), text)
     if not isinstance(value, dict):
-        return {}, _told(NO_OBJECT, text)
+        return {}, _describe_problem(NO_OBJECT, text)
     return value, None
 
 
-def _told(problem: str, text: str) -> str:
+def _describe_problem(problem: str, text: str) -> str:
     """What is wrong, and what was sent, so that the model can see its mistake."""
     left_out = len(text) - LONGEST_SHOWN
     shown = f"{text[:LONGEST_SHOWN]}\n[{left_out} more characters]" if left_out > 0 else text

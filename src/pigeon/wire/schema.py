@@ -36,40 +36,44 @@ Shape = dict[str, Any]
 def protocol_schema() -> Shape:
     """One document for every line that a host, Pigeon and a session file may have."""
     made = _Definitions()
-    of_session = [made.shape(entries.SessionHeader), made.shape(entries.Entry)]
+    of_session = [made.define_shape(entries.SessionHeader), made.define_shape(entries.Entry)]
     roots = [
-        made.union("HostLine", "A line on stdin of Pigeon.", [_commands(made), _reports(made)]),
-        made.union("AgentLine", "A line on stdout of Pigeon.", _agent_lines(made)),
-        made.union("SessionFileLine", "A line of a session file; the first one is the header.", of_session),
+        made.define_union("HostLine", "A line on stdin of Pigeon.", [_define_commands(made), _define_reports(made)]),
+        made.define_union("AgentLine", "A line on stdout of Pigeon.", _define_agent_lines(made)),
+        made.define_union("SessionFileLine", "A line of a session file; the first one is the header.", of_session),
     ]
     return {
         "$schema": DIALECT,
         "title": "ProtocolLine",
         "description": "One JSON object on a line: what a host sends, what Pigeon sends, or what a session file has.",
         "oneOf": roots,
-        **_told_apart_by("type"),
+        **_discriminator_of("type"),
         "$defs": made.by_name,
     }
 
 
-def _commands(made: _Definitions) -> Shape:
-    answered = [made.shape(kind) for kind in commands.ALL if not kind.silent]
-    older = [made.older(old, new) for old, new in commands.OLD_NAMES.items()]
-    return made.union("Command", "What a host asks for; each is answered by one response.", [*answered, *older])
+def _define_commands(made: _Definitions) -> Shape:
+    answered = [made.define_shape(kind) for kind in commands.ALL if not kind.silent]
+    older = [made.define_older_name(old, new) for old, new in commands.OLD_NAMES.items()]
+    return made.define_union("Command", "What a host asks for; each is answered by one response.", [*answered, *older])
 
 
-def _reports(made: _Definitions) -> Shape:
-    silent = [made.shape(kind) for kind in commands.ALL if kind.silent]
-    return made.union("HostReport", "What a host answers to a question of Pigeon; not answered itself.", silent)
+def _define_reports(made: _Definitions) -> Shape:
+    silent = [made.define_shape(kind) for kind in commands.ALL if kind.silent]
+    return made.define_union("HostReport", "What a host answers to a question of Pigeon; not answered itself.", silent)
 
 
-def _agent_lines(made: _Definitions) -> list[Shape]:
-    done = [made.response(kind) for kind in commands.ALL if not kind.silent and kind.answer is not NoReturn]
-    success = made.union("SuccessResponse", "A command was carried out or accepted.", done, "command")
+def _define_agent_lines(made: _Definitions) -> list[Shape]:
+    done = [made.define_response(kind) for kind in commands.ALL if not kind.silent and kind.answer is not NoReturn]
+    success = made.define_union("SuccessResponse", "A command was carried out or accepted.", done, "command")
     return [
-        made.union("Response", "The answer to a command, found by its `id`.", [success, made.failure()], None),
-        made.union("Event", "What is told without being asked for.", [made.shape(kind) for kind in events.ALL]),
-        made.shape(dialogs.DialogRequest),
+        made.define_union(
+            "Response", "The answer to a command, found by its `id`.", [success, made.define_failure()], None
+        ),
+        made.define_union(
+            "Event", "What is told without being asked for.", [made.define_shape(kind) for kind in events.ALL]
+        ),
+        made.define_shape(dialogs.DialogRequest),
     ]
 
 
@@ -81,92 +85,92 @@ class _Definitions:
         self._names = _names_of_unions()
         self._given = set(_records_within(commands.ALL))
 
-    def union(self, name: str, about: str, members: Sequence[Shape], key: str | None = "type") -> Shape:
+    def define_union(self, name: str, about: str, members: Sequence[Shape], key: str | None = "type") -> Shape:
         """A union under a name; its members exclude each other by the value of `key`."""
         described = {"description": about} if about else {}
-        self.by_name[name] = {"title": name, **described, "oneOf": list(members), **_told_apart_by(key)}
+        self.by_name[name] = {"title": name, **described, "oneOf": list(members), **_discriminator_of(key)}
         return _reference(name)
 
-    def older(self, old: str, new: str) -> Shape:
+    def define_older_name(self, old: str, new: str) -> Shape:
         """A command under a name that it had before."""
         name = "".join(word.capitalize() for word in old.split("_"))
         self._define(name, f"`{new}` under its older name.", {"type": {"const": old}})
-        now = self._members(commands.BY_NAME[new])
+        now = self._define_members(commands.BY_NAME[new])
         self.by_name[name]["properties"] |= {key: shape for key, shape in now["properties"].items() if key != "type"}
         self.by_name[name]["required"] = now["required"]
         return _reference(name)
 
-    def response(self, kind: type[Command]) -> Shape:
+    def define_response(self, kind: type[Command]) -> Shape:
         """The response to a command that was carried out or accepted."""
         command = commands.NAMES[kind]
-        members = self._members(answers.Response)["properties"]
+        members = self._define_members(answers.Response)["properties"]
         shapes = {"id": members["id"], "type": members["type"], "command": {"const": command}}
         shapes["success"] = {"const": True}
         optional = ["id"]
         if kind.answer is not None:
             hint = kind.answer if kind.shown is None else Union[kind.answer, kind.shown]  # noqa: UP007
-            shapes["data"] = self.shape(hint)
+            shapes["data"] = self.define_shape(hint)
             optional += ["data"] if _may_be_absent(hint) else []
         name = f"{kind.__name__}Response"
         self._define(name, f"`{command}` was carried out or accepted.", shapes, optional)
         return _reference(name)
 
-    def failure(self) -> Shape:
+    def define_failure(self) -> Shape:
         """The response to what was refused; the name of the command may be any text that a host sent."""
-        members = self._members(answers.Response)["properties"]
+        members = self._define_members(answers.Response)["properties"]
         shapes = {key: members[key] for key in ("id", "type", "command")}
         shapes |= {"success": {"const": False}, "error": members["error"], "code": members["code"]}
         about = "A command was refused, or a line was none (`command` is `parse`)."
         self._define("FailedResponse", about, shapes, ["id", "code"])
         return _reference("FailedResponse")
 
-    def shape(self, hint: Any) -> Shape:
-        """A type as a schema; what has a name is referred to."""
+    def define_shape(self, hint: Any) -> Shape:
+        """Returns a type as a schema; a record or union with a name is defined once and referred to."""
         if hint is Any:
             return {}
         if hint in _PLAIN:
             return {"type": _PLAIN[hint]}
         if isinstance(hint, type) and issubclass(hint, Record):
-            return self._record(hint)
+            return self._define_record(hint)
         origin, inner = get_origin(hint), get_args(hint)
         if origin is Annotated:
             limits = {"minimum": inner[1].ge, "maximum": inner[1].le}
-            return {**self.shape(inner[0]), **{key: limit for key, limit in limits.items() if limit is not None}}
+            return {**self.define_shape(inner[0]), **{key: limit for key, limit in limits.items() if limit is not None}}
         if origin is list:
-            return {"type": "array", "items": self.shape(inner[0])}
+            return {"type": "array", "items": self.define_shape(inner[0])}
         if origin is dict:
-            return {"type": "object", "additionalProperties": self.shape(inner[1]) or True}
+            return {"type": "object", "additionalProperties": self.define_shape(inner[1]) or True}
         if origin is Literal:
-            return {"const": inner[0]} if len(inner) == 1 else self._words(hint)
+            return {"const": inner[0]} if len(inner) == 1 else self._define_words(hint)
         if origin in _UNIONS:
-            return self._alternatives(inner)
+            return self._define_alternatives(inner)
         raise TypeError(f"there is no schema for {hint}")
 
-    def _alternatives(self, kinds: Sequence[Any]) -> Shape:
+    def _define_alternatives(self, kinds: Sequence[Any]) -> Shape:
         present = [kind for kind in kinds if kind is not Absent]
         if int in present and float in present:
             present.remove(int)
         if len(present) == 1:
-            return self.shape(present[0])
+            return self.define_shape(present[0])
         without_null = frozenset(present) - {NoneType}
         name = self._names.get(without_null)
         if name is None:
-            return {"anyOf": [self.shape(kind) for kind in present]}
+            return {"anyOf": [self.define_shape(kind) for kind in present]}
         if name not in self.by_name:
             self.by_name[name] = {}
-            self._named_union(name, [kind for kind in present if kind is not NoneType])
-        return _or_null(_reference(name)) if NoneType in present else _reference(name)
+            self._define_named_union(name, [kind for kind in present if kind is not NoneType])
+        return _with_null(_reference(name)) if NoneType in present else _reference(name)
 
-    def _named_union(self, name: str, kinds: Sequence[type[Record]]) -> None:
+    def _define_named_union(self, name: str, kinds: Sequence[type[Record]]) -> None:
         keys = {kind.__struct_config__.tag_field for kind in kinds}
         if None not in keys:
-            self.union(name, "", [self.shape(kind) for kind in kinds], *keys)
+            self.define_union(name, "", [self.define_shape(kind) for kind in kinds], *keys)
             return
         known = tuple(kind for kind in kinds if kind.__struct_config__.tag_field)
-        others = [self.shape(kind) for kind in kinds if kind not in known]
-        self.by_name[name] = {"title": name, "anyOf": [self._alternatives(known), *others]}
+        others = [self.define_shape(kind) for kind in kinds if kind not in known]
+        self.by_name[name] = {"title": name, "anyOf": [self._define_alternatives(known), *others]}
 
-    def _words(self, hint: Any) -> Shape:
+    def _define_words(self, hint: Any) -> Shape:
         words = get_args(hint)
         name = self._names.get(frozenset(words))
         if name is None:
@@ -174,16 +178,16 @@ class _Definitions:
         self.by_name[name] = {"title": name, "type": "string", "enum": list(words)}
         return _reference(name)
 
-    def _record(self, kind: type[Record]) -> Shape:
+    def _define_record(self, kind: type[Record]) -> Shape:
         name = kind.__name__
         if name not in self.by_name:
             self.by_name[name] = {}
-            members = self._members(kind)
+            members = self._define_members(kind)
             about = {"description": _without_example(inspect.cleandoc(kind.__doc__))} if kind.__doc__ else {}
             self.by_name[name] = {"title": name, **about, **members}
         return _reference(name)
 
-    def _members(self, kind: type[Record]) -> Shape:
+    def _define_members(self, kind: type[Record]) -> Shape:
         """`properties` and `required` of a record."""
         hints = get_type_hints(kind, include_extras=True)
         tag_field, tag = kind.__struct_config__.tag_field, kind.__struct_config__.tag
@@ -192,9 +196,9 @@ class _Definitions:
         for field in msgspec.structs.fields(kind):
             hint, intended = intended_hint(hints[field.name])
             optional = _may_be_absent(hint) if intended or kind not in self._given else not field.required
-            shape = self.shape(hint)
+            shape = self.define_shape(hint)
             if optional and issubclass(kind, Command) and shape:
-                shape = _or_null(shape)
+                shape = _with_null(shape)
             # Texts are left out: beside a set of words, generators take them for a value of the wrong type.
             if optional and isinstance(field.default, int):
                 shape = {**shape, "default": field.default}
@@ -219,11 +223,11 @@ def _reference(name: str) -> Shape:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _told_apart_by(key: str | None) -> Shape:
+def _discriminator_of(key: str | None) -> Shape:
     return {} if key is None else {"discriminator": {"propertyName": key}}
 
 
-def _or_null(shape: Shape) -> Shape:
+def _with_null(shape: Shape) -> Shape:
     if {"type": "null"} in shape.get("anyOf", ()):
         return shape
     if {"minimum", "maximum"} & shape.keys():

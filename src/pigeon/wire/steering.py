@@ -20,7 +20,7 @@ TodoStatus = Literal["pending", "in_progress", "completed", "abandoned"]
 
 
 class TodoTask(Record, kw_only=True):
-    """One thing to do."""
+    """One task of the plan, with its status."""
 
     id: str | Absent = ABSENT
     content: str
@@ -30,7 +30,7 @@ class TodoTask(Record, kw_only=True):
 
 
 class TodoPhase(Record, kw_only=True):
-    """A named group of tasks."""
+    """A named group of tasks of the plan."""
 
     id: str | Absent = ABSENT
     name: str
@@ -60,7 +60,7 @@ RuleLevel = Literal["user", "project"]
 
 
 class RuleSource(Record, kw_only=True):
-    """Where a rule comes from."""
+    """Where a rule comes from: its provider, file and level."""
 
     provider: str
     provider_name: str
@@ -113,7 +113,7 @@ class Limits(Record, kw_only=True):
             if value is None:
                 force_setattr(self, attribute, ABSENT)
             elif not isinstance(value, Absent):
-                force_setattr(self, attribute, checked_limit(name, value, f'Invalid limit "{attribute}"'))
+                force_setattr(self, attribute, check_limit(name, value, f'Invalid limit "{attribute}"'))
 
 
 class LimitedUse(Record, kw_only=True):
@@ -165,11 +165,11 @@ def limits_of(given: Json, where: str = "limits") -> Limits:
             known = ", ".join(LIMIT_FIELDS)
             raise BadRecord(f'Missing or invalid field "{where}.{name}": there is no such limit (known: {known})')
         if value is not None:
-            found[LIMIT_FIELDS[name]] = checked_limit(name, value, f'Missing or invalid field "{where}.{name}"')
+            found[LIMIT_FIELDS[name]] = check_limit(name, value, f'Missing or invalid field "{where}.{name}"')
     return Limits(**found)  # type: ignore[arg-type]
 
 
-def checked_limit(name: str, value: Json, label: str) -> Number:
+def check_limit(name: str, value: Json, label: str) -> Number:
     """The value if the limit of this name can have it; raises `BadRecord` that begins with the label."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST
     if name in WHOLE:
@@ -191,12 +191,14 @@ def limit_text(reached: LimitReached) -> str:
     unit = LIMIT_UNITS[reached.name]
     if reached.reached < reached.allowed and reached.name != "seconds":
         return (
-            f"Limit reached: {shown_limit(reached.reached)} of {shown_limit(reached.allowed)} {unit} are used, and the "
-            "next request needs more than is left"
+            f"Limit reached: {format_limit(reached.reached)} of {format_limit(reached.allowed)} {unit} are used, and "
+            "the next request needs more than is left"
         )
-    return f"Limit reached: {shown_limit(reached.allowed)} {unit} are allowed, {shown_limit(reached.reached)} are used"
+    return (
+        f"Limit reached: {format_limit(reached.allowed)} {unit} are allowed, {format_limit(reached.reached)} are used"
+    )
 
 
-def shown_limit(value: Number) -> str:
+def format_limit(value: Number) -> str:
     """A limit, or what is used of it, as people read it."""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.acp_editor import EditorStarter
-from fakes.agent_folders import AgentFolders
+from fakes.editor_client import EditorStarter
+from support.agent_folders import AgentFolders
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fakes.acp_editor import Editor, EditorStarter, RpcFailure
-from fakes.agent_folders import AgentFolders
+from fakes.editor_client import Editor, EditorStarter, RpcFailure
+from support.agent_folders import AgentFolders
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
@@ -115,7 +115,9 @@ def test_a_file_that_the_editor_does_not_know_is_read_from_disk(scripted: Editor
         if one.get("status") == "completed"
     ]
     assert texts == ["```\nfrom disk\n```", "```\noutside\n```"]
-    assert [one["params"]["path"] for one in editor.asked("fs/read_text_file")] == [str(folders.work / "known.txt")]
+    assert [one["params"]["path"] for one in editor.requests_of("fs/read_text_file")] == [
+        str(folders.work / "known.txt")
+    ]
 
 
 def test_a_text_that_is_larger_than_a_line_may_be_fails_its_call_at_once_and_the_disk_is_not_read_instead(
@@ -141,7 +143,7 @@ def test_a_workspace_behind_a_link_is_asked_for_by_the_editors_own_name(
     Buffers(editor, {str(link / "a.txt"): "buffer"})
     session = editor.new(link)
     editor.prompt(session, "go")
-    assert [one["params"]["path"] for one in editor.asked("fs/read_text_file")] == [str(link / "a.txt")]
+    assert [one["params"]["path"] for one in editor.requests_of("fs/read_text_file")] == [str(link / "a.txt")]
 
 
 @pytest.mark.parametrize("way", ["error", "result"])
@@ -156,7 +158,7 @@ def test_an_editor_that_refuses_to_write_is_obeyed(scripted: EditorStarter, fold
     editor.handlers["fs/write_text_file"] = refuse
     session = editor.new()
     editor.prompt(session, "go")
-    assert "the buffer is read-only" in editor.said(session)
+    assert "the buffer is read-only" in editor.text_of_updates(session)
     assert not (folders.work / "a.txt").exists()
 
 
@@ -172,8 +174,8 @@ def test_rules_deny_a_file_before_the_editor_is_asked(scripted: EditorStarter, f
     )
     Buffers(editor, {str(folders.work / ".env"): "SECRET=2"})
     editor.prompt(editor.new(), "go")
-    assert editor.asked("fs/read_text_file") == []
-    assert editor.asked("fs/write_text_file") == []
+    assert editor.requests_of("fs/read_text_file") == []
+    assert editor.requests_of("fs/write_text_file") == []
 
 
 def test_only_what_is_offered_is_used(scripted: EditorStarter, folders: AgentFolders) -> None:
@@ -184,8 +186,8 @@ def test_only_what_is_offered_is_used(scripted: EditorStarter, folders: AgentFol
     session = editor.new()
     editor.prompt(session, "go")
     editor.wait_update(session, "state_update", state="idle", stopReason="end_turn")
-    assert editor.said(session) == "here\n"
-    assert editor.asked("fs/read_text_file") == editor.asked("terminal/create") == []
+    assert editor.text_of_updates(session) == "here\n"
+    assert editor.requests_of("fs/read_text_file") == editor.requests_of("terminal/create") == []
 
 
 def test_commands_run_in_terminals_of_the_editor(scripted: EditorStarter, folders: AgentFolders) -> None:
@@ -198,7 +200,7 @@ def test_commands_run_in_terminals_of_the_editor(scripted: EditorStarter, folder
     assert made["command"].endswith("sh")
     assert terminals.released.wait(15)
     assert terminals.deeds == ["output", "release"]
-    assert editor.said(session) == "all well\n"
+    assert editor.text_of_updates(session) == "all well\n"
     assert editor.wait_update(session, "tool_call_update", content=[{"type": "terminal", "terminalId": "term-1"}])
 
 
@@ -207,8 +209,8 @@ def test_a_command_that_fails_in_a_terminal_is_an_error_with_its_code(scripted: 
     Terminals(editor, "oh no\n", 3)
     session = editor.new()
     editor.prompt(session, "go")
-    assert "oh no" in editor.said(session)
-    assert "Command exited with code 3" in editor.said(session)
+    assert "oh no" in editor.text_of_updates(session)
+    assert "Command exited with code 3" in editor.text_of_updates(session)
     assert editor.updates(session, "tool_call_update")[-1]["status"] == "failed"
 
 
@@ -225,8 +227,8 @@ def test_a_terminal_is_killed_and_released_when_its_command_must_stop(scripted: 
         assert editor.answer(number)["stopReason"] == "cancelled"
     else:
         assert editor.answer(number)["stopReason"] == "end_turn"
-        assert "so far" in editor.said(session)
-        assert "timed out after 0.2 seconds" in editor.said(session)
+        assert "so far" in editor.text_of_updates(session)
+        assert "timed out after 0.2 seconds" in editor.text_of_updates(session)
     assert terminals.released.wait(15)
     assert [deed for deed in terminals.deeds if deed != "output"] == ["kill", "release"]
 
@@ -245,7 +247,7 @@ def test_an_editor_that_cannot_make_a_terminal_fails_the_call(scripted: EditorSt
     editor = scripted(call("bash", command="echo hi"), {"text": "${toolResult}"}, terminal=True)
     session = editor.new()
     editor.prompt(session, "go")
-    assert "The host could not run the command" in editor.said(session)
+    assert "The host could not run the command" in editor.text_of_updates(session)
 
 
 def test_an_editor_that_dies_in_the_middle_leaves_nothing_running(scripted: EditorStarter) -> None:
@@ -274,9 +276,9 @@ def test_commands_and_files_stay_behind_a_sandbox_whatever_the_editor_offers(
     Buffers(editor, {str(file): "unsaved\n"})
     session = editor.new()
     assert editor.prompt(session, "go")["stopReason"] == "end_turn"
-    assert "outside" not in editor.said(session)
-    assert editor.asked("terminal/create") == []
-    assert editor.asked("fs/read_text_file") == editor.asked("fs/write_text_file") == []
+    assert "outside" not in editor.text_of_updates(session)
+    assert editor.requests_of("terminal/create") == []
+    assert editor.requests_of("fs/read_text_file") == editor.requests_of("fs/write_text_file") == []
     assert file.read_text() == "edited\n"
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.acp_editor import Editor, RpcFailure
-from fakes.agent_folders import AgentFolders
-from fakes.json_values import json_objects, json_values, words
-from pigeon.frontends.acp.incoming import ClientCapabilities, ClientFiles, tolerant
+from fakes.editor_client import Editor, RpcFailure
+from pigeon.frontends.acp.incoming import ClientCapabilities, ClientFiles, decode_leniently
+from support.agent_folders import AgentFolders
+from support.strategies import json_objects, json_values, words
 
 METHODS = [
     "authenticate", "auth/status", "session/new", "session/load", "session/resume", "session/fork", "session/list",
@@ -76,14 +76,14 @@ def test_later_versions_are_answered_with_the_draft_of_version_2(
 
 def test_a_version_before_the_first_is_refused_with_those_that_are_spoken(folders: AgentFolders) -> None:
     with Editor(folders, "--model", "demo") as editor:
-        failure = editor.refused("initialize", protocolVersion=0)
+        failure = editor.expect_error("initialize", protocolVersion=0)
         assert (failure.code, failure.data) == (-32022, {"requested": 0, "supported": [1, 2]})
         assert editor.initialize()["protocolVersion"] == 1
 
 
 def test_nothing_but_initialize_is_answered_before_it(folders: AgentFolders) -> None:
     with Editor(folders, "--model", "demo") as editor:
-        failure = editor.refused("session/new", cwd="/", mcpServers=[])
+        failure = editor.expect_error("session/new", cwd="/", mcpServers=[])
         assert failure.code == -32600
         assert "initialize" in failure.message
 
@@ -91,8 +91,8 @@ def test_nothing_but_initialize_is_answered_before_it(folders: AgentFolders) -> 
 def test_a_connection_is_initialized_once(folders: AgentFolders) -> None:
     with Editor(folders, "--model", "demo") as editor:
         editor.initialize()
-        assert editor.refused("initialize", protocolVersion=2).code == -32600
-        assert editor.refused("auth/login", methodId="api-key").code == -32601
+        assert editor.expect_error("initialize", protocolVersion=2).code == -32600
+        assert editor.expect_error("auth/login", methodId="api-key").code == -32601
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_does_not_fit_in_the_capabilities_counts_as_not_offered(
 
 def test_capabilities_that_fit_are_taken_beside_those_that_do_not() -> None:
     given = {"fs": {"readTextFile": "yes", "writeTextFile": True}, "terminal": 1, "session": {"notices": []}}
-    taken = tolerant(given, ClientCapabilities)
+    taken = decode_leniently(given, ClientCapabilities)
     assert taken.fs == ClientFiles(write_text_file=True)
     assert taken.session is not None
     assert taken.session.notices == {}
@@ -176,7 +176,7 @@ def test_notifications_are_never_answered_not_even_wrong_ones(editor: Editor) ->
 
 @pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
 def test_a_notification_that_is_sent_as_a_request_is_told_so(editor: Editor, method: str) -> None:
-    failure = editor.refused(method, sessionId="none")
+    failure = editor.expect_error(method, sessionId="none")
     assert (failure.code, "notification" in failure.message) == (-32601, True)
 
 
@@ -192,13 +192,13 @@ def test_params_are_an_object_or_nothing(editor: Editor) -> None:
 
 
 def test_an_unknown_method_is_named_with_one_that_may_be_meant(editor: Editor) -> None:
-    failure = editor.refused("session/lost")
+    failure = editor.expect_error("session/lost")
     assert failure.code == -32601
     assert 'Did you mean "session/list"' in failure.message
 
 
 def test_methods_of_the_other_version_are_unknown(editor: Editor) -> None:
-    assert editor.refused("auth/login", methodId="api-key").code == -32601
+    assert editor.expect_error("auth/login", methodId="api-key").code == -32601
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_methods_of_the_other_version_are_unknown(editor: Editor) -> None:
 def test_wrong_params_are_refused_with_the_member_that_is_wrong(
     editor: Editor, method: str, params: dict[str, object], words: str
 ) -> None:
-    failure = editor.refused(method, **params)
+    failure = editor.expect_error(method, **params)
     assert failure.code == -32602
     assert words in failure.message
 
@@ -260,7 +260,7 @@ def test_whatever_the_params_are_they_are_taken_or_refused_with_a_reason(
     ],
 )
 def test_an_unknown_session_is_named_in_the_error(editor: Editor, method: str, more: dict[str, object]) -> None:
-    failure = editor.refused(method, sessionId="no-such-session", **more)
+    failure = editor.expect_error(method, sessionId="no-such-session", **more)
     assert (failure.code, failure.data) == (-32002, {"sessionId": "no-such-session"})
 
 
@@ -268,7 +268,7 @@ def test_the_beginning_of_an_id_is_not_the_id(editor: Editor) -> None:
     session = editor.new()
     assert editor.prompt(session, "say hello")["stopReason"] == "end_turn"
     editor.call("session/close", sessionId=session)
-    assert editor.refused("session/load", sessionId=session[:8], cwd=str(editor.folders.work)).code == -32002
+    assert editor.expect_error("session/load", sessionId=session[:8], cwd=str(editor.folders.work)).code == -32002
 
 
 def test_an_id_in_use_is_refused(editor: Editor) -> None:

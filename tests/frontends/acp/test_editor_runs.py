@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fakes.acp_editor import Editor, EditorStarter
-from fakes.agent_folders import AgentFolders
-from fakes.processes import eventually
+from fakes.editor_client import Editor, EditorStarter
+from support.agent_folders import AgentFolders
+from support.processes import eventually
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 HANG = {"text": "Thinking about it", "hang": True}
@@ -134,12 +134,12 @@ def test_a_command_has_a_terminal_of_its_own_in_version_2(scripted: EditorStarte
     assert base64.b64decode(chunk["data"]) == b"begun\n"
     terminal = editor.updates(session, "terminal_update")[0]
     assert terminal["command"] == "echo begun; sleep 60"
-    assert editor.refused("terminal/cancel", sessionId=session, terminalId="none").code == -32602
+    assert editor.expect_error("terminal/cancel", sessionId=session, terminalId="none").code == -32602
     assert editor.call("terminal/cancel", sessionId=session, terminalId=terminal["terminalId"]) == {}
     editor.wait_update(session, "terminal_update", exitStatus={})
     editor.wait_update(session, "state_update", state="idle", stopReason="end_turn")
     call_id = terminal["terminalId"]
-    assert editor.refused("tool_call/cancel", sessionId=session, toolCallId=call_id).code == -32602
+    assert editor.expect_error("tool_call/cancel", sessionId=session, toolCallId=call_id).code == -32602
 
 
 def test_version_2_answers_when_a_prompt_is_taken_up_and_tells_states(scripted: EditorStarter) -> None:
@@ -156,10 +156,10 @@ def test_version_2_answers_when_a_prompt_is_taken_up_and_tells_states(scripted: 
     editor.call("session/close", sessionId=session)
     start = editor.mark()
     resume = {"sessionId": session, "cwd": str(editor.folders.work)}
-    assert editor.refused("session/resume", **resume, replayFrom={"type": "middle"}).code == -32602
+    assert editor.expect_error("session/resume", **resume, replayFrom={"type": "middle"}).code == -32602
     editor.call("session/resume", **resume, replayFrom={"type": "start"})
     assert [one["messageId"] for one in editor.updates(session, "user_message", start)] == [message_id]
-    assert editor.said(session, start=start) == "Hello."
+    assert editor.text_of_updates(session, start=start) == "Hello."
 
 
 def test_prompts_bring_links_texts_and_pictures(scripted: EditorStarter) -> None:
@@ -174,7 +174,7 @@ def test_prompts_bring_links_texts_and_pictures(scripted: EditorStarter) -> None
         {"type": "resource", "resource": {"uri": "file:///c.png", "blob": PIXEL, "mimeType": "image/png"}},
     ]
     assert editor.call("session/prompt", sessionId=session, prompt=blocks)["stopReason"] == "end_turn"
-    assert editor.said(session) == (
+    assert editor.text_of_updates(session) == (
         "Compare [@a.py](file:///a.py) with [@b.py](file:///b.py)[@c.png](file:///c.png)"
         '\n\n<context ref="file:///b.py">\nprint(1)\n</context>'
     )
@@ -203,7 +203,7 @@ def test_blocks_that_cannot_be_sent_are_refused_by_their_place(
     scripted: EditorStarter, blocks: list[Any], words: str
 ) -> None:
     editor = scripted("ok")
-    failure = editor.refused("session/prompt", sessionId=editor.new(), prompt=blocks)
+    failure = editor.expect_error("session/prompt", sessionId=editor.new(), prompt=blocks)
     assert failure.code == -32602
     assert words in failure.message
 
@@ -212,7 +212,7 @@ def test_a_picture_that_is_none_is_refused_and_the_session_goes_on(scripted: Edi
     editor = scripted("ok")
     session = editor.new()
     block = {"type": "image", "data": "%%%", "mimeType": "image/png"}
-    assert "base64" in editor.refused("session/prompt", sessionId=session, prompt=[block]).message
+    assert "base64" in editor.expect_error("session/prompt", sessionId=session, prompt=[block]).message
     assert editor.prompt(session, "hi")["stopReason"] == "end_turn"
 
 
@@ -224,7 +224,7 @@ def test_a_question_about_permission_is_the_editors(
     editor.handlers["session/request_permission"] = choose(option)
     session = editor.new()
     assert editor.prompt(session, "go")["stopReason"] == "end_turn"
-    [asked] = editor.asked("session/request_permission")
+    [asked] = editor.requests_of("session/request_permission")
     assert [one["kind"] for one in asked["params"]["options"]] == ["allow_once", "allow_always", "reject_once"]
     assert asked["params"]["toolCall"]["kind"] == "edit"
     assert "a.txt" in asked["params"]["toolCall"]["title"]
@@ -237,7 +237,7 @@ def test_what_is_allowed_always_is_not_asked_again(scripted: EditorStarter) -> N
     editor = scripted(echo, echo, "Done.", args=("--approval-mode", "write"))
     editor.handlers["session/request_permission"] = choose("allow_always")
     assert editor.prompt(editor.new(), "go")["stopReason"] == "end_turn"
-    assert len(editor.asked("session/request_permission")) == 1
+    assert len(editor.requests_of("session/request_permission")) == 1
 
 
 def test_a_client_that_cannot_be_asked_has_the_call_denied(scripted: EditorStarter, folders: AgentFolders) -> None:
@@ -406,13 +406,13 @@ def test_a_second_prompt_steers_the_run_and_both_end_with_it(scripted: EditorSta
     (editor.folders.work / "go").touch()
     assert editor.answer(first)["stopReason"] == "end_turn"
     assert editor.answer(second)["stopReason"] == "end_turn"
-    assert editor.said(session) == "Both done."
+    assert editor.text_of_updates(session) == "Both done."
 
 
 def test_a_run_that_fails_is_an_error_with_its_reason(scripted: EditorStarter) -> None:
     failing = {"error": {"message": "the model is on fire", "status": 400}}
     editor = scripted(script={"default": failing})
-    failure = editor.refused("session/prompt", sessionId=editor.new(), prompt=[{"type": "text", "text": "hi"}])
+    failure = editor.expect_error("session/prompt", sessionId=editor.new(), prompt=[{"type": "text", "text": "hi"}])
     assert failure.code == -32603
     assert "on fire" in failure.message
     second = scripted(script={"default": failing}, version=2)
@@ -452,7 +452,7 @@ def test_commands_are_told_and_a_prompt_may_begin_with_one(scripted: EditorStart
     told = editor.wait_update(session, "available_commands_update")["availableCommands"]
     assert [(one["name"], one["description"]) for one in told] == [("shout", "Say it loud")]
     editor.prompt(session, "/shout hello")
-    assert editor.said(session) == "LOUD: hello"
+    assert editor.text_of_updates(session) == "LOUD: hello"
 
 
 def test_a_question_of_a_command_leaves_the_session_idle_in_version_2(
@@ -483,7 +483,7 @@ def test_dialogs_of_extensions_are_forms_or_cancelled(
     expected = ["green", True, "Ada", "after"] if forms else [None, False, None, None]
     written = folders.work / "answers.txt"
     assert eventually(lambda: written.exists() and written.read_text() == repr(expected)), editor.stderr
-    asked = [one["params"] for one in editor.asked("elicitation/create")]
+    asked = [one["params"] for one in editor.requests_of("elicitation/create")]
     if forms:
         assert asked[0]["requestedSchema"]["properties"]["answer"]["enum"] == ["red", "green"]
         assert asked[3]["requestedSchema"]["properties"]["answer"]["default"] == "before"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fakes.acp_editor import Editor, EditorStarter
-from fakes.agent_folders import AgentFolders
+from fakes.editor_client import Editor, EditorStarter
+from support.agent_folders import AgentFolders
 
 READ = {"toolCalls": [{"name": "read", "arguments": {"path": "notes.txt"}}]}
 EDIT = {
@@ -70,7 +70,7 @@ def test_a_resumed_session_goes_on_without_a_replay(scripted: EditorStarter, fol
     start = editor.mark()
     editor.call("session/resume", sessionId=session, cwd=str(folders.work))
     editor.prompt(session, "two")
-    assert editor.said(session, start=start) == "two"
+    assert editor.text_of_updates(session, start=start) == "two"
     assert editor.updates(session, "user_message_chunk") == []
 
 
@@ -138,7 +138,9 @@ def test_a_deleted_session_is_gone_and_in_the_trash(scripted: EditorStarter, fol
     editor.prompt(session, "one")
     assert editor.call("session/delete", sessionId=session) == {}
     assert editor.call("session/list")["sessions"] == []
-    assert editor.refused("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "x"}]).code == -32002
+    assert (
+        editor.expect_error("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "x"}]).code == -32002
+    )
     assert len(list((folders.agent / "trash").iterdir())) == 1
     assert editor.call("session/delete", sessionId=session) == {}
 
@@ -166,7 +168,7 @@ def test_a_session_that_another_process_writes_is_not_loaded(scripted: EditorSta
     session = editor.new()
     editor.prompt(session, "one")
     other = scripted(script={"default": "ok"})
-    failure = other.refused("session/load", sessionId=session, cwd=str(folders.work), mcpServers=[])
+    failure = other.expect_error("session/load", sessionId=session, cwd=str(folders.work), mcpServers=[])
     assert failure.code == -32600
     assert "in use" in failure.message
     editor.call("session/close", sessionId=session)
@@ -179,7 +181,7 @@ def test_a_session_of_another_folder_is_not_loaded_here(scripted: EditorStarter,
     session = editor.new()
     editor.prompt(session, "one")
     editor.call("session/close", sessionId=session)
-    failure = editor.refused("session/load", sessionId=session, cwd=str(tmp_path), mcpServers=[])
+    failure = editor.expect_error("session/load", sessionId=session, cwd=str(tmp_path), mcpServers=[])
     assert failure.code == -32602
     assert str(editor.folders.work) in failure.message
 
@@ -190,7 +192,7 @@ def test_loading_an_open_session_replays_it_again(scripted: EditorStarter, folde
     editor.prompt(session, "one")
     start = editor.mark()
     editor.call("session/load", sessionId=session, cwd=str(folders.work), mcpServers=[])
-    assert editor.said(session, "user_message_chunk", start) == "one"
+    assert editor.text_of_updates(session, "user_message_chunk", start) == "one"
     assert editor.prompt(session, "two")["stopReason"] == "end_turn"
 
 
@@ -245,12 +247,12 @@ def test_options_are_told_set_and_refused(scripted: EditorStarter) -> None:
     assert models["currentModelId"] == options["model"]["currentValue"]
     assert [one["modelId"] for one in models["availableModels"]] == offered
     assert editor.call("session/set_model", sessionId=session, modelId=models["currentModelId"]) == {}
-    assert editor.refused("session/set_model", sessionId=session, modelId="no/such").code == -32602
+    assert editor.expect_error("session/set_model", sessionId=session, modelId="no/such").code == -32602
     for config, value in (("mode", "none"), ("model", "no/such"), ("none", "x"), ("mode", 7)):
-        failure = editor.refused("session/set_config_option", sessionId=session, configId=config, value=value)
+        failure = editor.expect_error("session/set_config_option", sessionId=session, configId=config, value=value)
         assert failure.code == -32602
-    assert editor.refused("session/set_mode", sessionId=session, modeId="none").code == -32602
-    failure = editor.refused(
+    assert editor.expect_error("session/set_mode", sessionId=session, modeId="none").code == -32602
+    failure = editor.expect_error(
         "session/set_config_option", sessionId=session, configId="mode", type="boolean", value=True
     )
     assert failure.code == -32602
@@ -260,7 +262,7 @@ def test_modes_that_the_settings_forbid_are_not_offered(scripted: EditorStarter,
     folders.configure(settings={"tools": {"approvalMode": "write"}})
     editor = scripted(script={"default": "ok"})
     session = editor.new()
-    assert editor.refused("session/set_mode", sessionId=session, modeId="yolo").code == -32602
+    assert editor.expect_error("session/set_mode", sessionId=session, modeId="yolo").code == -32602
     assert editor.call("session/set_mode", sessionId=session, modeId="always-ask") == {}
     assert editor.call("session/set_mode", sessionId=session, modeId="write") == {}
 
@@ -268,10 +270,10 @@ def test_modes_that_the_settings_forbid_are_not_offered(scripted: EditorStarter,
 def test_without_a_key_a_session_is_refused_with_the_code_for_that(folders: AgentFolders) -> None:
     with Editor(folders) as editor:
         editor.initialize()
-        failure = editor.refused("session/new", cwd=str(folders.work), mcpServers=[])
+        failure = editor.expect_error("session/new", cwd=str(folders.work), mcpServers=[])
         assert failure.code == -32000
         assert "ANTHROPIC_API_KEY" in failure.message
-        assert editor.refused("authenticate", methodId="api-key").code == -32000
+        assert editor.expect_error("authenticate", methodId="api-key").code == -32000
         assert editor.call("auth/status") == {"state": "unauthenticated"}
         (folders.agent / "auth.json").write_text(json.dumps({"anthropic": {"type": "api_key", "key": "sk-test"}}))
         assert editor.call("authenticate", methodId="api-key") == {}
@@ -280,7 +282,7 @@ def test_without_a_key_a_session_is_refused_with_the_code_for_that(folders: Agen
         assert editor.call("auth/status") == {"state": "authenticated"}
         assert editor.call("logout") == {}
         assert editor.call("auth/status") == {"state": "unauthenticated"}
-        assert editor.refused("session/new", cwd=str(folders.work), mcpServers=[]).code == -32000
+        assert editor.expect_error("session/new", cwd=str(folders.work), mcpServers=[]).code == -32000
         assert editor.call("authenticate", methodId="api-key") == {}
         assert editor.new()
 
@@ -296,13 +298,13 @@ def test_words_for_the_system_prompt_and_further_folders_reach_the_model(
     words = {"mode": "append", "content": [{"type": "text", "text": "Speak like a pirate."}]}
     pirate = editor.new(systemPrompt=words)
     editor.prompt(pirate, "hello")
-    assert editor.said(pirate) == "Arr."
+    assert editor.text_of_updates(pirate) == "Arr."
     wide = editor.new(additionalDirectories=[str(tmp_path)])
     editor.prompt(wide, "hello")
-    assert editor.said(wide) == "I know."
+    assert editor.text_of_updates(wide) == "I know."
     alone = editor.new(systemPrompt={**words, "mode": "override"})
     editor.prompt(alone, "hello")
-    assert editor.said(alone) == "Arr."
+    assert editor.text_of_updates(alone) == "Arr."
 
 
 @pytest.mark.parametrize("version", [1, 2])

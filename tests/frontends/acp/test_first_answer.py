@@ -16,12 +16,12 @@ from pigeon.frontends.acp import command as acp
 from pigeon.frontends.acp.acp_server import AcpServer
 
 class Sink:
-    full = overfull = False
+    is_full = is_overfull = False
     def put(self, buffers, apart=False, can_wait=False):
         assert json.loads(b"".join(buffers))["result"]["protocolVersion"] == 1
 
 line = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
-AcpServer(Sink(), None, "0", "/", "/").peer.take([json.dumps(line).encode()])
+AcpServer(Sink(), None, "0", "/", "/").peer.handle_frames([json.dumps(line).encode()])
 print(json.dumps(sorted(sys.modules)))
 """
 

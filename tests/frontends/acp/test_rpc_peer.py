@@ -34,7 +34,7 @@ LINES = st.binary(max_size=60).map(lambda data: data.replace(b"\n", b"")) | (MES
 class Kept:
     """A sink that keeps what is sent."""
 
-    full = overfull = False
+    is_full = is_overfull = False
 
     def __init__(self) -> None:
         self.lines: list[Any] = []
@@ -42,11 +42,11 @@ class Kept:
     def put(self, buffers: Sequence[bytes], apart: bool = False, can_wait: bool = False) -> None:
         self.lines.append(json.loads(b"".join(buffers)))
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """There is always room."""
 
 
-def handled(method: str, params: Any) -> Any:
+def handle_request(method: str, params: Any) -> Any:
     """Answers at once, later, or with an error, by the name of the method."""
     if method.startswith("a"):
         raise RpcError(-32601, "no such method")
@@ -58,16 +58,16 @@ def handled(method: str, params: Any) -> Any:
     return later() if method.startswith("b") else params
 
 
-def ignored(method: str, params: Any) -> None:
+def ignore_notification(method: str, params: Any) -> None:
     """A notification that is not known."""
 
 
 def test_a_request_that_is_cancelled_before_it_has_begun_is_answered_once() -> None:
     async def run() -> list[Any]:
         sink = Kept()
-        peer = RpcPeer(sink, handled, ignored)
+        peer = RpcPeer(sink, handle_request, ignore_notification)
         withdrawn = b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":7}}'
-        peer.take([b'{"jsonrpc":"2.0","id":7,"method":"b"}', withdrawn, withdrawn])
+        peer.handle_frames([b'{"jsonrpc":"2.0","id":7,"method":"b"}', withdrawn, withdrawn])
         for _ in range(4):
             await asyncio.sleep(0)
         await peer.close()
@@ -78,13 +78,15 @@ def test_a_request_that_is_cancelled_before_it_has_begun_is_answered_once() -> N
 
 
 def test_a_notification_that_breaks_its_handler_takes_no_other_line_along(capsys: pytest.CaptureFixture[str]) -> None:
-    def broken(method: str, params: Any) -> None:
+    def fail(method: str, params: Any) -> None:
         raise ValueError("a mistake of ours")
 
     async def run() -> list[Any]:
         sink = Kept()
-        peer = RpcPeer(sink, handled, broken)
-        peer.take([b'{"jsonrpc":"2.0","method":"note"}', b'{"jsonrpc":"2.0","id":1,"method":"c","params":{"x":1}}'])
+        peer = RpcPeer(sink, handle_request, fail)
+        peer.handle_frames(
+            [b'{"jsonrpc":"2.0","method":"note"}', b'{"jsonrpc":"2.0","id":1,"method":"c","params":{"x":1}}']
+        )
         await peer.close()
         return sink.lines
 
@@ -96,8 +98,8 @@ def test_a_notification_that_breaks_its_handler_takes_no_other_line_along(capsys
 def test_whatever_comes_every_request_is_answered_once_and_nothing_else(lines: list[bytes]) -> None:
     async def run() -> list[Any]:
         sink = Kept()
-        peer = RpcPeer(sink, handled, ignored)
-        peer.take(list(lines))
+        peer = RpcPeer(sink, handle_request, ignore_notification)
+        peer.handle_frames(list(lines))
         for _ in range(4):
             await asyncio.sleep(0)
         await peer.close()
@@ -110,7 +112,7 @@ def test_whatever_comes_every_request_is_answered_once_and_nothing_else(lines: l
     assert len(answers) <= len(lines)
 
 
-def patched(patch: str, old: str) -> str:
+def apply_patch(patch: str, old: str) -> str:
     """The text that a patch of one hunk makes of another."""
     body = patch.split("@@\n", 1)[1]
     first = int(patch.split("@@ -")[1].split(",", maxsplit=1)[0])
@@ -136,7 +138,7 @@ TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c d\n", "\r\n"]), max_siz
 
 @given(TEXTS, TEXTS, st.sampled_from(["", "end"]), st.sampled_from(["", "end", "other"]))
 def test_a_patch_makes_the_new_text_of_the_old_one(old: str, new: str, last: str, other: str) -> None:
-    assert patched(git_patch("/a", old + last, new + other), old + last) == new + other
+    assert apply_patch(git_patch("/a", old + last, new + other), old + last) == new + other
 
 
 @pytest.mark.parametrize(
@@ -167,13 +169,13 @@ def test_what_a_line_that_is_too_long_asks_or_answers_fails_as_soon_as_it_can_be
 
     async def run() -> tuple[list[int], list[Any]]:
         sink = Kept()
-        peer = RpcPeer(sink, handled, ignored)
-        asked = [asyncio.ensure_future(peer.ask("fs/read_text_file", {})) for _ in range(waiting)]
+        peer = RpcPeer(sink, handle_request, ignore_notification)
+        asked = [asyncio.ensure_future(peer.send_request("fs/read_text_file", {})) for _ in range(waiting)]
         await asyncio.sleep(0)
         sent = len(sink.lines)
-        peer.take([TooLong(32, beginning)])
+        peer.handle_frames([TooLong(32, beginning)])
         if ending is not None:
-            peer.take([SkippedEnd(32, beginning, ending)])
+            peer.handle_frames([SkippedEnd(32, beginning, ending)])
         await asyncio.sleep(0)
         ended = [number for number, one in enumerate(asked, 1) if one.done()]
         assert all("is longer than 32 bytes" in str(asked[number - 1].exception()) for number in ended)
@@ -190,8 +192,8 @@ def test_what_a_line_that_is_too_long_asks_or_answers_fails_as_soon_as_it_can_be
 @given(st.binary(max_size=80) | MESSAGES.map(lambda value: json.dumps(value).encode()))
 def test_no_part_of_a_line_that_is_too_long_breaks_the_peer(line: bytes) -> None:
     async def run() -> None:
-        peer = RpcPeer(Kept(), handled, ignored)
-        peer.take([TooLong(32, line[:40]), SkippedEnd(32, line[:40], line[-40:])])
+        peer = RpcPeer(Kept(), handle_request, ignore_notification)
+        peer.handle_frames([TooLong(32, line[:40]), SkippedEnd(32, line[:40], line[-40:])])
         await peer.close()
 
     asyncio.run(run())

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.batch_setup import commit, make_repository, results_in, shell, write_script, write_tasks
-from fakes.command_line import Ended, call
 from fakes.model_server import ModelServer
 from pigeon.frontends.batch.records import TaskSpec, hash_of
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import ProgramResult, run_pigeon
+from support.batch import commit, make_repository, results_in, shell, write_script, write_tasks
 
 SCHEMA = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 USAGE = {"input": 1_000_000, "output": 0}
@@ -35,7 +35,7 @@ class Ran:
         self.marker = root / "left-behind"
         write_tasks(work / "tasks.jsonl", self._tasks(work))
         self.out = work / "out"
-        self.ended = call(
+        self.ended = run_pigeon(
             self.folders, "batch", "tasks.jsonl", "--out", "out", "--concurrency", "3", "--title", "All kinds"
         )
         self.results = results_in(self.out)
@@ -166,7 +166,7 @@ def test_the_report_and_its_tables_are_written(ran: Ran) -> None:
 
 
 def test_a_second_call_must_say_that_it_goes_on(ran: Ran) -> None:
-    ended = call(ran.folders, "batch", "tasks.jsonl", "--out", "out")
+    ended = run_pigeon(ran.folders, "batch", "tasks.jsonl", "--out", "out")
     assert ended.code == 2
     assert "pigeon batch --resume" in ended.err
 
@@ -179,7 +179,7 @@ def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> 
     lines = [line for line in lines if '"fire"' not in line]
     changed = ran.folders.work / "changed.jsonl"
     changed.write_text("\n".join([*lines, json.dumps({"id": "new", "prompt": "n", "model": say})]) + "\n")
-    ended = call(ran.folders, "batch", "changed.jsonl", "--out", "out", "--resume", "--no-report")
+    ended = run_pigeon(ran.folders, "batch", "changed.jsonl", "--out", "out", "--resume", "--no-report")
     assert "Unchanged: 10 tasks. New: 1. Removed from the file: 1." in ended.err
     specs = [json.loads(line) for line in (ran.out / "tasks.jsonl").read_text().splitlines()]
     assert [one["commit"] for one in specs if one["id"] == "patch"] == [ran.commit]
@@ -192,7 +192,7 @@ def test_a_resumed_batch_runs_what_is_new_and_reports_what_is_gone(ran: Ran) -> 
 
 def test_a_folder_of_another_batch_is_refused(ran: Ran) -> None:
     other = write_tasks(ran.folders.work / "other.jsonl", [{"prompt": "other", "model": "demo"}])
-    ended = call(ran.folders, "batch", other, "--out", "out", "--resume")
+    ended = run_pigeon(ran.folders, "batch", other, "--out", "out", "--resume")
     assert ended.code == 2
     assert "has another batch" in ended.err
 
@@ -219,7 +219,7 @@ def test_all_bad_tasks_are_reported_before_anything_starts(tmp_path: Path) -> No
     write_tasks(
         folders.work / "tasks.jsonl", [{"prompt": "fine", "model": "demo"}, *({"model": "demo"} | one for one in BAD)]
     )
-    ended = call(folders, "batch", "tasks.jsonl", "--out", "out")
+    ended = run_pigeon(folders, "batch", "tasks.jsonl", "--out", "out")
     assert ended.code == 2
     assert [line.partition(":")[0] for line in ended.err.splitlines()[1:]] == [f"line {n}" for n in range(2, 12)]
     for word in (
@@ -259,7 +259,7 @@ def test_all_bad_tasks_are_reported_before_anything_starts(tmp_path: Path) -> No
     ],
 )
 def test_a_call_that_cannot_be_followed_says_why(wrong_calls: AgentFolders, arguments: list[str], reason: str) -> None:
-    ended = call(wrong_calls, "batch", *arguments)
+    ended = run_pigeon(wrong_calls, "batch", *arguments)
     assert ended.code in (1, 2)
     assert reason in ended.err
     assert not (wrong_calls.work / "o").exists()
@@ -281,13 +281,13 @@ def test_rows_of_a_table_from_stdin_with_a_template_and_options_of_agents(tmp_pa
     folders.configure()
     model = write_script(folders.work / "say.json", default="${user}")
     arguments = ("-", "--format", "csv", "--out", "o", "--prompt", "Upgrade {package}!", "--model", model)
-    ended = call(
+    ended = run_pigeon(
         folders, "batch", *arguments, "--keep", "none", "--no-report", "--", "--no-tools", given="package\na\nb\n"
     )
     assert ended.code == 0, ended
     assert sorted(one["text"] for one in results_in(folders.work / "o").values()) == ["Upgrade a!", "Upgrade b!"]
     assert not list((folders.work / "o").glob("*/workspace"))
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, ProgramResult)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the walls of Linux")
@@ -298,7 +298,7 @@ def test_tasks_have_a_sandbox_even_if_the_batch_is_started_where_none_could_be(t
     model = write_script(folders.work / "try.json", shell("touch inside $HOME/outside"), "Tried.")
     write_tasks(folders.work / "tasks.jsonl", [{"prompt": "x", "model": model, "check": "test -e inside"}])
     arguments = ("batch", "tasks.jsonl", "--out", "o", "--no-report", "--", "--sandbox", "workspace")
-    ended = call(folders, *arguments, env={"HOME": str(folders.work)})
+    ended = run_pigeon(folders, *arguments, env={"HOME": str(folders.work)})
     assert ended.code == 0, ended
     assert not (folders.work / "outside").exists()
 
@@ -316,9 +316,9 @@ def test_refusals_for_want_of_capacity_are_waited_out_by_all_tasks_and_cost_none
         write_tasks(folders.work / "tasks.jsonl", [{"id": f"t{number}", "prompt": "Hi"} for number in range(3)])
         rates = ("--requests-per-minute", "6000", "--requests-per-minute", "other=1", "--tokens-per-minute", "fake=1e9")
         words = ("batch", "tasks.jsonl", "--out", "out", "--no-report", "--model", "fake/fake-1")
-        ended = call(folders, *words, *rates)
+        ended = run_pigeon(folders, *words, *rates)
         assert ended.code == 0, ended.stderr
-        assert server.left() == 0
+        assert server.count_unused_answers() == 0
     record = json.loads((folders.work / "out" / "batch.json").read_text())
     assert record["rates"] == {
         "*": {"requests": 6000.0, "tokens": None},

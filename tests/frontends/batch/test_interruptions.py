@@ -10,8 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fakes.agent_folders import AgentFolders
-from fakes.batch_setup import (
+from pigeon.frontends.batch.engine import LocalLimits
+from pigeon.frontends.batch.progress import LookupLines
+from pigeon.frontends.batch.records import TaskSpec
+from pigeon.frontends.batch.shared_limits import SharedLimits
+from pigeon.frontends.batch.task_process import TaskProcesses
+from pigeon.frontends.batch.task_run import TaskPlace
+from support.agent_folders import AgentFolders
+from support.agent_process import RunningProgram, run_pigeon
+from support.batch import (
     filled_folder,
     put_finished,
     result_of,
@@ -20,14 +27,7 @@ from fakes.batch_setup import (
     write_script,
     write_tasks,
 )
-from fakes.command_line import Calling, call
-from fakes.processes import eventually, processes_with
-from pigeon.frontends.batch.engine import LocalLimits
-from pigeon.frontends.batch.progress import LookupLines
-from pigeon.frontends.batch.records import TaskSpec
-from pigeon.frontends.batch.shared_limits import SharedLimits
-from pigeon.frontends.batch.task_process import TaskProcesses
-from pigeon.frontends.batch.task_run import TaskPlace
+from support.processes import eventually, processes_with
 
 SECONDS = 20.0
 
@@ -47,7 +47,7 @@ class Halfway:
         models = {"quick": say, "hangs": hang, "later": say}
         write_tasks(work / "tasks.jsonl", [{"id": id, "prompt": id, "model": model} for id, model in models.items()])
         self.out = work / "out"
-        self.calling = Calling(
+        self.calling = RunningProgram(
             self.folders, ("batch", "tasks.jsonl", "--out", "out", "--concurrency", "1", "--no-report")
         )
         assert eventually(lambda: bool(processes_with(mark)), SECONDS)
@@ -61,7 +61,7 @@ class Halfway:
         """Let the task through, resume, and give the statuses of all tasks."""
         self._gate.touch()
         before = (self.out / "results.jsonl").read_text().splitlines()[0]
-        ended = call(self.folders, "batch", "--resume", "out", "--no-report", *more)
+        ended = run_pigeon(self.folders, "batch", "--resume", "out", "--no-report", *more)
         assert ended.code == 0, ended
         assert (self.out / "results.jsonl").read_text().splitlines()[0] == before, "the first task was not run again"
         return {id: one["status"] for id, one in results_in(self.out).items()}
@@ -73,7 +73,7 @@ DONE = {"quick": "done", "hangs": "done", "later": "done"}
 def test_an_interrupt_ends_in_order_and_says_how_to_go_on(tmp_path: Path) -> None:
     batch = Halfway(tmp_path, f"batch-mark-signal-{os.getpid()}")
     os.kill(batch.pid, signal.SIGINT)
-    ended = batch.calling.ended()
+    ended = batch.calling.wait_for_end()
     assert ended.code == 130
     assert "Continue with: pigeon batch --resume out" in ended.out
     assert "2 not run" in ended.out
@@ -94,7 +94,7 @@ def _has_driver(pid: int, driver: int) -> bool:
 def test_a_driver_that_is_killed_leaves_nothing_running_and_loses_nothing(tmp_path: Path) -> None:
     batch = Halfway(tmp_path, f"batch-mark-driver-{os.getpid()}")
     os.kill(batch.pid, signal.SIGKILL)
-    batch.calling.ended()
+    batch.calling.wait_for_end()
     assert eventually(lambda: not processes_with(batch.mark), SECONDS)
     assert list(batch.out.glob(".part-*"))
     assert batch.go_on("--max-cost", "100") == DONE
@@ -110,7 +110,7 @@ def test_processes_that_are_killed_are_started_again(tmp_path: Path) -> None:
         os.kill(which(running), signal.SIGKILL)
         assert eventually(lambda old=before: bool(set(processes_with(batch.mark)) - old), SECONDS), "begun anew"
     os.kill(batch.pid, signal.SIGTERM)
-    assert batch.calling.ended().code == 143
+    assert batch.calling.wait_for_end().code == 143
     assert batch.go_on() == DONE
 
 
@@ -119,13 +119,13 @@ def test_money_that_is_spent_ends_the_batch_and_more_of_it_goes_on(tmp_path: Pat
     folders.configure()
     model = write_script(folders.work / "m.json", default={"text": "x", "usage": {"input": 1_000_000, "output": 0}})
     write_tasks(folders.work / "tasks.jsonl", [{"id": f"t{n}", "prompt": str(n), "model": model} for n in range(5)])
-    ended = call(
+    ended = run_pigeon(
         folders, "batch", "tasks.jsonl", "--out", "o", "--max-cost", "2.5", "--concurrency", "1", "--no-report"
     )
     assert ended.code == 3
     assert "--resume o --max-cost MORE" in ended.out
     assert len(results_in(folders.work / "o")) == 2
-    assert call(folders, "batch", "--resume", "o", "--max-cost", "9", "--no-report").code == 0
+    assert run_pigeon(folders, "batch", "--resume", "o", "--max-cost", "9", "--no-report").code == 0
     assert len(results_in(folders.work / "o")) == 5
 
 
@@ -135,7 +135,7 @@ def test_an_attempt_whose_folder_was_taken_away_makes_no_result(tmp_path: Path) 
     away = 'part=$(dirname "$PWD"); test -e ../../went || { touch ../../went; mv "$part" "$part.gone"; mkdir "$part"; }'
     model = write_script(folders.work / "m.json", shell(away), "Done.")
     write_tasks(folders.work / "tasks.jsonl", [{"id": "t", "prompt": "x", "model": model, "check": "true"}])
-    ended = call(folders, "batch", "tasks.jsonl", "--out", "o", "--no-report")
+    ended = run_pigeon(folders, "batch", "tasks.jsonl", "--out", "o", "--no-report")
     assert (folders.work / "o" / "went").exists()
     assert ended.code == 0, "the second attempt is whole"
     assert results_in(folders.work / "o")["t"]["turns"] == 2
@@ -207,11 +207,11 @@ def test_an_interrupt_while_repositories_are_looked_up_leaves_nothing(tmp_path: 
         address = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
         tasks = [{"id": "1", "prompt": "x", "model": "demo", "workspace": {"git": address}}]
         write_tasks(folders.work / "tasks.jsonl", tasks)
-        calling = Calling(folders, ("batch", "tasks.jsonl", "--out", "out"))
+        calling = RunningProgram(folders, ("batch", "tasks.jsonl", "--out", "out"))
         silent.settimeout(SECONDS)
         with silent.accept()[0]:
             os.kill(calling.process.pid, signal.SIGINT)
-            ended = calling.ended()
+            ended = calling.wait_for_end()
     assert (ended.code, ended.err.splitlines()[-1]) == (130, "Interrupted: nothing was started")
     assert not (folders.work / "out").exists()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.batch_setup import write_script
+from support.batch import write_script
 
 
 async def test_results_come_to_a_program_and_what_was_finished_comes_first(

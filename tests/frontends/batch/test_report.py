@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from fakes.batch_setup import filled_folder, put_finished, result_of
-from fakes.browser import Browser, BrowserPage, chromium_path
 from pigeon.frontends.batch.batch_folder import BatchFolder
 from pigeon.frontends.batch.records import TaskSpec
 from pigeon.frontends.batch.report.measured import GroupFigures, largest_groups, title_of_largest
-from pigeon.frontends.batch.report.statistics import Sample, flips_by_chance, paired_difference, rate
+from pigeon.frontends.batch.report.statistics import Sample, flip_probability, paired_difference, success_rate
 from pigeon.frontends.batch.report.writing import write_comparison, write_report
+from support.batch import filled_folder, put_finished, result_of
+from support.browser import Browser, BrowserPage, chromium_path
 
 ATTACK = "=1+1<script>alert(1)</script>\"'&$x^2$"
 
 
-def filled(path: Path, success: int, cost: float, title: str) -> BatchFolder:
+def fill_folder(path: Path, success: int, cost: float, title: str) -> BatchFolder:
     """Thirty tasks of two models and two groups, of which so many in ten succeed."""
     specs = [TaskSpec(id=f"task-{number}", prompt="p", group=("web", ATTACK)[number % 2]) for number in range(30)]
     folder = filled_folder(path, specs, title=title)
@@ -46,7 +46,7 @@ def filled(path: Path, success: int, cost: float, title: str) -> BatchFolder:
 @pytest.fixture(scope="module")
 def batches(tmp_path_factory: pytest.TempPathFactory) -> tuple[BatchFolder, BatchFolder]:
     root = tmp_path_factory.mktemp("reports")
-    both = filled(root / "before", 5, 0.01, f"Before {ATTACK}"), filled(root / "after", 8, 0.02, "After")
+    both = fill_folder(root / "before", 5, 0.01, f"Before {ATTACK}"), fill_folder(root / "after", 8, 0.02, "After")
     for one in both:
         assert write_report(one) == []
     write_comparison(*both, str(root / "comparison.html"))
@@ -54,11 +54,11 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> tuple[BatchFolder, Batc
 
 
 def test_a_rate_has_the_interval_of_wilson() -> None:
-    found = rate(8, 10)
+    found = success_rate(8, 10)
     assert (round(found.low, 3), round(found.high, 3)) == (0.490, 0.943)
-    assert rate(0, 5).low == pytest.approx(0)
-    assert rate(5, 5).high == pytest.approx(1)
-    assert rate(0, 0).count == 0
+    assert success_rate(0, 5).low == pytest.approx(0)
+    assert success_rate(5, 5).high == pytest.approx(1)
+    assert success_rate(0, 0).count == 0
 
 
 def test_a_mean_has_the_interval_of_student() -> None:
@@ -88,8 +88,8 @@ def test_the_difference_of_two_shares_of_the_same_tasks_has_the_interval_of_newc
 
 @pytest.mark.parametrize(("better", "worse", "chance"), [(0, 0, 1.0), (5, 5, 1.0), (10, 0, 2 / 1024), (6, 1, 0.125)])
 def test_flips_are_held_against_chance(better: int, worse: int, chance: float) -> None:
-    assert flips_by_chance(better, worse) == pytest.approx(chance)
-    assert flips_by_chance(700, 600) == pytest.approx(0.0061, rel=0.05)
+    assert flip_probability(better, worse) == pytest.approx(chance)
+    assert flip_probability(700, 600) == pytest.approx(0.0061, rel=0.05)
 
 
 def test_tables_have_every_task_and_no_formula(batches: tuple[BatchFolder, BatchFolder]) -> None:
@@ -108,7 +108,7 @@ def test_tables_have_every_task_and_no_formula(batches: tuple[BatchFolder, Batch
 
 
 def test_the_page_names_what_is_missing_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = filled(tmp_path / "b", 5, 0.01, "Plain")
+    folder = fill_folder(tmp_path / "b", 5, 0.01, "Plain")
     really = builtins.__import__
 
     def missing(name: str, *rest: Any, **more: Any) -> Any:

@@ -17,31 +17,31 @@ class Clock:
 
 def test_requests_are_spread_over_the_minute() -> None:
     limits = SharedLimits({"a": Rate(requests=60)}, now=Clock())
-    assert [round(limits.ask("a", 100), 3) for _ in range(4)] == [0, 1, 2, 3]
-    assert limits.ask("other", 100) == 0
+    assert [round(limits.reserve_turn("a", 100), 3) for _ in range(4)] == [0, 1, 2, 3]
+    assert limits.reserve_turn("other", 100) == 0
 
 
 def test_tokens_count_as_they_were_used_in_the_end() -> None:
     clock = Clock()
     limits = SharedLimits({"*": Rate(tokens=6000)}, now=clock)
-    assert limits.ask("a", 100) == 0
-    assert limits.ask("a", 100) == pytest.approx(1)
-    limits.ended("a", 500, False, None)
-    assert limits.ask("a", 0) == pytest.approx(7)
+    assert limits.reserve_turn("a", 100) == 0
+    assert limits.reserve_turn("a", 100) == pytest.approx(1)
+    limits.record_request_end("a", 500, False, None)
+    assert limits.reserve_turn("a", 0) == pytest.approx(7)
 
 
 def test_a_refusal_holds_back_all_requests_to_that_provider_for_as_long_as_the_server_asks() -> None:
     clock = Clock()
     limits = SharedLimits({}, now=clock)
-    assert limits.ask("a", 1) == limits.ask("b", 1) == 0
-    limits.ended("a", 0, True, 30.0)
-    assert limits.ask("b", 1) == 0
-    assert limits.still("a") == pytest.approx(30)
-    waits = [limits.ask("a", 1) for _ in range(3)]
+    assert limits.reserve_turn("a", 1) == limits.reserve_turn("b", 1) == 0
+    limits.record_request_end("a", 0, True, 30.0)
+    assert limits.reserve_turn("b", 1) == 0
+    assert limits.remaining_wait("a") == pytest.approx(30)
+    waits = [limits.reserve_turn("a", 1) for _ in range(3)]
     assert waits[0] >= 30
     assert sorted(set(waits)) == waits, "they come back one after the other"
     clock.now += 40
-    assert limits.still("a") == 0
+    assert limits.remaining_wait("a") == 0
 
 
 def test_pauses_without_an_answer_of_the_server_get_longer_and_a_rush_counts_once() -> None:
@@ -50,47 +50,47 @@ def test_pauses_without_an_answer_of_the_server_get_longer_and_a_rush_counts_onc
     pauses = []
     for _ in range(4):
         for _ in range(5):
-            limits.ended("a", 0, True, None)
-        pauses.append(limits.still("a"))
+            limits.record_request_end("a", 0, True, None)
+        pauses.append(limits.remaining_wait("a"))
         clock.now += 100
     assert pauses == pytest.approx([1, 2, 4, 8])
-    limits.ended("a", 0, False, None)
-    limits.ended("a", 0, True, None)
-    assert limits.still("a") == pytest.approx(1)
+    limits.record_request_end("a", 0, False, None)
+    limits.record_request_end("a", 0, True, None)
+    assert limits.remaining_wait("a") == pytest.approx(1)
 
 
 def test_money_is_kept_for_what_runs() -> None:
     limits = SharedLimits({}, max_cost=1.0, spent=0.2)
     assert limits.reserve("one", 0.5)
     assert not limits.reserve("two", 0.4)
-    assert not limits.spend("one", 0.3)
+    assert not limits.spend_and_check_exhausted("one", 0.3)
     assert limits.reserve("two", 0.3)
     assert limits.release("one") == pytest.approx(0.3)
-    assert limits.spent == pytest.approx(0.5)
-    assert limits.spend("two", 0.6)
+    assert limits.total_cost == pytest.approx(0.5)
+    assert limits.spend_and_check_exhausted("two", 0.6)
     assert not limits.reserve("three", 0.0)
 
 
 def test_without_a_limit_all_may_be_spent() -> None:
     limits = SharedLimits({})
     assert limits.reserve("a", 1e9)
-    assert not limits.spend("a", 1e9)
+    assert not limits.spend_and_check_exhausted("a", 1e9)
 
 
 def test_all_that_wait_for_the_end_of_a_pause_get_through_one_after_the_other() -> None:
     clock = Clock()
     limits = SharedLimits({}, now=clock)
-    limits.ended("a", 0, True, 4.0)
+    limits.record_request_end("a", 0, True, 4.0)
     assert limits.pauses() == {"a": pytest.approx(4.0)}
-    due = {name: clock.now + limits.ask("a", 1) for name in "xyz"}
+    due = {name: clock.now + limits.reserve_turn("a", 1) for name in "xyz"}
     # One of them came too early, because the server asks for more.
     clock.now += 3.0
-    limits.ended("a", 0, True, 4.0)
+    limits.record_request_end("a", 0, True, 4.0)
     sent: dict[str, float] = {}
     while due:
         name = min(due, key=due.__getitem__)
         clock.now = due.pop(name)
-        wait = limits.still("a")
+        wait = limits.remaining_wait("a")
         if wait > 0:
             due[name] = clock.now + wait
         else:

@@ -24,15 +24,15 @@ class Recorded(SharedLimits):
         super().__init__({}, max_cost)
         self.asked: list[tuple[Any, ...]] = []
 
-    def ask(self, provider: str, tokens: int) -> float:
+    def reserve_turn(self, provider: str, tokens: int) -> float:
         self.asked.append((provider, tokens))
         return 1e-6
 
-    def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+    def record_request_end(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
         self.asked.append((provider, more_tokens, is_refused, seconds))
 
 
-async def linked(limits: SharedLimits) -> tuple[TaskLink, HostEnd, asyncio.Future[TaskResult | None], list[str]]:
+async def make_link(limits: SharedLimits) -> tuple[TaskLink, HostEnd, asyncio.Future[TaskResult | None], list[str]]:
     ours, theirs = socket.socketpair()
     exhausted: list[str] = []
 
@@ -41,16 +41,16 @@ async def linked(limits: SharedLimits) -> tuple[TaskLink, HostEnd, asyncio.Futur
 
     host = HostEnd("t", ours, LocalLimits(limits), note)
     serving = asyncio.ensure_future(host.serve())
-    return await TaskLink.over(theirs), host, serving, exhausted
+    return await TaskLink.from_socket(theirs), host, serving, exhausted
 
 
 async def test_requests_ask_for_their_turn_and_refusals_are_told() -> None:
     limits = Recorded()
-    link, _, serving, _ = await linked(limits)
-    await link.turn("acme", 100)
-    link.ended("acme", 100, 150, Failure(message="429", status=429, retryable=True, retry_after_ms=2000))
-    link.ended("acme", 100, 90, Failure(message="500", status=500))
-    link.ended("acme", 100, 100, Failure(message="no money", status=429))
+    link, _, serving, _ = await make_link(limits)
+    await link.wait_for_turn("acme", 100)
+    link.on_request_end("acme", 100, 150, Failure(message="429", status=429, retryable=True, retry_after_ms=2000))
+    link.on_request_end("acme", 100, 90, Failure(message="500", status=500))
+    link.on_request_end("acme", 100, 100, Failure(message="no money", status=429))
     result = TaskResult(id="t", status="done", text="é" * 100_000)
     await link.finish(result)
     assert await serving == result
@@ -64,10 +64,10 @@ async def test_requests_ask_for_their_turn_and_refusals_are_told() -> None:
 
 async def test_a_task_that_spends_the_last_money_ends_the_batch_and_can_be_stopped() -> None:
     limits = Recorded(max_cost=1.0)
-    link, host, serving, exhausted = await linked(limits)
-    link.spent(0.5)
-    link.spent(0.6)
-    await link.turn("acme", 1)
+    link, host, serving, exhausted = await make_link(limits)
+    link.report_cost(0.5)
+    link.report_cost(0.6)
+    await link.wait_for_turn("acme", 1)
     assert exhausted == ["all is spent"]
     host.stop("enough")
     assert await link.stopped == "enough"
@@ -76,7 +76,7 @@ async def test_a_task_that_spends_the_last_money_ends_the_batch_and_can_be_stopp
 
 
 async def test_a_disk_that_is_full_is_told_as_what_it_is() -> None:
-    link, _, serving, _ = await linked(Recorded())
+    link, _, serving, _ = await make_link(Recorded())
     await link.finish(None, "No space left on device")
     with pytest.raises(FatalTask, match="No space"):
         await serving
@@ -103,7 +103,7 @@ def test_a_task_that_cannot_read_what_its_host_sends_says_so_and_ends(line: byte
         "import asyncio, socket\n"
         "from pigeon.frontends.batch.task_link import TaskLink\n"
         "async def main():\n"
-        "    link = await TaskLink.over(socket.socket(fileno=0))\n"
+        "    link = await TaskLink.from_socket(socket.socket(fileno=0))\n"
         "    await link.stopped\n"
         "asyncio.run(main())\n"
     )
@@ -116,12 +116,12 @@ def test_a_task_that_cannot_read_what_its_host_sends_says_so_and_ends(line: byte
 
 
 async def test_only_refusals_that_waiting_can_end_are_sent_again() -> None:
-    link, _, serving, _ = await linked(Recorded())
+    link, _, serving, _ = await make_link(Recorded())
     refusal = Failure(message="slow down", status=429, retryable=True, retry_after_ms=2000)
-    assert link.again(refusal, 1)
-    assert not link.again(refusal, 31), "at some time it is enough"
-    assert not link.again(Failure(message="quota", status=429), 1)
-    assert not link.again(Failure(message="broken", status=500, retryable=True), 1)
-    assert not link.again(Failure(message="tomorrow", status=429, retryable=True, retry_after_ms=86_400_000), 1)
+    assert link.should_resend(refusal, 1)
+    assert not link.should_resend(refusal, 31), "at some time it is enough"
+    assert not link.should_resend(Failure(message="quota", status=429), 1)
+    assert not link.should_resend(Failure(message="broken", status=500, retryable=True), 1)
+    assert not link.should_resend(Failure(message="tomorrow", status=429, retryable=True, retry_after_ms=86_400_000), 1)
     await link.finish(None)
     assert await serving is None

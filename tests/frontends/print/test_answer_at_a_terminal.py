@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fakes.agent_folders import AgentFolders, providers
 from fakes.model_server import Call, ModelServer, Text
+from support.agent_folders import AgentFolders, providers
 
 KEY = ("--api-key", "dummy-key-of-mine")
 

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from fakes.agent_folders import AgentFolders, providers
-from fakes.command_line import Calling, Ended, call
 from fakes.model_server import Call, Gate, ModelServer, said_in
-from fakes.rpc_process import command_line
+from support.agent_folders import AgentFolders, providers
+from support.agent_process import ProgramResult, RunningProgram, command_line, run_pigeon
 
 MODEL = ("--no-session", "--model", "fake/fake-1")
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
@@ -37,7 +36,7 @@ def folders(tmp_path: Path, server: ModelServer) -> AgentFolders:
     return made
 
 
-def asked(server: ModelServer) -> str:
+def last_user_text(server: ModelServer) -> str:
     """The last thing that the user said in the last request."""
     return said_in(server.requests[-1])[-1][1]
 
@@ -45,7 +44,7 @@ def asked(server: ModelServer) -> str:
 def test_a_pipe_gets_the_answer_alone(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("Let me look.", Call("bash", {"command": "echo looked"}))
     server.answers("It is a pigeon.\n\n")
-    assert call(folders, "-p", *MODEL, "what", "is", "it?") == Ended(0, "It is a pigeon.\n", "")
+    assert run_pigeon(folders, "-p", *MODEL, "what", "is", "it?") == ProgramResult(0, "It is a pigeon.\n", "")
     assert said_in(server.requests[0])[-1][1] == "what is it?"
 
 
@@ -54,7 +53,7 @@ def test_there_are_several_ways_to_ask_for_one_answer(
     folders: AgentFolders, server: ModelServer, words: tuple[str, ...]
 ) -> None:
     server.answers("hi")
-    assert call(folders, *MODEL, *words) == Ended(0, "hi\n", "")
+    assert run_pigeon(folders, *MODEL, *words) == ProgramResult(0, "hi\n", "")
 
 
 def test_piped_text_and_files_go_before_the_prompt_with_blank_lines_between(
@@ -63,7 +62,7 @@ def test_piped_text_and_files_go_before_the_prompt_with_blank_lines_between(
     (folders.work / "notes.md").write_text("# Notes\n")
     (folders.work / "dot.png").write_bytes(PIXEL)
     server.answers("ok")
-    assert call(folders, "-p", *MODEL, "@notes.md", "review", "@dot.png", given="+ a line\n").code == 0
+    assert run_pigeon(folders, "-p", *MODEL, "@notes.md", "review", "@dot.png", given="+ a line\n").code == 0
     content = server.requests[-1]["messages"][-1]["content"]
     text = "".join(block.get("text", "") for block in content)
     notes, dot = (f'<file name="{folders.work}/{name}">' for name in ("notes.md", "dot.png"))
@@ -77,7 +76,7 @@ def test_a_link_to_a_file_that_the_sandbox_hides_is_refused_as_a_file_of_the_pro
 ) -> None:
     (folders.home / ".netrc").write_text("a secret")
     (folders.work / "notes.md").symlink_to(folders.home / ".netrc")
-    refused = call(folders, "--mode", mode, *MODEL, "--sandbox", "workspace", "@notes.md", "review")
+    refused = run_pigeon(folders, "--mode", mode, *MODEL, "--sandbox", "workspace", "@notes.md", "review")
     assert refused.code == 2
     assert refused.err.startswith(f"Error: @notes.md: the sandbox hides {folders.home}/.netrc")
     assert server.requests == []
@@ -86,16 +85,16 @@ def test_a_link_to_a_file_that_the_sandbox_hides_is_refused_as_a_file_of_the_pro
 
 def test_piped_text_alone_is_a_prompt(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("ok")
-    assert call(folders, *MODEL, given="just this").out == "ok\n"
-    assert asked(server) == "just this"
+    assert run_pigeon(folders, *MODEL, given="just this").out == "ok\n"
+    assert last_user_text(server) == "just this"
 
 
 def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
     folders: AgentFolders, server: ModelServer
 ) -> None:
     server.answers("ok")
-    assert call(folders, "-p", *MODEL, "--", "@somebody", "--said", "this").code == 0
-    assert asked(server) == "@somebody --said this"
+    assert run_pigeon(folders, "-p", *MODEL, "--", "@somebody", "--said", "this").code == 0
+    assert last_user_text(server) == "@somebody --said this"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_what_stands_behind_two_dashes_is_a_prompt_whatever_it_begins_with(
 def test_wrong_usage_is_told_before_anything_is_asked(
     folders: AgentFolders, server: ModelServer, words: list[str], error: str
 ) -> None:
-    ended = call(folders, *MODEL, *words)
+    ended = run_pigeon(folders, *MODEL, *words)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith(error)
     assert server.requests == []
@@ -131,7 +130,7 @@ def test_wrong_usage_is_told_before_anything_is_asked(
 
 def test_json_is_one_object(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("four")
-    ended = call(folders, "-p", "--model", "fake/fake-1", "--output", "json", "two and two?")
+    ended = run_pigeon(folders, "-p", "--model", "fake/fake-1", "--output", "json", "two and two?")
     answer = json.loads(ended.out)
     assert (ended.code, ended.err) == (0, "")
     assert {key: answer[key] for key in ("text", "output", "ended", "error")} == {
@@ -147,7 +146,7 @@ def test_json_is_one_object(folders: AgentFolders, server: ModelServer) -> None:
 
 def test_events_come_line_by_line_and_end_with_the_result(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("four")
-    ended = call(folders, "-p", *MODEL, "--output", "stream-json", "two and two?")
+    ended = run_pigeon(folders, "-p", *MODEL, "--output", "stream-json", "two and two?")
     lines: list[dict[str, Any]] = [json.loads(line) for line in ended.out.splitlines()]
     kinds = [line["type"] for line in lines]
     assert [kinds[0], *kinds[-2:]] == ["agent_start", "agent_settled", "result"]
@@ -161,7 +160,7 @@ def test_data_is_printed_as_json_where_a_schema_asks_for_it(folders: AgentFolder
     (folders.work / "schema.json").write_text(json.dumps(schema))
     for given in ("schema.json", json.dumps(schema)):
         server.answers('{"sum": 4}')
-        ended = call(folders, "-p", *MODEL, "--output-schema", given, "two and two?")
+        ended = run_pigeon(folders, "-p", *MODEL, "--output-schema", given, "two and two?")
         assert (ended.code, json.loads(ended.out)) == (0, {"sum": 4})
 
 
@@ -169,7 +168,7 @@ def test_data_is_printed_as_json_where_a_schema_asks_for_it(folders: AgentFolder
 def test_a_failed_run_ends_with_code_1_and_the_reason_on_stderr(
     folders: AgentFolders, server: ModelServer, output: str
 ) -> None:
-    ended = call(folders, "-p", *MODEL, "--output", output, "hello")
+    ended = run_pigeon(folders, "-p", *MODEL, "--output", output, "hello")
     assert ended.code == 1
     assert ended.err.startswith("Error: ")
     assert "400" in ended.err or "no answer" in ended.err.lower()
@@ -178,7 +177,7 @@ def test_a_failed_run_ends_with_code_1_and_the_reason_on_stderr(
 
 
 def test_json_mode_ends_with_code_1_where_a_run_fails(folders: AgentFolders, server: ModelServer) -> None:
-    ended = call(folders, "--mode", "json", *MODEL, "first", "second")
+    ended = run_pigeon(folders, "--mode", "json", *MODEL, "first", "second")
     assert ended.code == 1
     assert ended.err.startswith("The run ended: error (")
     assert len(server.requests) == 1
@@ -186,7 +185,7 @@ def test_json_mode_ends_with_code_1_where_a_run_fails(folders: AgentFolders, ser
 
 def test_a_limit_ends_with_code_3_and_says_which(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("Looking.", Call("bash", {"command": "true"}))
-    ended = call(folders, "-p", *MODEL, "--max-turns", "1", "hello")
+    ended = run_pigeon(folders, "-p", *MODEL, "--max-turns", "1", "hello")
     assert (ended.code, ended.out) == (3, "Looking.\n")
     assert ended.err == "Error: Limit reached: 1 turns are allowed, 1 are used\n"
 
@@ -194,7 +193,7 @@ def test_a_limit_ends_with_code_3_and_says_which(folders: AgentFolders, server: 
 def test_what_would_be_asked_is_denied_and_ends_with_code_4(folders: AgentFolders, server: ModelServer) -> None:
     server.answers(Call("bash", {"command": "touch ran"}))
     server.answers("I may not.")
-    ended = call(folders, "-p", *MODEL, "--permissions", '{"ask": ["bash"]}', "hello")
+    ended = run_pigeon(folders, "-p", *MODEL, "--permissions", '{"ask": ["bash"]}', "hello")
     assert (ended.code, ended.out) == (4, "I may not.\n")
     assert ended.err.startswith(
         "Error: Not allowed: none of the last tool calls was allowed to run. The last one, bash: "
@@ -212,7 +211,7 @@ def test_a_call_that_an_extension_blocks_is_not_blamed_on_the_rules(folders: Age
     )
     server.answers(Call("bash", {"command": "touch ran"}))
     server.answers("I may not.")
-    ended = call(folders, "-p", *MODEL, "-e", "guard.py", "hello")
+    ended = run_pigeon(folders, "-p", *MODEL, "-e", "guard.py", "hello")
     assert (ended.code, ended.out) == (4, "I may not.\n")
     assert "not on a Friday" in ended.err
     assert "ermission" not in ended.err
@@ -223,7 +222,7 @@ def test_an_answer_that_is_cut_off_is_told_on_stderr(
     folders: AgentFolders, server: ModelServer, how: tuple[str, ...]
 ) -> None:
     server.answers("Once upon a", stop="max_tokens")
-    ended = call(folders, *how, *MODEL, "tell me a story")
+    ended = run_pigeon(folders, *how, *MODEL, "tell me a story")
     assert ended.code == 0
     assert "Once upon a" in ended.out
     assert ended.err == "Warning: The answer was cut off: it reached the model's longest output\n"
@@ -231,7 +230,7 @@ def test_an_answer_that_is_cut_off_is_told_on_stderr(
 
 def test_without_a_key_it_says_how_to_get_one_and_names_the_demo(folders: AgentFolders) -> None:
     (folders.agent / "models.json").unlink()
-    ended = call(folders, "-p", "hello")
+    ended = run_pigeon(folders, "-p", "hello")
     assert (ended.code, ended.out) == (1, "")
     assert "export ANTHROPIC_API_KEY" in ended.err
     assert "pigeon demo" in ended.err
@@ -244,11 +243,11 @@ def test_an_interrupt_aborts_the_run_and_prints_what_was_said_so_far(
 ) -> None:
     gate = Gate()
     server.answers("Half of it", gate, " and the rest")
-    calling = Calling(folders, ("-p", *MODEL, "hello"))
+    calling = RunningProgram(folders, ("-p", *MODEL, "hello"))
     calling.process.stdin.close()
     gate.wait_reached()
     calling.process.send_signal(signal.SIGINT)
-    ended = calling.ended()
+    ended = calling.wait_for_end()
     gate.open()
     assert (ended.code, ended.out) == (130, "Half of it\n")
 
@@ -257,7 +256,7 @@ def test_an_interrupt_aborts_the_run_and_prints_what_was_said_so_far(
 def test_a_reader_that_has_seen_enough_ends_it_quietly(folders: AgentFolders, server: ModelServer, output: str) -> None:
     gate = Gate()
     server.answers("one", gate, "two")
-    calling = Calling(folders, ("-p", *MODEL, "--output", output, "hello"))
+    calling = RunningProgram(folders, ("-p", *MODEL, "--output", output, "hello"))
     calling.process.stdin.close()
     gate.wait_reached()
     calling.process.stdout.close()
@@ -274,10 +273,10 @@ def test_options_of_extensions_take_their_values_and_the_rest_is_the_prompt(
         "colour = ext.flag('colour', default='blue')\nloud = ext.flag('loud')\n"
     )
     server.answers("ok")
-    ended = call(folders, "-p", *MODEL, "-e", str(extension), "--colour", "red", "paint", "--loud", "it")
-    assert ended == Ended(0, "ok\n", "")
-    assert asked(server) == "paint it"
-    assert call(folders, "-p", *MODEL, "-e", str(extension), "-loud", "it").code == 2
+    ended = run_pigeon(folders, "-p", *MODEL, "-e", str(extension), "--colour", "red", "paint", "--loud", "it")
+    assert ended == ProgramResult(0, "ok\n", "")
+    assert last_user_text(server) == "paint it"
+    assert run_pigeon(folders, "-p", *MODEL, "-e", str(extension), "-loud", "it").code == 2
 
 
 @pytest.mark.parametrize("output", ["json", "stream-json"])
@@ -287,7 +286,7 @@ def test_options_of_extensions_take_their_values_and_the_rest_is_the_prompt(
 def test_there_is_an_object_also_where_no_agent_can_be_started(
     folders: AgentFolders, output: str, words: tuple[str, ...]
 ) -> None:
-    ended = call(folders, "-p", "--output", output, *words, "hello")
+    ended = run_pigeon(folders, "-p", "--output", output, *words, "hello")
     told = json.loads(ended.out)
     assert (ended.code, told["ended"], ended.err) == (1, "error", f"Error: {told['error']}\n")
 
@@ -298,22 +297,22 @@ def test_there_is_an_object_also_where_no_agent_can_be_started(
     ids=["binary", "image", "endless"],
 )
 def test_what_is_piped_in_must_be_text_of_a_usable_size(folders: AgentFolders, given: bytes, error: str) -> None:
-    calling = Calling(folders, ("-p", *MODEL, "hello"))
+    calling = RunningProgram(folders, ("-p", *MODEL, "hello"))
     with suppress(BrokenPipeError):
         calling.process.stdin.write(given)
-    ended = calling.ended()
+    ended = calling.wait_for_end()
     assert (ended.code, ended.out) == (2, "")
     assert f"Error: The piped input is {error}" in ended.err
 
 
 def test_half_of_a_surrogate_pair_in_an_answer_is_replaced(folders: AgentFolders, server: ModelServer) -> None:
     server.answers("a\ud800b")
-    assert call(folders, "-p", *MODEL, "hello") == Ended(0, "a?b\n", "")
+    assert run_pigeon(folders, "-p", *MODEL, "hello") == ProgramResult(0, "a?b\n", "")
 
 
 @pytest.mark.parametrize("mode", ["text", "json"])
 def test_a_misspelt_option_is_told_also_where_there_is_no_prompt(folders: AgentFolders, mode: str) -> None:
-    ended = call(folders, "--mode", mode, *MODEL, "--verbsoe")
+    ended = run_pigeon(folders, "--mode", mode, *MODEL, "--verbsoe")
     assert (ended.code, ended.err.startswith("Error: Unknown option --verbsoe. Did you mean --verbose?")) == (2, True)
 
 
@@ -331,7 +330,7 @@ def test_a_full_disk_behind_stdout_is_told_in_a_line(folders: AgentFolders, serv
 def test_a_key_is_masked_in_what_is_printed(folders: AgentFolders, server: ModelServer) -> None:
     for output in ("text", "json", "stream-json"):
         server.answers("it is dummy-key-of-mine")
-        ended = call(folders, "-p", *MODEL, "--api-key", "dummy-key-of-mine", "--output", output, "which key?")
+        ended = run_pigeon(folders, "-p", *MODEL, "--api-key", "dummy-key-of-mine", "--output", output, "which key?")
         assert "it is ***" in ended.out
         assert "dummy-key-of-mine" not in ended.out
 
@@ -339,4 +338,4 @@ def test_a_key_is_masked_in_what_is_printed(folders: AgentFolders, server: Model
 def test_what_is_wrong_with_the_settings_is_told_once(folders: AgentFolders, server: ModelServer) -> None:
     folders.configure(providers(server.url), {"permissions": {"default": "never"}})
     server.answers("ok")
-    assert call(folders, "-p", *MODEL, "hello").err.count("permissions.default must be") == 1
+    assert run_pigeon(folders, "-p", *MODEL, "hello").err.count("permissions.default must be") == 1

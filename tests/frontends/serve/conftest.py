@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from fakes.served_talk import ServedHouse
 from pigeon.frontends.serve.conversation import ServedConversation
+from support.served_conversations import InProcessService
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHouse]:
-    made = ServedHouse(tmp_path_factory.mktemp("house"))
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessService]:
+    made = InProcessService(tmp_path_factory.mktemp("service"))
     yield made
     made.close()
 
 
 @pytest.fixture
-def one(house: ServedHouse) -> Iterator[ServedConversation]:
-    made = house.all.new(str(house.work))
+def one(service: InProcessService) -> Iterator[ServedConversation]:
+    made = service.all.create_conversation(str(service.work))
     yield made
-    if made.record.id in {known.record.id for known in house.all.known}:
-        house.run(house.all.remove(made.record.id))
+    if made.record.id in {known.record.id for known in service.all.known_conversations}:
+        service.run(service.all.forget_conversation(made.record.id))

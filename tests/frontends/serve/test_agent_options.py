@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import pigeon
-from fakes.served import ServedConversations
 from pigeon.cli.running import run
 from pigeon.wire.errors import UsageError
+from support.pigeon_serve import ServedConversations
 
 
 async def test_every_agent_has_the_options_and_paths_are_meant_from_the_folder_of_the_call(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pigeon
-from fakes.cutting_proxy import CuttingProxy
-from fakes.served import shared_server
+from fakes.network_peers import CuttingProxy
 from pigeon.sdk.remote.addresses import parsed_address
 from pigeon.sdk.remote.served_transport import ServedTransport
+from support.pigeon_serve import shared_server
 
 PROMPTS = int(os.environ.get("PIGEON_CUT_PROMPTS", "2"))
 SEED = int(os.environ.get("PIGEON_CUT_SEED", "1"))
@@ -26,13 +26,13 @@ class NotingTransport(ServedTransport):
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         self.numbers: list[int] = []
 
-        def noted(data: bytes) -> None:
+        def note_call(data: bytes) -> None:
             record = json.loads(data)
             if record["type"] != "response":
                 self.numbers.append(record["seq"])
             receive(data)
 
-        await super().open(noted, lost)
+        await super().open(note_call, lost)
 
 
 async def test_each_event_comes_once_and_each_prompt_runs_once(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.pty_chat import PtyChat
-from fakes.served import shared_server
+from support.pigeon_serve import shared_server
+from support.terminal import PtyChat
 
 
 def test_two_terminals_share_one_conversation(tmp_path: Path) -> None:
@@ -13,12 +13,12 @@ def test_two_terminals_share_one_conversation(tmp_path: Path) -> None:
     url = f"unix:{server.socket}?session={server.new('demo', tmp_path)}"
     with PtyChat(tmp_path, ["--connect", url]) as chat:
         chat.until("context")
-        chat.say("run echo one-$((1+1))")
+        chat.send_line("run echo one-$((1+1))")
         chat.until("one-2")
         with PtyChat(tmp_path, ["--connect", url]) as other:
             other.until("one-2")
             other.until("context")
-            other.say("run echo three-$((2+2))")
+            other.send_line("run echo three-$((2+2))")
             other.until("three-4")
             chat.until("three-4")
 
@@ -26,11 +26,11 @@ def test_two_terminals_share_one_conversation(tmp_path: Path) -> None:
 def test_a_conversation_is_begun_in_this_folder(tmp_path: Path) -> None:
     with PtyChat(tmp_path, ["--connect", f"unix:{shared_server().socket}", "--model", "demo"]) as chat:
         chat.until("context")
-        chat.say("run pwd")
+        chat.send_line("run pwd")
         chat.until(str(tmp_path.name))
 
 
 def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
     with PtyChat(tmp_path, ["--connect", "ws://127.0.0.1:1/some-id"]) as chat:
-        assert chat.ended() == 1
+        assert chat.wait_for_exit() == 1
         assert "127.0.0.1:1" in chat.text

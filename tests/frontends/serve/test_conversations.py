@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from fakes.processes import is_alive
-from fakes.schema_check import is_valid
-from fakes.served_talk import ServedHouse, Talk, becomes
-from pigeon.frontends.serve import conversation as conversation_module
+from fakes.strict_client import is_valid
+from pigeon.frontends.serve import served_worker
 from pigeon.frontends.serve.conversation import ServedConversation
-from pigeon.frontends.serve.conversations import TooMany, UnknownConversation
-from pigeon.frontends.serve.worker import ends_of
+from pigeon.frontends.serve.conversations import UnknownConversation
+from pigeon.frontends.serve.wake_queue import TooMany
+from pigeon.frontends.serve.worker import end_events_of
 from pigeon.frontends.serve.worker_process import WorkerConnection
 from pigeon.transport.event_log import log_owner
 from pigeon.wire.errors import PigeonError, StartupError
 from pigeon.wire.events import AgentRestarted, AgentSettled
-from pigeon.wire.open_work import open_work
+from pigeon.wire.open_work import read_open_work
+from support.processes import is_alive
+from support.served_conversations import InProcessService, ServiceClient, wait_until
 
 ASK = {"ask": ["bash"]}
 RUN = b'{"type":"agent_start","runId":"r1"}'
@@ -44,10 +45,10 @@ def without_file(state: dict[str, object]) -> dict[str, object]:
 
 
 def test_a_worker_killed_in_a_run_is_replaced_and_the_run_ends_once(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.run("list the files")
             assert (await talk.ask("prompt", message="run sleep 100"))["success"]
             await talk.event("tool_execution_start", 2)
@@ -64,48 +65,48 @@ def test_a_worker_killed_in_a_run_is_replaced_and_the_run_ends_once(
             assert not state["isStreaming"]
             assert [event["seq"] for event in talk.events] == list(range(1, len(talk.events) + 1))
             assert (await talk.run("list the files"))["reason"] == "done"
-            assert house.counts.totals["runs"] == runs + 3
+            assert service.counts.totals["runs"] == runs + 3
 
-    runs = house.counts.totals["runs"]
-    house.run(test())
+    runs = service.counts.totals["runs"]
+    service.run(test())
 
 
 def test_a_worker_that_hangs_in_a_run_is_ended_and_the_conversation_goes_on(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.send("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
             hanging = one.pid
             assert hanging is not None
-            one.look(silence=100, unserved=0)
+            one.enforce_health(silence=100, unserved=0)
             assert one.pid == hanging, "one that says that it lives is left alone"
             os.kill(hanging, signal.SIGSTOP)
             async with asyncio.timeout(30):
                 while not talk.of("agent_restarted"):
-                    one.look(silence=3, unserved=0)
+                    one.enforce_health(silence=3, unserved=0)
                     await asyncio.sleep(0)
             assert talk.of("agent_restarted")[0]["reason"] == "it did nothing for 3 seconds (--worker-silence)"
             assert (await talk.event("agent_settled"))["reason"] == "error"
             assert not is_alive(hanging)
             assert (await talk.run("list the files"))["reason"] == "done"
 
-    house.run(test())
+    service.run(test())
 
 
 def test_a_worker_that_an_older_release_has_left_may_be_silent() -> None:
     connection = WorkerConnection(lambda notice: None, lambda line: None, lambda: None, lambda: None)
-    assert [connection.looks_silent() for _ in range(3)] == [0, 0, 0]
+    assert [connection.increment_silence() for _ in range(3)] == [0, 0, 0]
     connection.data_received(b'{"type":"alive"}\n')
-    assert [connection.looks_silent() for _ in range(3)] == [0, 1, 2]
+    assert [connection.increment_silence() for _ in range(3)] == [0, 1, 2]
     connection.data_received(b'{"type":"logged","segment":1,"offset":0,"pid":1}\n')
-    assert connection.looks_silent() == 0
+    assert connection.increment_silence() == 0
 
 
-def test_a_question_of_a_killed_worker_is_cancelled(house: ServedHouse, one: ServedConversation) -> None:
+def test_a_question_of_a_killed_worker_is_cancelled(service: InProcessService, one: ServedConversation) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.data("set_permissions", permissions=ASK)
             await talk.send("prompt", message="run true")
             question = await talk.event("select")
@@ -116,14 +117,14 @@ def test_a_question_of_a_killed_worker_is_cancelled(house: ServedHouse, one: Ser
             await talk.send("prompt", message="run true")
             await talk.event("select", 2)
 
-    house.run(test())
+    service.run(test())
 
 
 def test_a_prompt_whose_run_was_not_announced_before_the_worker_died_ends_too(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             for count in range(1, 4):
                 answer = await talk.ask("prompt", message="list the files")
                 assert answer["success"], answer["error"]
@@ -132,108 +133,108 @@ def test_a_prompt_whose_run_was_not_announced_before_the_worker_died_ends_too(
                 await talk.data("get_state")
                 assert len(talk.of("agent_settled")) == count
 
-    house.run(test())
+    service.run(test())
 
 
 @pytest.mark.parametrize("known", [[RUN, SETTLED], [SETTLED]], ids=["it-had-ended", "a-worker-said-so-and-died"])
 def test_a_run_that_ended_without_a_word_to_the_supervisor_does_not_end_again(known: list[bytes]) -> None:
-    left = open_work(enumerate(known, 1))
-    assert [type(end) for end in ends_of(left, "killed", "r1")] == [AgentRestarted]
-    assert [type(end) for end in ends_of(left, "killed", "r2")] == [AgentRestarted, AgentSettled]
+    left = read_open_work(enumerate(known, 1))
+    assert [type(end) for end in end_events_of(left, "killed", "r1")] == [AgentRestarted]
+    assert [type(end) for end in end_events_of(left, "killed", "r2")] == [AgentRestarted, AgentSettled]
 
 
 def test_a_prompt_ends_though_the_worker_was_killed_before_its_run_began_and_the_supervisor_too(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def both_killed() -> str:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             answer = await talk.data("prompt", message="run sleep 100")
-            await house.all.close(stop=False)
+            await service.all.close(stop=False)
             killed = kill(one)
-            await becomes(lambda: log_owner(one.log_folder) != killed)
+            await wait_until(lambda: log_owner(one.log_folder) != killed)
         return str(answer["runId"])
 
-    async def ended(run: str) -> None:
-        async with Talk(house, house.all.conversation(one.record.id), after=0) as talk:
+    async def check_end(run: str) -> None:
+        async with ServiceClient(service, service.all.find_conversation(one.record.id), after=0) as talk:
             end = await talk.event("agent_settled")
             assert (end["runId"], end["reason"]) == (run, "error")
             assert talk.of("agent_restarted")
             await talk.data("get_state")
 
     async def ended_once(run: str) -> None:
-        async with Talk(house, house.all.conversation(one.record.id), after=0) as talk:
+        async with ServiceClient(service, service.all.find_conversation(one.record.id), after=0) as talk:
             await talk.run("list the files")
             assert [end["runId"] for end in talk.of("agent_settled")].count(run) == 1
 
-    run = house.run(both_killed())
+    run = service.run(both_killed())
     # The worker had come so far and no further.
     for segment in Path(one.log_folder).glob("*.jsonl"):
         segment.write_bytes(b"")
-    house.restart()
-    house.run(ended(run))
-    house.restart(leave=False)
-    house.run(ended_once(run))
+    service.restart()
+    service.run(check_end(run))
+    service.restart(leave=False)
+    service.run(ended_once(run))
 
 
 def test_the_end_of_a_worker_is_noticed_when_the_warm_parent_was_killed(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
-            before = house.all.workers.parent_pid
+        async with ServiceClient(service, one) as talk:
+            before = service.all.workers.parent_pid
             os.kill(before, signal.SIGKILL)
             assert (await talk.run("list the files"))["reason"] == "done"
             kill(one)
             await talk.event("agent_restarted")
             await talk.data("get_state")
-            assert house.all.workers.parent_pid not in (0, before)
+            assert service.all.workers.parent_pid not in (0, before)
 
-    house.run(test())
+    service.run(test())
 
 
 def test_a_worker_that_dies_again_and_again_is_not_started_for_a_while(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             for count in range(1, 5):
                 kill(one)
                 await talk.event("agent_restarted", count)
                 await talk.data("get_state")
             kill(one)
-            await becomes(lambda: one.state == "asleep")
+            await wait_until(lambda: one.state == "asleep")
             answer = await talk.ask("get_state")
             assert "has ended 5 times within a minute" in answer["error"]
             assert "SIGKILL" in answer["error"]
 
-    house.run(test())
+    service.run(test())
 
 
 # Starts that fail
 
 
-def test_a_worker_that_cannot_start_says_why_and_is_gone(house: ServedHouse) -> None:
+def test_a_worker_that_cannot_start_says_why_and_is_gone(service: InProcessService) -> None:
     async def test() -> None:
-        made = house.all.new(str(house.work), "no-such-model-anywhere")
+        made = service.all.create_conversation(str(service.work), "no-such-model-anywhere")
         with pytest.raises(StartupError, match="no-such-model-anywhere"):
             await made.wake()
         assert (made.state, made.pid) == ("asleep", None)
-        folder = house.root / "passing"
+        folder = service.root / "passing"
         folder.mkdir()
-        made = house.all.new(str(folder))
+        made = service.all.create_conversation(str(folder))
         folder.rmdir()
         with pytest.raises(StartupError, match="passing"):
             await made.wake()
 
-    house.run(test())
+    service.run(test())
 
 
 def test_a_worker_that_hangs_at_its_start_is_ended(
-    house: ServedHouse, one: ServedConversation, monkeypatch: pytest.MonkeyPatch
+    service: InProcessService, one: ServedConversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test() -> None:
         with monkeypatch.context() as hasty:
-            hasty.setattr(conversation_module, "START_SECONDS", 0.001)
+            hasty.setattr(served_worker, "START_SECONDS", 0.001)
             with pytest.raises(StartupError, match="not ready within"):
                 await one.wake()
         assert (one.state, one.pid) == ("asleep", None)
@@ -241,29 +242,29 @@ def test_a_worker_that_hangs_at_its_start_is_ended(
         await one.wake()
         assert log_owner(one.log_folder) == one.pid
 
-    house.run(test())
+    service.run(test())
 
 
 def test_a_worker_that_was_lost_sight_of_is_ended_before_another_starts(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
         await one.wake()
         lost = one.pid
         assert lost is not None
-        one.leave()
-        house.workers.sockets.remove(one.record.id)
+        one.disconnect()
+        service.workers.sockets.remove(one.record.id)
 
     async def then() -> None:
-        again = house.all.conversation(one.record.id)
+        again = service.all.find_conversation(one.record.id)
         await again.wake()
         assert again.pid == log_owner(again.log_folder)
 
-    house.run(test())
+    service.run(test())
     lost = log_owner(one.log_folder)
     assert lost is not None
-    house.restart()
-    house.run(then())
+    service.restart()
+    service.run(then())
     assert not is_alive(lost)
 
 
@@ -273,48 +274,48 @@ def test_a_worker_that_was_lost_sight_of_is_ended_before_another_starts(
 # Host tools
 
 
-def test_a_host_tool_waits_for_its_client_and_fails_if_none_comes_back(house: ServedHouse) -> None:
-    script = house.root / "host-tool.json"
+def test_a_host_tool_waits_for_its_client_and_fails_if_none_comes_back(service: InProcessService) -> None:
+    script = service.root / "host-tool.json"
     call = {"toolCalls": [{"name": "add", "arguments": {}}]}
     script.write_text(json.dumps({"replies": [call, {"text": "Added."}, call, {"text": "Not added."}]}))
-    one = house.all.new(str(house.work), f"scripted/{script}")
+    one = service.all.create_conversation(str(service.work), f"scripted/{script}")
     tool = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}}
 
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.data("set_host_tools", tools=[tool])
             await talk.send("prompt", message="add")
             called = await talk.event("host_tool_call")
-        one.look(silence=0, unserved=5)
-        async with Talk(house, one) as talk:
+        one.enforce_health(silence=0, unserved=5)
+        async with ServiceClient(service, one) as talk:
             assert (await talk.event("host_tool_call"))["id"] == called["id"], "it waits for its client"
             await talk.send("host_tool_result", id=called["id"], result={"content": [{"type": "text", "text": "3"}]})
             await talk.event("agent_settled")
             await talk.send("prompt", message="add again")
             await talk.event("host_tool_call", 2)
             for _ in range(10):
-                one.look(silence=0, unserved=5)
+                one.enforce_health(silence=0, unserved=5)
             assert one.work.questions, "a client is there"
         for _ in range(6):
-            one.look(silence=0, unserved=5)
-        await becomes(lambda: not one.work.running)
-        async with Talk(house, one) as talk:
+            one.enforce_health(silence=0, unserved=5)
+        await wait_until(lambda: not one.work.running)
+        async with ServiceClient(service, one) as talk:
             messages = (await talk.data("get_messages"))["messages"]
             results = [message["content"][0]["text"] for message in messages if message["role"] == "toolResult"]
             assert results == ["3", "No client that could run this tool was connected for 5 seconds"]
 
-    house.run(test())
-    house.run(house.all.remove(one.record.id))
+    service.run(test())
+    service.run(service.all.forget_conversation(one.record.id))
 
 
 # Sleep
 
 
-def test_sleep_is_not_noticed(house: ServedHouse, one: ServedConversation) -> None:
+def test_sleep_is_not_noticed(service: InProcessService, one: ServedConversation) -> None:
     tool = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}}
 
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.data("set_permissions", permissions=ASK)
             await talk.data("set_limits", limits={"turns": 20})
             await talk.data("set_host_tools", tools=[tool])
@@ -325,12 +326,12 @@ def test_sleep_is_not_noticed(house: ServedHouse, one: ServedConversation) -> No
             await talk.data("set_thinking_level", level="high")
             await talk.send("prompt", message="run true")
             question = await talk.event("select")
-            assert not await one.sleep()
+            assert not await one.try_sleep()
             await talk.send("extension_ui_response", id=question["id"], value=question["options"][1])
             await talk.event("agent_settled")
             before = [await talk.data(name) for name in ("get_state", "get_limits", "get_permissions", "get_messages")]
             told, pid = len(talk.events), one.pid
-            assert await one.sleep()
+            assert await one.try_sleep()
             assert (one.state, one.pid) == ("asleep", None)
             after = [await talk.data(name) for name in ("get_state", "get_limits", "get_permissions", "get_messages")]
             assert one.pid != pid
@@ -341,17 +342,17 @@ def test_sleep_is_not_noticed(house: ServedHouse, one: ServedConversation) -> No
             await talk.run("run true")
             assert len(talk.of("select")) == 1
 
-    house.run(test())
+    service.run(test())
 
 
 def test_a_conversation_without_a_message_keeps_its_model_and_its_session(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.data("set_thinking_level", level="low")
             state = await talk.data("get_state")
-            await one.sleep()
+            await one.try_sleep()
             assert without_file(await talk.data("get_state")) == without_file(state)
             # Another session that is not on disk yet, and then one that is.
             await talk.data("new_session")
@@ -361,142 +362,153 @@ def test_a_conversation_without_a_message_keeps_its_model_and_its_session(
             await talk.event("agent_restarted")
             assert without_file(await talk.data("get_state")) == without_file(new)
             await talk.run("list the files")
-            await one.sleep()
+            await one.try_sleep()
             assert (await talk.data("get_state"))["sessionId"] == new["sessionId"]
             assert (await talk.data("get_state"))["messageCount"] > 0
 
-    house.run(test())
+    service.run(test())
 
 
-def test_commands_that_come_while_it_falls_asleep_are_answered(house: ServedHouse, one: ServedConversation) -> None:
+def test_commands_that_come_while_it_falls_asleep_are_answered(
+    service: InProcessService, one: ServedConversation
+) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             for _ in range(3):
-                sleeping = asyncio.ensure_future(one.sleep())
+                sleeping = asyncio.ensure_future(one.try_sleep())
                 await asyncio.sleep(0)
                 assert (await talk.run("list the files"))["reason"] == "done"
                 await sleeping
             assert [event["seq"] for event in talk.events] == list(range(1, len(talk.events) + 1))
 
-    house.run(test())
+    service.run(test())
 
 
-def test_an_idle_conversation_falls_asleep_and_one_with_a_question_does_not(house: ServedHouse) -> None:
+def test_an_idle_conversation_falls_asleep_and_one_with_a_question_does_not(service: InProcessService) -> None:
     async def test() -> None:
-        idle, asking = house.all.new(str(house.work)), house.all.new(str(house.work))
-        async with Talk(house, asking) as talk:
+        idle, asking = (
+            service.all.create_conversation(str(service.work)),
+            service.all.create_conversation(str(service.work)),
+        )
+        async with ServiceClient(service, asking) as talk:
             await idle.wake()
             await talk.data("set_permissions", permissions=ASK)
             await talk.send("prompt", message="run true")
             await talk.event("select")
-            await becomes(lambda: idle.state == "asleep")
+            await wait_until(lambda: idle.state == "asleep")
             assert asking.state == "awake"
             await talk.data("abort")
 
-    house.restart(leave=False, idle_seconds=0.0)
-    house.run(test())
-    house.restart(leave=False)
+    service.restart(leave=False, idle_seconds=0.0)
+    service.run(test())
+    service.restart(leave=False)
 
 
 # Limits
 
 
-def test_a_worker_that_takes_too_much_is_ended_and_others_are_not(house: ServedHouse) -> None:
+def test_a_worker_that_takes_too_much_is_ended_and_others_are_not(service: InProcessService) -> None:
     async def test() -> None:
-        greedy, other = house.all.new(str(house.work)), house.all.new(str(house.work))
-        async with Talk(house, greedy) as talk, Talk(house, other) as calm:
+        greedy, other = (
+            service.all.create_conversation(str(service.work)),
+            service.all.create_conversation(str(service.work)),
+        )
+        async with ServiceClient(service, greedy) as talk, ServiceClient(service, other) as calm:
             await talk.ask("prompt", message="run for i in 1 2 3 4 5 6 7 8; do sleep 100 & done; wait")
             end = await talk.event("agent_settled")
             assert "more than 8 processes (--worker-processes)" in end["errorMessage"]
             assert (await calm.run("list the files"))["reason"] == "done"
             assert not calm.of("agent_restarted")
 
-    house.restart(leave=False, worker_processes=8)
-    house.run(test())
+    service.restart(leave=False, worker_processes=8)
+    service.run(test())
 
     async def memory() -> None:
-        greedy = house.all.new(str(house.work))
-        async with Talk(house, greedy) as talk:
+        greedy = service.all.create_conversation(str(service.work))
+        async with ServiceClient(service, greedy) as talk:
             script = "import signal\nx = bytearray(b'x') * 300_000_000\nsignal.pause()"
-            (house.work / "greedy.py").write_text(script)
+            (service.work / "greedy.py").write_text(script)
             await talk.ask("prompt", message="run python3 greedy.py")
             end = await talk.event("agent_settled")
             assert "more than 200 MB of memory (--worker-memory)" in end["errorMessage"]
 
-    house.restart(leave=False, worker_memory=200)
-    house.run(memory())
-    house.restart(leave=False)
+    service.restart(leave=False, worker_memory=200)
+    service.run(memory())
+    service.restart(leave=False)
 
 
-def test_more_conversations_than_are_allowed_are_refused(house: ServedHouse) -> None:
+def test_more_conversations_than_are_allowed_are_refused(service: InProcessService) -> None:
     async def test() -> None:
-        first, second = house.all.new(str(house.work)), house.all.new(str(house.work))
-        async with Talk(house, first) as talk:
+        first, second = (
+            service.all.create_conversation(str(service.work)),
+            service.all.create_conversation(str(service.work)),
+        )
+        async with ServiceClient(service, first) as talk:
             # One that does nothing makes room.
-            await house.all.ready(second)
+            await service.all.wait_until_wakeable(second)
             assert first.state == "asleep"
             await talk.ask("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
             with pytest.raises(TooMany, match="are busy"):
-                await house.all.ready(second)
+                await service.all.wait_until_wakeable(second)
             await talk.data("abort")
 
-    house.restart(leave=False, awake=1)
-    house.run(test())
-    house.restart(leave=False, kept=1)
+    service.restart(leave=False, awake=1)
+    service.run(test())
+    service.restart(leave=False, kept=1)
     with pytest.raises(TooMany, match="which is the limit"):
-        house.all.new(str(house.work))
-    house.restart(leave=False)
+        service.all.create_conversation(str(service.work))
+    service.restart(leave=False)
 
 
 # Sessions
 
 
-def test_two_conversations_do_not_share_a_session(house: ServedHouse, one: ServedConversation) -> None:
+def test_two_conversations_do_not_share_a_session(service: InProcessService, one: ServedConversation) -> None:
     async def test() -> None:
-        other = house.all.new(str(house.work))
-        async with Talk(house, one) as talk, Talk(house, other) as second:
+        other = service.all.create_conversation(str(service.work))
+        async with ServiceClient(service, one) as talk, ServiceClient(service, other) as second:
             await talk.data("new_session")
             await talk.run("list the files")
             state = await talk.data("get_state")
             # Asked for by the id of the session that it is in now, it is the same conversation.
-            assert house.all.conversation(state["sessionId"]) is one
+            assert service.all.find_conversation(state["sessionId"]) is one
             refused = await second.ask("switch_session", sessionPath=state["sessionFile"])
             assert f"open in the conversation {one.record.id}" in refused["error"]
 
-    house.run(test())
+    service.run(test())
 
 
-def test_a_removed_conversation_is_gone_for_its_clients(house: ServedHouse) -> None:
+def test_a_removed_conversation_is_gone_for_its_clients(service: InProcessService) -> None:
     async def test() -> None:
-        made = house.all.new(str(house.work))
-        async with Talk(house, made) as talk:
+        made = service.all.create_conversation(str(service.work))
+        async with ServiceClient(service, made) as talk:
             await talk.run("list the files")
             pid = made.pid
-            await house.all.delete(made.record.id)
+            await service.all.delete_session(made.record.id)
             assert pid is not None
             assert not is_alive(pid)
             answer = await asyncio.wait_for(_refusal(made), 10)
             assert "deleted" in answer
         with pytest.raises(UnknownConversation):
-            house.all.conversation(made.record.id)
+            service.all.find_conversation(made.record.id)
 
     async def _refusal(made: ServedConversation) -> str:
         with pytest.raises(PigeonError) as error:
             await made.wake()
         return str(error.value)
 
-    house.run(test())
+    service.run(test())
 
 
-def test_a_gap_brings_what_is_needed_to_go_on(house: ServedHouse, one: ServedConversation) -> None:
+def test_a_gap_brings_what_is_needed_to_go_on(service: InProcessService, one: ServedConversation) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.run("list the files")
             await talk.data("set_permissions", permissions=ASK)
             await talk.send("prompt", message="run true")
             question = await talk.event("select")
-            async with Talk(house, one, after=10**9) as late:
+            async with ServiceClient(service, one, after=10**9) as late:
                 gap = await late.event("gap")
                 assert gap["after"] == 10**9
                 assert is_valid(gap, "Gap", is_closed=True)
@@ -507,4 +519,4 @@ def test_a_gap_brings_what_is_needed_to_go_on(house: ServedHouse, one: ServedCon
                 await late.event("agent_settled")
                 assert late.events[1]["seq"] == snapshot["seq"] + 1
 
-    house.run(test())
+    service.run(test())

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from fakes.attacked_server import TOKENS, WAIT, AttackedServer, reply
-from fakes.rpc_process import command_line
-from pigeon.frontends.serve.http.server import file_shares
+from pigeon.frontends.serve.http.server import divide_file_limit
+from support.agent_process import command_line
+from support.pigeon_serve import TOKENS, WAIT, AttackedServer, reply
 
 AWAKE = 4
 ADMIN = {"Authorization": f"Bearer {TOKENS['admin']}"}
@@ -136,7 +136,7 @@ def test_a_disk_or_a_table_that_is_full_is_told(server: AttackedServer) -> None:
 
 @pytest.mark.parametrize("files", [64, 200, 256, 1024, 4096])
 def test_what_is_allowed_at_once_fits_into_the_files_that_may_be_open(files: int) -> None:
-    shares = file_shares(files)
+    shares = divide_file_limit(files)
     assert min(shares.awake, shares.known, shares.unknown) >= 1
     if files > 64:
         assert 3 * shares.awake + 2 * shares.known + shares.unknown <= files - 64

@@ -1,10 +1,10 @@
-"""A small storm (`fakes.serve_storm`): connections are lost at random, and the supervisor is killed once or twice."""
+"""A small storm (`stress.serve_storm`): connections are lost at random, and the supervisor is killed once or twice."""
 
 from __future__ import annotations
 
 import asyncio
 
-from fakes.serve_storm import storm
+from stress.serve_storm import storm
 
 # With this one the supervisor is killed once.
 SEED = 5

@@ -46,7 +46,7 @@ def test_what_a_library_says_comes_without_its_arguments() -> None:
     log = ServiceLog(writing)
     root = logging.getLogger()
     before = list(root.handlers)
-    log.take_over_logging()
+    log.capture_logging()
     try:
         logging.getLogger("uvicorn.error").error("%s asked for %s\nmore", "peer", "/?token=secret")
     finally:

@@ -13,31 +13,31 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from fakes.fifo import Fifo
-from fakes.served_talk import PATIENCE, ServedHouse, Talk, becomes
 from pigeon.frontends.serve import worker_process
 from pigeon.frontends.serve.conversation import ServedConversation
-from pigeon.frontends.serve.conversations import TooMany
 from pigeon.frontends.serve.http.server import HttpServer, ServeOptions
 from pigeon.frontends.serve.http.tokens import Tokens
 from pigeon.frontends.serve.service_log import ServiceLog
+from pigeon.frontends.serve.wake_queue import TooMany
 from pigeon.frontends.serve.worker import QUEUE_FILE
 from pigeon.transport.event_log import log_owner
+from support.processes import Fifo
+from support.served_conversations import PATIENCE, InProcessService, ServiceClient, wait_until
 
 ASK = {"ask": ["bash"]}
 
 
-def kept_queue(house: ServedHouse, one: ServedConversation) -> Path:
-    return house.agent_dir / "serve" / "conversations" / one.record.id / QUEUE_FILE
+def kept_queue(service: InProcessService, one: ServedConversation) -> Path:
+    return service.agent_dir / "serve" / "conversations" / one.record.id / QUEUE_FILE
 
 
 def test_the_next_supervisor_finds_workers_questions_and_every_event(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     seen: list[dict[str, object]] = []
 
     async def begin() -> int | None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.data("set_permissions", permissions=ASK)
             await talk.ask("prompt", message="run echo hi")
             await talk.event("select")
@@ -45,10 +45,10 @@ def test_the_next_supervisor_finds_workers_questions_and_every_event(
             return one.pid
 
     async def go_on() -> None:
-        again = house.all.conversation(one.record.id)
+        again = service.all.find_conversation(one.record.id)
         assert (again.state, again.pid) == ("awake", pid)
-        assert not await again.sleep()
-        async with Talk(house, again, after=len(seen)) as talk, Talk(house, again) as fresh:
+        assert not await again.try_sleep()
+        async with ServiceClient(service, again, after=len(seen)) as talk, ServiceClient(service, again) as fresh:
             question = await fresh.event("select")
             assert question["id"] == next(event["id"] for event in seen if event.get("method") == "select")
             await talk.send("extension_ui_response", id=question["id"], value=question["options"][0])
@@ -61,96 +61,100 @@ def test_the_next_supervisor_finds_workers_questions_and_every_event(
             numbers = [event["seq"] for event in (*seen, *talk.events)]
             assert numbers == list(range(1, len(numbers) + 1))
 
-    pid = house.run(begin())
-    house.restart()
-    house.run(go_on())
+    pid = service.run(begin())
+    service.restart()
+    service.run(go_on())
 
 
-def test_a_run_that_ended_while_there_was_no_supervisor_is_counted(house: ServedHouse, one: ServedConversation) -> None:
+def test_a_run_that_ended_while_there_was_no_supervisor_is_counted(
+    service: InProcessService, one: ServedConversation
+) -> None:
     async def begin() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.ask("prompt", message=f"run {go.waits}")
             await talk.event("tool_execution_start")
 
     async def end() -> None:
         go.release()
-        await becomes(lambda: b'{"type":"agent_settled"' in log.read_bytes())
+        await wait_until(lambda: b'{"type":"agent_settled"' in log.read_bytes())
 
-    go = Fifo(house.work)
-    house.run(begin())
+    go = Fifo(service.work)
+    service.run(begin())
     log = next(Path(one.log_folder).glob("*.jsonl"))
-    house.restart(between=end)
-    assert house.counts.totals["runs"] == 1
+    service.restart(between=end)
+    assert service.counts.totals["runs"] == 1
 
 
-def test_a_second_supervisor_of_the_same_private_folder_is_refused(house: ServedHouse) -> None:
+def test_a_second_supervisor_of_the_same_private_folder_is_refused(service: InProcessService) -> None:
 
-    place = str(house.agent_dir / "serve")
+    place = str(service.agent_dir / "serve")
     assert Path(place).stat().st_mode & 0o777 == 0o700
     script = "import sys\nfrom pigeon.transport.event_log import lock_log\nlock_log(sys.argv[1])"
     tried = subprocess.run([sys.executable, "-c", script, place], capture_output=True, text=True, check=False)
     assert "unavailable" in tried.stderr
 
 
-def test_a_run_gets_time_to_end_and_is_aborted_after_that(house: ServedHouse, one: ServedConversation) -> None:
+def test_a_run_gets_time_to_end_and_is_aborted_after_that(service: InProcessService, one: ServedConversation) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.ask("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
-            draining = asyncio.ensure_future(house.all.drain(0.01))
+            draining = asyncio.ensure_future(service.all.drain(0.01))
             await asyncio.sleep(0)
             refused = await talk.ask("prompt", message="list the files", streamingBehavior="followUp")
             assert "shutting down" in refused["error"]
             with pytest.raises(TooMany, match="shutting down"):
-                house.all.new(str(house.work))
+                service.all.create_conversation(str(service.work))
             assert (await talk.event("agent_settled"))["aborted"]
             await draining
 
-    house.run(test())
-    house.restart(leave=False)
+    service.run(test())
+    service.restart(leave=False)
 
 
-def test_workers_that_a_second_signal_kills_are_not_started_again(house: ServedHouse, one: ServedConversation) -> None:
+def test_workers_that_a_second_signal_kills_are_not_started_again(
+    service: InProcessService, one: ServedConversation
+) -> None:
     async def test() -> None:
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             await talk.ask("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
-            house.all.kill()
-            await becomes(lambda: one.state == "asleep")
+            service.all.kill()
+            await wait_until(lambda: one.state == "asleep")
             assert "shutting down" in (await talk.ask("get_state"))["error"]
-            await house.all.close()
+            await service.all.close()
             assert log_owner(one.log_folder) is None
 
-    house.run(test())
-    house.restart(leave=False)
+    service.run(test())
+    service.restart(leave=False)
 
 
 def test_a_client_whose_conversation_still_wakes_when_the_service_stops_is_told_to_come_back(
-    house: ServedHouse, one: ServedConversation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: InProcessService, one: ServedConversation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not before the client was answered, however slow the machine is.
     monkeypatch.setattr(worker_process, "FORK_SECONDS", 2 * PATIENCE)
 
     async def test(log: ServiceLog) -> None:
         tokens = Tokens(str(tmp_path / "tokens"))
-        admin = tokens.first("admin")
+        admin = tokens.find_first_token("admin")
         assert admin is not None
-        server = HttpServer(house.all, tokens, ServeOptions(port=0), house.counts, log)
+        server = HttpServer(service.all, tokens, ServeOptions(port=0), service.counts, log)
         serving = asyncio.ensure_future(server.serve())
-        await becomes(lambda: server.started)
+        await wait_until(lambda: server.started)
         # No worker begins as long as the process does not run that they are forked from.
-        os.kill(house.workers.parent_pid, signal.SIGSTOP)
+        os.kill(service.workers.parent_pid, signal.SIGSTOP)
         try:
             address = f"{server.address.url.replace('http', 'ws')}/api/sessions/{one.record.id}/rpc"
             token = {"Authorization": f"Bearer {admin.secret}"}
             link = connect(address, additional_headers=token, proxy=None, open_timeout=PATIENCE)
             client = asyncio.ensure_future(link)
-            await becomes(lambda: one.state == "starting")
+            await wait_until(lambda: one.state == "starting")
             server.should_exit = True
             with pytest.raises(InvalidStatus) as refused:
                 await client
         finally:
-            os.kill(house.workers.parent_pid, signal.SIGCONT)
+            os.kill(service.workers.parent_pid, signal.SIGCONT)
         response = refused.value.response
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")
         assert b"shutting down" in (response.body or b"")
@@ -158,26 +162,26 @@ def test_a_client_whose_conversation_still_wakes_when_the_service_stops_is_told_
 
     with open(os.devnull, "wb") as nowhere:
         log = ServiceLog(nowhere.fileno())
-        house.run(test(log))
+        service.run(test(log))
         log.close()
 
 
 def test_messages_that_wait_outlive_a_stop_of_the_service_and_the_death_of_their_worker(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     later = {"message": "list the files", "clientMessageId": "later"}
 
-    async def stopped() -> None:
-        async with Talk(house, one) as talk:
+    async def stop_service() -> None:
+        async with ServiceClient(service, one) as talk:
             await talk.ask("prompt", message="run sleep 100")
             await talk.event("tool_execution_start")
             assert (await talk.data("follow_up", **later))["disposition"] == "queued"
-            assert kept_queue(house, one).stat().st_mode & 0o777 == 0o600
-            await house.all.drain(0.0)
+            assert kept_queue(service, one).stat().st_mode & 0o777 == 0o600
+            await service.all.drain(0.0)
 
     async def killed_and_said() -> None:
-        again = house.all.conversation(one.record.id)
-        async with Talk(house, again) as talk:
+        again = service.all.find_conversation(one.record.id)
+        async with ServiceClient(service, again) as talk:
             assert (await talk.data("get_state"))["pendingMessageCount"] == 1
             assert again.pid is not None
             os.kill(again.pid, signal.SIGKILL)
@@ -190,21 +194,21 @@ def test_messages_that_wait_outlive_a_stop_of_the_service_and_the_death_of_their
                     if message["role"] == "user"]  # fmt: skip
             assert said == ["run sleep 100", "list the files", "list the files"]
             assert (await talk.data("get_state"))["pendingMessageCount"] == 0
-            assert not kept_queue(house, one).exists(), "nothing of it stays on disk"
+            assert not kept_queue(service, one).exists(), "nothing of it stays on disk"
 
-    house.run(stopped())
-    house.restart(leave=False)
-    house.run(killed_and_said())
+    service.run(stop_service())
+    service.restart(leave=False)
+    service.run(killed_and_said())
 
 
 def test_a_queue_that_cannot_be_read_is_told_and_keeps_no_conversation_from_waking(
-    house: ServedHouse, one: ServedConversation
+    service: InProcessService, one: ServedConversation
 ) -> None:
     async def test() -> None:
-        file = kept_queue(house, one)
+        file = kept_queue(service, one)
         file.write_bytes(b'{"session_id":')
-        async with Talk(house, one) as talk:
+        async with ServiceClient(service, one) as talk:
             assert (await talk.data("get_state"))["pendingMessageCount"] == 0
             assert "queue.json cannot be read" in file.with_name("stderr.log").read_text()
 
-    house.run(test())
+    service.run(test())

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fakes.rpc_process import RpcProcess
-from fakes.served import ServedConversations, shared_server
+from support.agent_process import RpcProcess
+from support.pigeon_serve import ServedConversations, shared_server
 
 
 class Lines:

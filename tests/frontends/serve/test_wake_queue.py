@@ -9,9 +9,9 @@ from typing import cast
 
 import pytest
 
-from pigeon.frontends.serve import conversations
+from pigeon.frontends.serve import wake_queue
 from pigeon.frontends.serve.conversation import ServedConversation
-from pigeon.frontends.serve.conversations import Stopping, TooMany, WakeQueue
+from pigeon.frontends.serve.wake_queue import Stopping, TooMany, WakeQueue
 from pigeon.wire.open_work import OpenWork
 
 TURNS = 50
@@ -23,7 +23,7 @@ class Sleeper:
     def __init__(self, used: float = 0.0) -> None:
         self.used = used
         self.state = "asleep"
-        self.running = self.needed = False
+        self.is_running = self.needed = False
         self.work = OpenWork()
         self.asked = 0
 
@@ -32,10 +32,10 @@ class Sleeper:
         return self.state != "asleep"
 
     @property
-    def idle(self) -> bool:
-        return self.state == "awake" and not self.running
+    def is_idle(self) -> bool:
+        return self.state == "awake" and not self.is_running
 
-    async def sleep(self) -> bool:
+    async def try_sleep(self) -> bool:
         self.asked += 1
         self.state = "stopping"
         await asyncio.sleep(0)
@@ -59,12 +59,12 @@ class Crowd:
 
     def add(self, state: str = "asleep", running: bool = False) -> Sleeper:
         one = Sleeper(len(self.all))
-        one.state, one.running = state, running
+        one.state, one.is_running = state, running
         self.all.append(one)
         return one
 
     async def wake(self, one: Sleeper) -> None:
-        await self.queue.enter(cast(ServedConversation, one))
+        await self.queue.wait_for_admission(cast(ServedConversation, one))
         one.state = "starting"
         self.woken.append(one)
         assert sum(other.has_worker for other in self.all) <= 2
@@ -75,7 +75,7 @@ class Crowd:
     def begin(self, one: Sleeper) -> None:
         """Its worker is there, and has nothing to do yet."""
         one.state = "awake"
-        self.queue.look()
+        self.queue.process_requests()
 
 
 def run(test: Callable[[Crowd], Awaitable[None]]) -> None:
@@ -113,8 +113,8 @@ def test_when_all_are_busy_nobody_waits() -> None:
         waiting = crowd.ask(crowd.add())
         await settle()
         assert not waiting.done()
-        starting.state, starting.running = "awake", True
-        crowd.queue.look()
+        starting.state, starting.is_running = "awake", True
+        crowd.queue.process_requests()
         with pytest.raises(TooMany, match="are busy"):
             await waiting
         with pytest.raises(TooMany, match="are busy"):
@@ -129,11 +129,11 @@ def test_who_waits_too_long_is_refused_and_later_ones_go_on_waiting() -> None:
         starting = crowd.add("starting")
         early = crowd.ask(crowd.add())
         await settle()
-        crowd.now = conversations.WAKE_SECONDS - 0.1
+        crowd.now = wake_queue.WAKE_SECONDS - 0.1
         late = crowd.ask(crowd.add())
         await settle()
-        crowd.now = conversations.WAKE_SECONDS
-        crowd.queue.look()
+        crowd.now = wake_queue.WAKE_SECONDS
+        crowd.queue.process_requests()
         with pytest.raises(TooMany, match="at once"):
             await early
         assert not late.done()
@@ -147,11 +147,11 @@ def test_no_more_than_some_wait() -> None:
     async def test(crowd: Crowd) -> None:
         crowd.add("starting")
         crowd.add("starting")
-        waiting = [crowd.ask(crowd.add()) for _ in range(conversations.MOST_WAITING)]
+        waiting = [crowd.ask(crowd.add()) for _ in range(wake_queue.MOST_WAITING)]
         await settle()
         with pytest.raises(TooMany, match="at once"):
             await crowd.wake(crowd.add())
-        crowd.queue.refuse(Stopping, "it stops")
+        crowd.queue.refuse_all(Stopping, "it stops")
         assert [str(error) for error in await asyncio.gather(*waiting, return_exceptions=True)] == ["it stops"] * len(
             waiting
         )
@@ -165,11 +165,11 @@ def test_one_that_its_worker_needs_is_asked_once_and_another_sleeps_in_its_place
         needed.needed = True
         await crowd.wake(crowd.add())
         assert (needed.state, needed.asked, other.state) == ("awake", 1, "asleep")
-        crowd.all[2].running = True
+        crowd.all[2].is_running = True
         with pytest.raises(TooMany, match="are busy"):
             await crowd.wake(other)
         assert needed.asked == 1
-        crowd.now, needed.needed = conversations.NEEDED_SECONDS, False
+        crowd.now, needed.needed = wake_queue.NEEDED_SECONDS, False
         await crowd.wake(other)
         assert needed.state == "asleep"
 
@@ -184,7 +184,7 @@ def test_a_client_that_goes_while_it_waits_leaves_its_place_to_the_next() -> Non
         waiting, after = crowd.ask(gone), crowd.ask(following)
         await settle()
         last.state = "asleep"
-        crowd.queue.look()
+        crowd.queue.process_requests()
         # It was let in, and goes before it has noticed.
         waiting.cancel()
         with suppress(asyncio.CancelledError):

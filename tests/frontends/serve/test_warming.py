@@ -8,7 +8,7 @@ import tempfile
 
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.serve import warming
-from pigeon.frontends.serve.worker import WorkerRequest, packed, unpacked
+from pigeon.frontends.serve.worker import WorkerRequest, decode_request, encode_request
 from pigeon.frontends.serve.worker_state import WorkerState
 from pigeon.wire.steering import Limits
 
@@ -34,13 +34,13 @@ def test_a_request_comes_through_the_socket_as_it_was() -> None:
         state=state,
         died="why",
     )
-    assert unpacked(packed(request)) == request
+    assert decode_request(encode_request(request)) == request
 
 
 def test_each_model_that_is_played_uses_a_tool_and_ends_in_order() -> None:
     for model in warming.PLAYED:
         with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(warming.play(model, folder, os.defpath, 1))
+            asyncio.run(warming.play_conversation(model, folder, os.defpath, 1))
             (log,) = os.listdir(f"{folder}/events")
             with open(f"{folder}/events/{log}", encoding="utf-8") as file:
                 text = file.read()

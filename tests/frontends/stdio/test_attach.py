@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.agent_folders import AgentFolders
-from fakes.fifo import Fifo
-from fakes.rpc_process import LAST_EVENTS, RpcProcess, light_command_line
-from fakes.sdk_records import without_changes
-from fakes.served import ServedConversations, shared_server
+from support.agent_folders import AgentFolders
+from support.agent_process import LAST_EVENTS, RpcProcess, light_command_line
+from support.pigeon_serve import ServedConversations, shared_server
+from support.processes import Fifo
+from support.records import without_changes
 
 ASKS = {"ask": ["write"]}
 SCRIPT = [
@@ -35,7 +35,7 @@ def server() -> ServedConversations:
     return shared_server()
 
 
-def attached(server: ServedConversations, *words: str, **options: Any) -> RpcProcess:
+def attach_agent(server: ServedConversations, *words: str, **options: Any) -> RpcProcess:
     return RpcProcess(server.folders, *words, mode=("attach",), **options)
 
 
@@ -49,13 +49,13 @@ def talk(process: RpcProcess, dialect: str) -> list[Any]:
     process.last_event = last
     answers = dialect != "companion"
 
-    def asked(kind: str, **fields: Any) -> None:
+    def send_command(kind: str, **fields: Any) -> None:
         if answers:
             process.request(kind, **fields)
         else:
             process.send({"type": kind, **fields})
 
-    asked("set_permissions", permissions=ASKS)
+    send_command("set_permissions", permissions=ASKS)
     if answers:
         process.request("get_state")
         process.send(b"{ no json")
@@ -74,10 +74,10 @@ def talk(process: RpcProcess, dialect: str) -> list[Any]:
         process.request("prompt", message="", streamingBehavior="sideways")
         process.request("get_last_assistant_text")
         process.request("get_messages")
-    return [_shown(record) for record in process.records]
+    return [_comparable_record(record) for record in process.records]
 
 
-def _shown(record: dict[str, Any]) -> Any:
+def _comparable_record(record: dict[str, Any]) -> Any:
     plain = without_changes(record, Path("/nowhere"))
     # Deltas are cut differently by time; what they add up to is in the messages.
     if record["type"] == "message_update":
@@ -87,7 +87,7 @@ def _shown(record: dict[str, Any]) -> Any:
     return plain
 
 
-def merged(records: list[Any]) -> list[Any]:
+def merge_updates(records: list[Any]) -> list[Any]:
     """Updates of one kind that follow each other count once."""
     return [one for number, one in enumerate(records) if number == 0 or one != records[number - 1]]
 
@@ -105,13 +105,13 @@ def test_a_host_sees_what_mode_rpc_would_show_it(server: ServedConversations, tm
     with RpcProcess(own, "--model", model, "--dialect", dialect) as process:
         wanted = talk(process, dialect)
     (own.work / "note.txt").unlink(missing_ok=True)
-    with attached(server, f"{server.ws}/{server.new(model, own.work)}", "--dialect", dialect) as process:
+    with attach_agent(server, f"{server.ws}/{server.new(model, own.work)}", "--dialect", dialect) as process:
         seen = talk(process, dialect)
     # Of one process it is the first line that is answered; what is announced at a start may come before or behind it.
     starts = ("available_commands_update", "ready")
     assert [one for one in seen if _kind(one) in starts] == [one for one in wanted if _kind(one) in starts]
     rest = [[one for one in records if _kind(one) not in starts] for records in (seen, wanted)]
-    assert merged(rest[0]) == merged(rest[1])
+    assert merge_updates(rest[0]) == merge_updates(rest[1])
 
 
 def _kind(record: Any) -> str:
@@ -139,11 +139,11 @@ async def test_the_client_of_the_library_drives_it_as_a_subprocess(server: Serve
 
 
 def test_a_new_conversation_is_begun_in_a_folder(server: ServedConversations, tmp_path: Path) -> None:
-    with attached(server, server.url, "--new", str(tmp_path), "--model", "demo", "--mode", "rpc") as process:
+    with attach_agent(server, server.url, "--new", str(tmp_path), "--model", "demo", "--mode", "rpc") as process:
         id = process.ask("get_state")["sessionId"]
         process.run("run echo hello > here.txt")
     assert (tmp_path / "here.txt").read_text() == "hello\n"
-    with attached(server, f"unix:{server.socket}?session={id}") as process:
+    with attach_agent(server, f"unix:{server.socket}?session={id}") as process:
         assert process.ask("get_state")["messageCount"] > 0
 
 
@@ -152,7 +152,7 @@ def test_its_host_does_not_notice_that_the_supervisor_was_killed(server: ServedC
     script = tmp_path / "script.json"
     call = {"toolCalls": [{"name": "bash", "arguments": {"command": go.waits}}]}
     script.write_text(json.dumps({"replies": [call, "Over.", "Really."]}))
-    with attached(server, f"{server.ws}/{server.new(f'scripted/{script}', tmp_path)}") as process:
+    with attach_agent(server, f"{server.ws}/{server.new(f'scripted/{script}', tmp_path)}") as process:
         process.send({"type": "prompt", "id": 1, "message": "go"})
         process.wait_event("tool_execution_start")
         server.kill()
@@ -174,7 +174,7 @@ def test_a_run_whose_agent_was_killed_ends_for_its_host(
     server: ServedConversations, tmp_path: Path, dialect: str
 ) -> None:
     id = server.new("demo", tmp_path)
-    with attached(server, f"{server.ws}/{id}", "--dialect", dialect) as process:
+    with attach_agent(server, f"{server.ws}/{id}", "--dialect", dialect) as process:
         process.send({"type": "prompt", "id": 1, "message": "run sleep 60"})
         process.wait_event("tool_execution_start")
         os.kill(server.worker_of(id), signal.SIGKILL)
@@ -209,32 +209,32 @@ def test_a_run_whose_agent_was_killed_ends_for_its_host(
 def test_what_cannot_be_is_said_with_its_exit_code(
     server: ServedConversations, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    process = attached(server, *words)
+    process = attach_agent(server, *words)
     assert process.wait_exit() == code
     assert said in process.stderr
 
 
 def test_a_wrong_token_and_an_unknown_session_are_said(server: ServedConversations) -> None:
-    wrong = attached(server, f"{server.ws}/{server.new()}", env={"PIGEON_TOKEN": "not-the-token-of-it"})
+    wrong = attach_agent(server, f"{server.ws}/{server.new()}", env={"PIGEON_TOKEN": "not-the-token-of-it"})
     assert wrong.wait_exit() == 1
     assert "token" in wrong.stderr
     assert "not-the-token-of-it" not in wrong.stderr
-    unknown = attached(server, f"{server.ws}/no-such")
+    unknown = attach_agent(server, f"{server.ws}/no-such")
     assert unknown.wait_exit() == 1
     assert "no-such" in unknown.stderr
 
 
 def test_the_token_of_this_machine_is_sent_to_no_other(server: ServedConversations, tmp_path: Path) -> None:
-    from pigeon.frontends.stdio.attach import token_for
+    from pigeon.frontends.stdio.attach import find_token
     from pigeon.sdk.remote.addresses import parsed_address
     from pigeon.system.environment import Environment
 
     variables = {"PI_CODING_AGENT_DIR": str(server.folders.agent)}
     here = Environment(variables=variables, home=str(tmp_path), cwd=str(tmp_path))
-    assert token_for(parsed_address("ws://127.0.0.1:7463/id"), None, here) == server.token
-    assert token_for(parsed_address("ws://[::1]:7463/id"), None, here) == server.token
-    assert token_for(parsed_address("wss://example.org/id"), None, here) is None
-    assert token_for(parsed_address("wss://localhost.example.org/id"), None, here) is None
+    assert find_token(parsed_address("ws://127.0.0.1:7463/id"), None, here) == server.token
+    assert find_token(parsed_address("ws://[::1]:7463/id"), None, here) == server.token
+    assert find_token(parsed_address("wss://example.org/id"), None, here) is None
+    assert find_token(parsed_address("wss://localhost.example.org/id"), None, here) is None
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -2), (signal.SIGHUP, 129)])
@@ -242,7 +242,7 @@ def test_signals_end_it_with_their_codes_and_the_conversation_goes_on(
     server: ServedConversations, number: int, code: int
 ) -> None:
     id = server.new()
-    process = attached(server, f"{server.ws}/{id}")
+    process = attach_agent(server, f"{server.ws}/{id}")
     process.request("get_state")
     process.signal(number)
     assert process.wait_exit() == code
@@ -250,7 +250,7 @@ def test_signals_end_it_with_their_codes_and_the_conversation_goes_on(
 
 
 def test_what_was_asked_before_the_end_of_the_input_is_answered(server: ServedConversations) -> None:
-    process = attached(server, f"{server.ws}/{server.new()}")
+    process = attach_agent(server, f"{server.ws}/{server.new()}")
     process.send({"type": "get_state", "id": 1}, {"type": "get_messages", "id": 2})
     process.close_stdin()
     assert process.wait_exit() == 0
@@ -258,7 +258,7 @@ def test_what_was_asked_before_the_end_of_the_input_is_answered(server: ServedCo
 
 
 def test_a_host_that_goes_ends_it(server: ServedConversations) -> None:
-    process = attached(server, f"{server.ws}/{server.new()}", reads=False)
+    process = attach_agent(server, f"{server.ws}/{server.new()}", reads=False)
     process.close_stdout()
     process.send({"type": "get_messages"}, {"type": "get_messages"})
     assert process.wait_exit() == 1

@@ -32,7 +32,7 @@ class SlowPainter(Painter):
 def all_of(queue: BlockQueue) -> str:
     text = ""
     while queue.has_text:
-        text += queue.take()
+        text += queue.pop_text()
     return text
 
 
@@ -48,8 +48,8 @@ def nothing() -> None:
 async def test_a_short_block_is_painted_at_once(painter: SlowPainter) -> None:
     queue = BlockQueue(painter, nothing)
     queue.add(Notice("short"), 80)
-    assert not queue.painting
-    assert "short" in queue.take()
+    assert not queue.is_painting
+    assert "short" in queue.pop_text()
     assert painter.threads == [threading.get_ident()]
 
 
@@ -57,10 +57,10 @@ async def test_the_event_loop_goes_on_while_a_long_block_is_painted(painter: Slo
     queue = BlockQueue(painter, nothing)
     queue.add(AnswerText(LONG), 80)
     await asyncio.sleep(0)
-    assert queue.painting
+    assert queue.is_painting
     assert not queue.has_text
     painter.may.set()
-    await queue.painted()
+    await queue.wait_until_painted()
     assert all_of(queue).split() == LONG.split()
     assert threading.get_ident() not in painter.threads
 
@@ -72,7 +72,7 @@ async def test_what_comes_behind_a_long_block_is_written_behind_it(painter: Slow
     queue.add(Notice("third"), 80)
     queue.add_lines("fourth\n")
     painter.may.set()
-    await queue.painted()
+    await queue.wait_until_painted()
     found = [word for word in all_of(queue).split() if word in ("first", "second", "third", "fourth")]
     assert found == ["first", "second", "third", "fourth"]
 
@@ -83,7 +83,7 @@ async def test_a_block_that_cannot_be_painted_takes_no_other_with_it(painter: Sl
     queue = BlockQueue(painter, nothing)
     queue.add(Notice(LONG, "no such kind"), 80)  # type: ignore[arg-type]
     queue.add(Notice("after it"), 80)
-    await queue.painted()
+    await queue.wait_until_painted()
     assert [type(fault) for fault in faults] == [KeyError]
     assert "after it" in all_of(queue)
 
@@ -94,7 +94,7 @@ async def test_a_long_text_is_given_out_in_pieces_of_whole_lines() -> None:
     queue.add_lines(lines)
     pieces = []
     while queue.has_text:
-        pieces.append(queue.take())
+        pieces.append(queue.pop_text())
     assert len(pieces) > 5
     assert all(piece.endswith("\n") and len(piece) <= PIECE_CHARACTERS + 20 for piece in pieces)
     assert "".join(pieces) == lines
@@ -103,8 +103,8 @@ async def test_a_long_text_is_given_out_in_pieces_of_whole_lines() -> None:
 async def test_what_a_tool_was_given_counts_too(painter: SlowPainter) -> None:
     queue = BlockQueue(painter, nothing)
     queue.add(ToolCard("1", "write", {"path": "a", "content": LONG}, 0.0, seconds=0.0), 80)
-    assert queue.painting
-    await queue.painted()
+    assert queue.is_painting
+    await queue.wait_until_painted()
 
 
 async def test_what_is_painted_while_a_piece_is_taken_is_not_lost(painter: SlowPainter) -> None:
@@ -112,7 +112,7 @@ async def test_what_is_painted_while_a_piece_is_taken_is_not_lost(painter: SlowP
     queue.add(Notice("before"), 80)
     queue.add(AnswerText(LONG), 80)
     await asyncio.sleep(0)
-    assert "before" in queue.take()
+    assert "before" in queue.pop_text()
     painter.may.set()
-    await queue.painted()
+    await queue.wait_until_painted()
     assert "word" in all_of(queue)

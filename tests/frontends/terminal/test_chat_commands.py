@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fakes.mcp_agents import scripted_server
-from fakes.pty_chat import (
+from support.sdk_agents import scripted_server
+from support.terminal import (
     CTRL_D,
     CTRL_G,
     CTRL_J,
@@ -26,8 +26,8 @@ from fakes.pty_chat import (
     UP,
     Look,
     PtyChat,
-    pasted,
-    scripted,
+    paste_keys,
+    scripted_model_arguments,
 )
 
 DIALOGS = """
@@ -82,7 +82,7 @@ def _folder(tmp_path: Path) -> list[str]:
     ):
         (programs / name).write_text(f"#!/bin/sh\n{script}\n")
         (programs / name).chmod(0o755)
-    return scripted(tmp_path, cost={"input": 900, "output": 900})
+    return scripted_model_arguments(tmp_path, cost={"input": 900, "output": 900})
 
 
 def _programs(tmp_path: Path) -> Path:
@@ -104,7 +104,7 @@ def test_every_command_of_the_table_works(tmp_path: Path, look: Look) -> None:
     with look.open(tmp_path, [*arguments, "first words"], env=_environment(tmp_path)) as chat:
         chat.until("You said: first words")
         chat.footer("%")
-        chat.say("/modle")
+        chat.send_line("/modle")
         chat.reads("did you mean /model?")
         chat.has_input("/modle")
         chat.empty()
@@ -112,8 +112,8 @@ def test_every_command_of_the_table_works(tmp_path: Path, look: Look) -> None:
         _questions(chat)
         _other_points(chat)
         _footer(chat, look)
-        chat.say("/quit")
-        assert chat.ended() == 0
+        chat.send_line("/quit")
+        assert chat.wait_for_exit() == 0
         look.fits(chat)
     assert (tmp_path / "page.html").exists()
 
@@ -131,24 +131,24 @@ def _simple_commands(chat: PtyChat) -> None:
         ("/greet owl", "You said: Greet the owl politely"),
         ("/skill:nesting", "Twigs."),
     ):
-        chat.say(command)
+        chat.send_line(command)
         chat.reads(shown)
 
 
 def _questions(chat: PtyChat) -> None:
-    chat.say("/model")
+    chat.send_line("/model")
     chat.answers("m-two" + ENTER, "Which model?")
     chat.footer("m-two")
-    chat.say("/model s.json")
+    chat.send_line("/model s.json")
     chat.footer("s.json")
-    chat.say("/thinking")
+    chat.send_line("/thinking")
     chat.answers(DOWN + ENTER, "Which thinking level?")
     chat.footer("s.json high")
-    chat.say("/thinking low")
+    chat.send_line("/thinking low")
     chat.footer("s.json low")
-    chat.say("/permissions")
+    chat.send_line("/permissions")
     chat.answers("a", "What may tools do")
-    chat.say("/permissions")
+    chat.send_line("/permissions")
     chat.until(lambda _: any("Ask before every" in line for line in chat.lines))
     chat.reads("Ask before every tool that no rule allows  now")
     chat.answers("f", "What may tools do")
@@ -156,21 +156,21 @@ def _questions(chat: PtyChat) -> None:
 
 def _other_points(chat: PtyChat) -> None:
     """Another point of the tree, a copy before a message, a new conversation, and back to the first one."""
-    chat.say("/tree")
+    chat.send_line("/tree")
     chat.answers("first" + ENTER, "Go to which point?")
     chat.has_input("first words")
     chat.type(ENTER)
     chat.until(f"{SIGN} first words")
     chat.until("You said: first words")
-    chat.say("other words")
+    chat.send_line("other words")
     chat.until("You said: other words")
-    chat.say("/fork")
+    chat.send_line("/fork")
     chat.answers("other" + ENTER, "before which message?")
     chat.has_input("other words")
     chat.empty()
-    chat.say("/new")
+    chat.send_line("/new")
     chat.until("A new conversation")
-    chat.say("/resume")
+    chat.send_line("/resume")
     chat.answers("good name" + ENTER, "Continue which conversation?")
     chat.until("You said: other words")
 
@@ -194,7 +194,7 @@ def test_the_input_line_completes_folds_searches_and_remembers(tmp_path: Path, l
         _attach(chat, tmp_path)
         _run_commands(chat)
         chat.type(CTRL_D)
-        assert chat.ended() == 0
+        assert chat.wait_for_exit() == 0
         look.fits(chat)
     with look.open(tmp_path, [*arguments, "--resume"]) as chat:
         chat.answers(ENTER, "Continue which conversation?")
@@ -224,12 +224,12 @@ def _write_in_many_ways(chat: PtyChat) -> None:
     chat.until("below")
     chat.type(ENTER)
     chat.until("You said: a line")
-    chat.type(pasted("one\r\ntwo"))
+    chat.type(paste_keys("one\r\ntwo"))
     chat.until("two")
     chat.type(ENTER)
     chat.until("You said: one")
     log = "".join(f"line {number}\n" for number in range(120))
-    chat.type("read ", pasted(log), " end")
+    chat.type("read ", paste_keys(log), " end")
     chat.reads("read [pasted 120 lines] end")
     chat.type(ENTER)
     chat.until("line 119 end")
@@ -241,37 +241,37 @@ def _write_in_many_ways(chat: PtyChat) -> None:
 
 def _attach(chat: PtyChat, folder: Path) -> None:
     """By its path, from the clipboard, with a command and in the text: one more each time."""
-    chat.type(pasted(str(folder / "dot.png")))
+    chat.type(paste_keys(str(folder / "dot.png")))
     chat.until("1 image for")
     chat.type(CTRL_V)
     chat.until("2 images for")
-    chat.say("/image dot.png")
+    chat.send_line("/image dot.png")
     chat.until("3 images for")
-    chat.say("what is on @dot.png")
+    chat.send_line("what is on @dot.png")
     chat.until("4 images")
     chat.until("You said: what is on")
 
 
 def _run_commands(chat: PtyChat) -> None:
-    chat.say("!echo both-$((1+1))")
+    chat.send_line("!echo both-$((1+1))")
     chat.until("both-2")
-    chat.say("!!echo alone-$((1+1))")
+    chat.send_line("!!echo alone-$((1+1))")
     chat.until("alone-2")
     chat.until("only for you")
-    chat.say("!echo before; sleep 600")
+    chat.send_line("!echo before; sleep 600")
     chat.until("Running")
     chat.type(ESC)
     chat.until("Stopped")
-    chat.gone("Running")
-    chat.say("go on")
+    chat.wait_until_gone("Running")
+    chat.send_line("go on")
     chat.until("You said: go on")
 
 
 def test_a_megabyte_that_is_pasted_is_folded_and_sent_whole(tmp_path: Path) -> None:
-    arguments = scripted(tmp_path, ("x", "It came."), contextWindow=2_000_000)
+    arguments = scripted_model_arguments(tmp_path, ("x", "It came."), contextWindow=2_000_000)
     with PtyChat(tmp_path, arguments) as chat:
         chat.until("context 0%")
-        chat.type(pasted(("x" * 99 + "\n") * 10_486), " end")
+        chat.type(paste_keys(("x" * 99 + "\n") * 10_486), " end")
         chat.until("[pasted 10,486 lines] end")
         chat.type(ENTER)
         text = chat.until("It came.")
@@ -286,22 +286,22 @@ def test_a_megabyte_that_is_pasted_is_folded_and_sent_whole(tmp_path: Path) -> N
 def test_extensions_of_a_folder_are_there_as_soon_as_it_is_trusted(tmp_path: Path, look: Look) -> None:
     (tmp_path / ".pigeon" / "extensions").mkdir(parents=True)
     (tmp_path / ".pigeon" / "extensions" / "dialogs.py").write_text(DIALOGS)
-    with look.open(tmp_path, scripted(tmp_path)) as chat:
+    with look.open(tmp_path, scripted_model_arguments(tmp_path)) as chat:
         chat.reads(".pigeon/extensions")
         chat.answers("n", "Do you trust")
-        chat.say("/ask")
+        chat.send_line("/ask")
         chat.reads("There is no command /ask")
         chat.empty()
-        chat.say("/trust")
+        chat.send_line("/trust")
         chat.answers("o", "Do you trust")
         chat.reads("In use now")
-        chat.say("/ask")
+        chat.send_line("/ask")
         chat.until("Which bird?")
     # Trusted this time only, it is asked about again; then always.
-    with look.open(tmp_path, scripted(tmp_path)) as chat:
+    with look.open(tmp_path, scripted_model_arguments(tmp_path)) as chat:
         chat.answers("y", "Do you trust")
         chat.reads("In use now")
-    with look.open(tmp_path, scripted(tmp_path)) as chat:
+    with look.open(tmp_path, scripted_model_arguments(tmp_path)) as chat:
         chat.footer("%")
         chat.type("/as", TAB, ENTER)
         chat.until("Which bird?")
@@ -317,7 +317,7 @@ def test_extensions_of_a_folder_are_there_as_soon_as_it_is_trusted(tmp_path: Pat
         chat.until("Dear pigeon,")
         chat.type(CTRL_J, "coo", ENTER)
         chat.reads("answers ['parrot', True, 'Pia', 'Dear pigeon,\\ncoo']")
-        chat.gone("widget-shown")
+        chat.wait_until_gone("widget-shown")
         chat.has_input("text of the editor")
         look.fits(chat)
 
@@ -326,7 +326,9 @@ def test_prompts_and_resources_of_tool_servers_are_completed_and_sent(tmp_path: 
     agent_dir = tmp_path / "agent"
     agent_dir.mkdir()
     (agent_dir / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": scripted_server()}}))
-    with PtyChat(tmp_path, scripted(tmp_path), 100, env={"PIGEON_CODING_AGENT_DIR": str(agent_dir)}) as chat:
+    with PtyChat(
+        tmp_path, scripted_model_arguments(tmp_path), 100, env={"PIGEON_CODING_AGENT_DIR": str(agent_dir)}
+    ) as chat:
         chat.footer("scripted")
         chat.type("/mcp__notes__poem pigeons", ENTER)
         # The process that holds the connections is started with low priority.

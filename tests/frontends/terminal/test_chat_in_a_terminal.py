@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from fakes.pty_chat import (
+from support.terminal import (
     ALT_ENTER,
     ALT_UP,
     CTRL_C,
@@ -21,7 +21,7 @@ from fakes.pty_chat import (
     SIGN,
     Look,
     call,
-    scripted,
+    scripted_model_arguments,
 )
 
 WORDS = {"text": "word " * 20000, "chunkDelayMs": 20}
@@ -35,7 +35,7 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
     (tmp_path / "notes.txt").write_text("alpha\n")
     os.mkfifo(tmp_path / "go")
     edits = [{"oldText": "alpha", "newText": "beta"}]
-    arguments = scripted(
+    arguments = scripted_model_arguments(
         tmp_path,
         ("birds", {"thinking": "Birds, then.", "text": ANSWER, "chunk": 3}),
         ("command", [call("bash", command=COMMAND), "That is done."]),
@@ -44,7 +44,7 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
     )
     with look.open(tmp_path, arguments) as chat:
         chat.until("s.json")
-        chat.say("birds")
+        chat.send_line("birds")
         text = chat.until("two")
         assert f"{SIGN} birds" in text
         assert "Thought" in text
@@ -52,10 +52,10 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
         assert "def fly():" in text
         assert "**" not in text
         chat.type(CTRL_T)
-        chat.say("birds again")
+        chat.send_line("birds again")
         chat.until(lambda text: "Birds, then." in text.partition("birds again")[2])
 
-        chat.say("command")
+        chat.send_line("command")
         chat.until("Running")
         chat.until("│ first")
         (tmp_path / "go").write_text("went\n")
@@ -64,15 +64,15 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
         chat.type(CTRL_O)
         chat.until("last")
 
-        chat.say("change")
+        chat.send_line("change")
         chat.until(lambda text: text.count("That is done.") == 2)
         text = chat.until("beta")
         assert "alpha" in text
-        chat.say("cut")
+        chat.send_line("cut")
         text = chat.reads("The answer was cut off")
         assert all(len(line) <= look.columns for line in text.splitlines())
         chat.type(CTRL_D)
-        assert chat.ended() == 0
+        assert chat.wait_for_exit() == 0
         assert f"{SIGN}  " not in chat.lines[-1]
         look.fits(chat)
     assert (tmp_path / "notes.txt").read_text() == "beta\n"
@@ -81,20 +81,20 @@ def test_answers_stream_with_thoughts_folded_and_tools_as_cards(tmp_path: Path, 
 @LOOKS
 def test_messages_for_a_busy_agent_wait_and_can_be_taken_back(tmp_path: Path, look: Look) -> None:
     (tmp_path / "dot.png").write_bytes(PIXEL)
-    with look.open(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+    with look.open(tmp_path, scripted_model_arguments(tmp_path, ("slow", WORDS))) as chat:
         chat.until("s.json")
-        chat.say("slow")
+        chat.send_line("slow")
         chat.until("word word")
-        chat.say("and faster")
+        chat.send_line("and faster")
         chat.until("Next: and faster")
         # An image that is taken back with its message is attached to the next one.
-        chat.say("/image dot.png")
+        chat.send_line("/image dot.png")
         chat.until("1 image")
         chat.type("then rest", ALT_ENTER)
         chat.until("Next: then rest")
         chat.type(ALT_UP)
         chat.has_input("then rest")
-        chat.gone("Next: then rest")
+        chat.wait_until_gone("Next: then rest")
         chat.until(lambda text: text.count("1 image") == 2)
         chat.type(ENTER)
         chat.until("Next: then rest")
@@ -104,22 +104,22 @@ def test_messages_for_a_busy_agent_wait_and_can_be_taken_back(tmp_path: Path, lo
         chat.until(f"{SIGN} and faster")
         chat.until(lambda text: text.count("1 image") == 3)
         chat.type(CTRL_C)
-        chat.gone("and faster")
-        chat.say("what now")
+        chat.wait_until_gone("and faster")
+        chat.send_line("what now")
         assert "and faster" not in chat.until("You said: what now").partition("Stopped")[2]
 
-        chat.say("slow again")
+        chat.send_line("slow again")
         chat.until(lambda text: "word word" in text.partition("slow again")[2])
-        chat.say("turn left")
+        chat.send_line("turn left")
         chat.until("Next: turn left")
         chat.type(CTRL_C)
         chat.until(lambda text: text.count("Stopped") == 2)
         chat.type(CTRL_C)
-        chat.gone("turn left")
+        chat.wait_until_gone("turn left")
         chat.type(CTRL_C)
         chat.until("again to leave")
         chat.type(CTRL_C)
-        assert chat.ended() == 0
+        assert chat.wait_for_exit() == 0
         look.fits(chat)
     (session,) = tmp_path.rglob("*.jsonl")
     messages = [json.loads(line).get("message", {}) for line in session.read_text().splitlines()]
@@ -132,11 +132,11 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
     names = ("one", "two", "three", "four")
     rules = [(name, [call("write", path=name, content=f"in {name}\n"), f"Done, {name}."] * 2) for name in names]
     rules.append(("long", [call("bash", command=LONG_COMMAND), "Done, long."]))
-    arguments = scripted(tmp_path, *rules)
+    arguments = scripted_model_arguments(tmp_path, *rules)
     with look.open(tmp_path, [*arguments, "--approval-mode", "always-ask"]) as chat:
         chat.until("s.json")
         for name, key, verdict in (("one", "n", False), ("two", ESC, False), ("three", "y", True)):
-            chat.say(name)
+            chat.send_line(name)
             text = chat.until("Yes, for this session")
             assert f"in {name}" in text
             chat.type(key)
@@ -153,11 +153,11 @@ def test_a_permission_is_asked_with_the_change_and_answered_by_a_key(tmp_path: P
         chat.has_input("say it")
         chat.empty()
         # What is allowed for the session is not asked about again.
-        chat.say("four")
+        chat.send_line("four")
         chat.until(lambda text: text.count("Done, four.") == 2)
 
         # A command that does not fit above the choices stands in the conversation, to its last line.
-        chat.say("long")
+        chat.send_line("long")
         text = chat.reads("see above for all of it")
         assert "echo line0" in text
         assert "echo line39" in text
@@ -176,7 +176,7 @@ def test_without_a_key_the_demo_is_offered(tmp_path: Path, look: Look) -> None:
         chat.until("Try the demo model")
         chat.type("d")
         chat.reads('Try "list the files"')
-        chat.say("list the files")
+        chat.send_line("list the files")
         chat.until("● bash ls -A .")
         chat.until("notes.txt")
         look.fits(chat)

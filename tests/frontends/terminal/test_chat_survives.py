@@ -8,8 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from fakes.processes import eventually, is_alive
-from fakes.pty_chat import CTRL_C, CTRL_D, CTRL_Z, DOWN, ESC, LOOKS, SIGN, Look, PtyChat, call, pasted, scripted
+from support.processes import eventually, is_alive
+from support.terminal import (
+    CTRL_C,
+    CTRL_D,
+    CTRL_Z,
+    DOWN,
+    ESC,
+    LOOKS,
+    SIGN,
+    Look,
+    PtyChat,
+    call,
+    paste_keys,
+    scripted_model_arguments,
+)
 
 WORDS = {"text": "word " * 20000, "chunkDelayMs": 20}
 # Colours, a title, a wiped screen, an eight-bit sequence, a device control string, and a line written over.
@@ -20,9 +33,9 @@ FORBIDDEN = (b"\x1b]0;owned", b"\x1b[2J", b"\x1b[31mred", b"\x9b31m", b"\xc2\x9b
 
 
 def test_a_resized_and_a_tiny_terminal_keep_working(tmp_path: Path) -> None:
-    with PtyChat(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+    with PtyChat(tmp_path, scripted_model_arguments(tmp_path, ("slow", WORDS))) as chat:
         chat.until("scripted/s.json")
-        chat.say("slow")
+        chat.send_line("slow")
         chat.until("word word")
         for columns, rows in ((40, 20), (200, 50), (10, 5), (60, 12), (80, 30)):
             chat.resize(columns, rows)
@@ -34,19 +47,19 @@ def test_a_resized_and_a_tiny_terminal_keep_working(tmp_path: Path) -> None:
         chat.until("Stopped")
         # The row that is chosen is seen, however few rows there are.
         chat.resize(20, 5)
-        chat.say("/thinking")
+        chat.send_line("/thinking")
         chat.until(lambda _: any("medium" in line for line in chat.lines))
         chat.type(DOWN)
         chat.until(lambda _: any(line.startswith(SIGN) and "high" in line for line in chat.lines))
         chat.type(ESC)
         chat.has_input("")
         chat.type(CTRL_D)
-        assert chat.ended() == 0
+        assert chat.wait_for_exit() == 0
 
 
 @LOOKS
 def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path, look: Look) -> None:
-    arguments = scripted(tmp_path)
+    arguments = scripted_model_arguments(tmp_path)
     shell = ["bash", "--norc", "--noprofile", "-i"]
     with look.open(tmp_path, (), program=shell, env={"PS1": "shell> "}) as chat:
         chat.until("shell>")
@@ -57,7 +70,7 @@ def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path, look
         chat.until(f"{SIGN} half a")
         chat.type(CTRL_Z)
         chat.until("Stopped")
-        chat.gone("s.json medium")
+        chat.wait_until_gone("s.json medium")
         chat.type("echo still-$((1+1))\n")
         chat.until("still-2")
         chat.type("fg\n")
@@ -77,9 +90,9 @@ def test_ctrl_z_gives_the_shell_its_terminal_and_fg_goes_on(tmp_path: Path, look
 def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(
     tmp_path: Path, look: Look, how: str, code: int
 ) -> None:
-    with look.open(tmp_path, scripted(tmp_path, ("slow", WORDS))) as chat:
+    with look.open(tmp_path, scripted_model_arguments(tmp_path, ("slow", WORDS))) as chat:
         chat.until("s.json")
-        chat.say("slow")
+        chat.send_line("slow")
         chat.until("word word")
         agents = chat.agents()
         assert agents
@@ -88,7 +101,7 @@ def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(
             assert chat.process.wait(20) == code
         else:
             chat.process.terminate()
-            assert chat.ended() == code
+            assert chat.wait_for_exit() == code
         assert eventually(lambda: not any(is_alive(pid) for pid in agents))
     (session,) = tmp_path.rglob("*.jsonl")
     entries = [json.loads(line) for line in session.read_text().splitlines()]
@@ -99,35 +112,35 @@ def test_a_chat_that_must_go_leaves_a_whole_session_and_no_process(
 
 def test_an_agent_that_is_killed_is_started_again_with_its_conversation(tmp_path: Path) -> None:
     rules = (("slow", WORDS), ("write", [call("write", path="file", content="x"), "Done."]))
-    with PtyChat(tmp_path, [*scripted(tmp_path, *rules), "--approval-mode", "always-ask"]) as chat:
+    with PtyChat(tmp_path, [*scripted_model_arguments(tmp_path, *rules), "--approval-mode", "always-ask"]) as chat:
         chat.until("scripted/s.json")
-        chat.say("remember this")
+        chat.send_line("remember this")
         chat.until("You said: remember this")
         # A question goes with the agent that asked it.
-        chat.say("write")
+        chat.send_line("write")
         chat.until("Yes, for this session")
         chat.kill_agents()
         chat.until("The agent has ended by signal 9.")
-        chat.gone("Yes, for this session")
-        chat.say("slow")
+        chat.wait_until_gone("Yes, for this session")
+        chat.send_line("slow")
         chat.until("word word")
         # What waited for it comes back.
-        chat.say("wait")
+        chat.send_line("wait")
         chat.until("Next: wait")
         chat.kill_agents()
         chat.until(lambda text: text.count("The agent has ended by signal 9.") == 2)
         chat.has_input("wait")
         chat.empty()
-        chat.say("and now")
+        chat.send_line("and now")
         chat.until("You said: and now")
-        chat.say("/tree")
+        chat.send_line("/tree")
         chat.until("Go to which point?")
         screen = "\n".join(chat.lines)
         assert "you: remember this" in screen
         assert "you: and now" in screen
         assert any("you are here" in line and line.startswith(SIGN) for line in chat.lines)
         chat.type(ESC)
-        chat.gone("Go to which point?")
+        chat.wait_until_gone("Go to which point?")
     assert not (tmp_path / "file").exists()
 
 
@@ -137,7 +150,7 @@ def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, look: Loo
     bad_name = "evil\x1b]0;owned\x07.txt"
     (tmp_path / bad_name).write_text("x")
     hostile_json = json.dumps(HOSTILE)
-    arguments = scripted(
+    arguments = scripted_model_arguments(
         tmp_path,
         ("talk", {"thinking": HOSTILE, "text": f"{HOSTILE}\n\n```\n{HOSTILE}\n```\n\ntalk ends"}),
         ("tool", [call("bash", command=f"printf '%b' {hostile_json!r}; ls"), "tool ends"]),
@@ -145,30 +158,30 @@ def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, look: Loo
     )
     with look.open(tmp_path, arguments) as chat:
         chat.until("s.json")
-        chat.say("talk")
+        chat.send_line("talk")
         chat.until("talk ends")
-        chat.say("tool")
+        chat.send_line("tool")
         chat.until("tool ends")
         chat.type("@evil")
         chat.until("evil")
         chat.type(CTRL_C)
-        chat.gone("@evil")
-        chat.say("/model")
+        chat.wait_until_gone("@evil")
+        chat.send_line("/model")
         chat.answers(ESC, "Which model?")
-        chat.type(pasted(HOSTILE))
+        chat.type(paste_keys(HOSTILE))
         chat.until("good")
         chat.type("\r")
         chat.until("You said:")
-        chat.say("/tree")
+        chat.send_line("/tree")
         chat.answers(ESC, "Go to which point?")
         # A conversation whose name and words are hostile, in the list, in the footer and on the screen.
-        chat.say("/resume")
+        chat.send_line("/resume")
         chat.reads("named")
         chat.answers("\r", "Continue which conversation?")
         chat.until("old words")
         chat.footer("s.json" if look.columns < 60 else "named")
         chat.type(CTRL_D)
-        assert chat.ended() == 0
+        assert chat.wait_for_exit() == 0
         for sequence in FORBIDDEN:
             assert sequence not in chat.raw.replace(b"\x1b[2J\x1b[0;0H", b"")
         for mark in TURNING:
@@ -178,12 +191,12 @@ def test_nothing_that_others_wrote_steers_the_terminal(tmp_path: Path, look: Loo
 def _hostile_session(folder: Path) -> None:
     """A session on disk that another program wrote."""
     named = f"{HOSTILE}{''.join(TURNING)} named"
-    with PtyChat(folder, [*scripted(folder), "old words"]) as chat:
+    with PtyChat(folder, [*scripted_model_arguments(folder), "old words"]) as chat:
         chat.until("You said: old words")
         chat.until("context")
         # Only then the agent writes nothing more to the file.
         chat.type(CTRL_D)
-        assert chat.ended() == 0
+        assert chat.wait_for_exit() == 0
     (session,) = folder.rglob("*.jsonl")
     lines = session.read_text().splitlines()
     last = json.loads(lines[-1])

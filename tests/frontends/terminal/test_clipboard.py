@@ -28,4 +28,4 @@ async def test_a_program_in_a_folder_that_commands_could_write_is_not_asked(tmp_
     remember_written(str(tmp_path), [str(written)] if earlier else [])
     searched = programs_path(str(tmp_path), path, *([] if earlier else [str(written)]))
     clipboard = Clipboard(cast("View", None), str(work), {"PATH": path}, searched)
-    assert await clipboard.image() == b"real"
+    assert await clipboard.read_image() == b"real"

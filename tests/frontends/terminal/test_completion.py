@@ -12,10 +12,10 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from fakes.processes import eventually
 from pigeon.frontends.terminal.screen.completion import ChatCompleter
 from pigeon.system import project_files
 from pigeon.system.project_files import ProjectFiles
+from support.processes import eventually
 
 NAMES = {"model": "choose the model", "compact": "make room", "skill:model-cards": "a skill"}
 
@@ -26,7 +26,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project_files, "FIRST_SECONDS", 20.0)
 
 
-def offered(folder: Path, text: str) -> list[str]:
+def completions_of(folder: Path, text: str) -> list[str]:
     completer = ChatCompleter(
         NAMES, ProjectFiles(lambda: str(folder), {}, str(folder)), {"model": ["demo/guide", "x/big"]}
     )
@@ -39,29 +39,29 @@ def test_files_that_git_ignores_are_not_offered_and_the_nearest_name_comes_first
     for name in ("src/parser.py", "src/old/parse_tree.py", "docs/sparse.md", "built/parser.js", "a b/parser notes.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    assert offered(tmp_path, "look at @parse") == [
+    assert completions_of(tmp_path, "look at @parse") == [
         "src/parser.py",
         '"a b/parser notes.txt"',
         "src/old/parse_tree.py",
         "docs/sparse.md",
     ]
-    assert offered(tmp_path, "@sp")[:1] == ["docs/sparse.md"]
-    assert offered(tmp_path, "mail@parse") == []
-    assert offered(tmp_path, '@"a b/par') == ['"a b/parser notes.txt"']
+    assert completions_of(tmp_path, "@sp")[:1] == ["docs/sparse.md"]
+    assert completions_of(tmp_path, "mail@parse") == []
+    assert completions_of(tmp_path, '@"a b/par') == ['"a b/parser notes.txt"']
 
 
 def test_what_a_command_takes_is_offered_behind_it(tmp_path: Path) -> None:
     (tmp_path / "dot.png").write_text("")
-    assert offered(tmp_path, "/model ") == ["demo/guide", "x/big"]
-    assert offered(tmp_path, "/model Gui") == ["demo/guide"]
-    assert offered(tmp_path, "/image do") == ["dot.png"]
-    assert offered(tmp_path, "/compact wh") == []
+    assert completions_of(tmp_path, "/model ") == ["demo/guide", "x/big"]
+    assert completions_of(tmp_path, "/model Gui") == ["demo/guide"]
+    assert completions_of(tmp_path, "/image do") == ["dot.png"]
+    assert completions_of(tmp_path, "/compact wh") == []
 
 
 def test_commands_are_offered_at_the_beginning_only(tmp_path: Path) -> None:
-    assert offered(tmp_path, "/mo") == ["model "]
-    assert offered(tmp_path, "say /mo") == []
-    assert offered(tmp_path, "/") == ["model ", "compact ", "skill:model-cards "]
+    assert completions_of(tmp_path, "/mo") == ["model "]
+    assert completions_of(tmp_path, "say /mo") == []
+    assert completions_of(tmp_path, "/") == ["model ", "compact ", "skill:model-cards "]
 
 
 class SlowDisk:
@@ -122,7 +122,7 @@ async def test_files_that_are_new_are_found_after_a_while(tmp_path: Path, monkey
 
 async def test_only_files_are_looked_for_in_a_thread(tmp_path: Path) -> None:
     completer = ChatCompleter(NAMES, ProjectFiles(lambda: str(tmp_path), {}, str(tmp_path)), {})
-    at_once = {text: completer.at_once(Document(text)) for text in ("/mo", "/model x", "/image x", "see @x", "word")}
+    at_once = {text: completer.is_instant(Document(text)) for text in ("/mo", "/model x", "/image x", "see @x", "word")}
     assert at_once == {"/mo": True, "/model x": True, "/image x": False, "see @x": False, "word": True}
     await found_by(completer, "@")
-    assert completer.at_once(Document("see @x"))
+    assert completer.is_instant(Document("see @x"))

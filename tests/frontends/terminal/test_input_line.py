@@ -32,21 +32,21 @@ def test_all_that_was_pasted_is_sent(pastes: list[str], long: bool) -> None:
         sent += text.replace("\r\n", "\n").replace("\r", "\n")
         if long:
             assert len(written.text) < 60 * len(pastes)
-    assert written.take() == (sent if sent.strip() else "")
+    assert written.pop_text() == (sent if sent.strip() else "")
 
 
 def test_words_that_look_like_a_fold_are_words() -> None:
     written = line()
-    written.set("see [pasted 120 lines]")
-    assert written.take() == "see [pasted 120 lines]"
-    assert written.take() == ""
+    written.set_text("see [pasted 120 lines]")
+    assert written.pop_text() == "see [pasted 120 lines]"
+    assert written.pop_text() == ""
 
 
 def test_what_comes_back_stands_before_what_is_being_written() -> None:
     written = line()
     assert written.seconds_to_pause == 0
-    written.set("new")
-    written.put_back("old")
+    written.set_text("new")
+    written.prepend_text("old")
     assert written.text == "old\n\nnew"
     assert written.seconds_to_pause == PAUSE_SECONDS
 

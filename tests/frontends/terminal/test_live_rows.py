@@ -41,23 +41,23 @@ class Drawn:
         self.written.seek(0)
         self.written.truncate()
         self.app.renderer.render(self.app, self.app.layout)
-        self.rows.drawn()
+        self.rows.on_drawn()
         sent = self.written.getvalue()
         self.stream.feed(sent.encode())
         return sent
 
     @property
-    def shown(self) -> list[str]:
+    def screen_lines(self) -> list[str]:
         return [line.rstrip() for line in self.terminal.display][: len(self.lines) + 1]
 
 
 def test_lines_are_shown_and_change() -> None:
     drawn = Drawn()
     drawn.draw("one", f"{RED}two{PLAIN} more", "three")
-    assert drawn.shown[:3] == ["one", "two more", "three"]
+    assert drawn.screen_lines[:3] == ["one", "two more", "three"]
     assert drawn.terminal.buffer[1][0].fg == "red"
     drawn.draw("one", "2", "", "four")
-    assert drawn.shown[:4] == ["one", "2", "", "four"]
+    assert drawn.screen_lines[:4] == ["one", "2", "", "four"]
 
 
 def test_a_key_writes_nothing_of_rows_that_stay() -> None:
@@ -67,7 +67,7 @@ def test_a_key_writes_nothing_of_rows_that_stay() -> None:
     sent = drawn.draw("one", "two")
     assert "Q" in sent
     assert "one" not in sent
-    assert drawn.shown == ["one", "two", "Q"]
+    assert drawn.screen_lines == ["one", "two", "Q"]
 
 
 def test_rows_that_were_left_out_once_are_known_when_they_change_or_go() -> None:
@@ -75,7 +75,7 @@ def test_rows_that_were_left_out_once_are_known_when_they_change_or_go() -> None
     for _ in range(3):
         drawn.draw("a long line", "another one")
     drawn.draw("short", "another one")
-    assert drawn.shown[:2] == ["short", "another one"]
+    assert drawn.screen_lines[:2] == ["short", "another one"]
     drawn.draw("short", "another one")
     drawn.draw()
     assert [line.strip() for line in drawn.terminal.display] == [""] * 10
@@ -85,7 +85,7 @@ def test_rows_that_move_are_drawn_at_their_new_place() -> None:
     drawn = Drawn()
     for first in range(6):
         drawn.draw(*(f"line {number}" for number in range(first, first + 4)))
-    assert drawn.shown[:4] == ["line 5", "line 6", "line 7", "line 8"]
+    assert drawn.screen_lines[:4] == ["line 5", "line 6", "line 7", "line 8"]
 
 
 def test_a_terminal_of_another_width_is_drawn_whole() -> None:

@@ -12,13 +12,15 @@ from pigeon.wire.content import TextContent
 def working() -> tuple[ChatTranscript, LiveView]:
     """A run that says something while a command works and two messages wait."""
     transcript = ChatTranscript(lambda: 2.0)
-    transcript.take(events.AgentStart())
-    transcript.take(events.TextDelta(content_index=0, delta="I am **about** to"))
-    transcript.take(events.ToolExecutionStart(tool_call_id="1", tool_name="bash", args={"command": "make"}))
+    transcript.handle_event(events.AgentStart())
+    transcript.handle_event(events.TextDelta(content_index=0, delta="I am **about** to"))
+    transcript.handle_event(events.ToolExecutionStart(tool_call_id="1", tool_name="bash", args={"command": "make"}))
     written = "".join(f"step {number}\n" for number in range(9))
     partial = events.ToolOutcome(content=[TextContent(text=written)])
-    transcript.take(events.ToolExecutionUpdate(tool_call_id="1", tool_name="bash", args={}, partial_result=partial))
-    transcript.take(events.QueueUpdate(steering=["and then\nthis"], follow_up=["later"]))
+    transcript.handle_event(
+        events.ToolExecutionUpdate(tool_call_id="1", tool_name="bash", args={}, partial_result=partial)
+    )
+    transcript.handle_event(events.QueueUpdate(steering=["and then\nthis"], follow_up=["later"]))
     return transcript, LiveView(transcript, Painter(None), lambda: 2.0)
 
 

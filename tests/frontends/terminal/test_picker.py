@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.frontends.terminal.picker import pick
+from pigeon.frontends.terminal.picker import pick_session
 from pigeon.wire.errors import StartupError
 
 
@@ -34,7 +34,7 @@ def _answering(typed: bytes, folder: Path) -> tuple[str | StartupError, bytes]:
     thread = threading.Thread(target=person, daemon=True)
     thread.start()
     try:
-        result: str | StartupError = pick(str(folder), os.ttyname(theirs))
+        result: str | StartupError = pick_session(str(folder), os.ttyname(theirs))
     except StartupError as error:
         result = error
     thread.join(30)
@@ -62,4 +62,4 @@ def test_anything_else_chooses_nothing(tmp_path: Path, typed: bytes) -> None:
 
 def test_without_a_terminal_it_says_what_to_do_instead(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"--session PATH\|ID or --continue"):
-        pick(str(tmp_path), str(tmp_path / "no-terminal"))
+        pick_session(str(tmp_path), str(tmp_path / "no-terminal"))

@@ -45,7 +45,7 @@ class Said:
 
 def card(name: str, args: dict[str, str], output: str = "", failed: bool = False, diff: str | None = None) -> ToolCard:
     made = ToolCard("1", name, dict(args), 0.0)
-    made.end(2.0, failed, output, diff)
+    made.finish(2.0, failed, output, diff)
     return made
 
 
@@ -107,7 +107,7 @@ async def test_a_tool_is_one_sentence_and_what_it_gave(made: ToolCard, lines: Se
     assert Said().after(made) == lines
 
 
-async def asked(question: Question, *typed: str) -> tuple[str | None, list[str]]:
+async def answer_question(question: Question, *typed: str) -> tuple[str | None, list[str]]:
     said = Said("".join(f"{line}\n" for line in typed))
     asking = asyncio.ensure_future(said.view.ask(question))
     await asyncio.sleep(0)
@@ -119,7 +119,7 @@ async def asked(question: Question, *typed: str) -> tuple[str | None, list[str]]
 
 
 async def test_a_question_says_how_to_answer_it() -> None:
-    answer, lines = await asked(ChoiceQuestion("Allow bash?", YES_NO, detail="ls"), "y")
+    answer, lines = await answer_question(ChoiceQuestion("Allow bash?", YES_NO, detail="ls"), "y")
     assert answer == "yes"
     assert lines == [
         "Question: Allow bash?",
@@ -132,15 +132,15 @@ async def test_a_question_says_how_to_answer_it() -> None:
 
 async def test_one_of_many_is_found_by_a_part_of_its_name() -> None:
     question = ChoiceQuestion("Which?", [Choice(str(n), f"model {n}") for n in range(100, 140)])
-    answer, lines = await asked(question, "model 13", "nothing", "7")
+    answer, lines = await answer_question(question, "model 13", "nothing", "7")
     assert answer == "136"
     assert "And 20 more. Type a part of a name to find it." in lines
     assert "nothing is not one of the answers." in lines
 
 
 async def test_an_empty_line_keeps_a_text_or_cancels() -> None:
-    assert (await asked(TextQuestion("Name?", "old"), ""))[0] == "old"
-    answer, lines = await asked(TextQuestion("Name?"), "")
+    assert (await answer_question(TextQuestion("Name?", "old"), ""))[0] == "old"
+    answer, lines = await answer_question(TextQuestion("Name?"), "")
     assert answer is None
     assert lines == ["Question: Name?", "Type your answer and press Enter. An empty line cancels."]
 
@@ -149,7 +149,7 @@ async def test_a_change_that_was_asked_about_is_not_told_again() -> None:
     said = Said()
     asking = asyncio.ensure_future(said.view.ask(ChoiceQuestion("Allow edit x?", YES_NO, diff="+1 a")))
     await asyncio.sleep(0)
-    said.view.stop()
+    said.view.on_interrupt()
     assert await asking is None
     before = said.lines()
     assert "Added line 1: a" in before
@@ -171,7 +171,7 @@ async def test_no_control_sequence_of_a_text_is_written() -> None:
     said.after(*blocks, card("bash", {"command": evil}, evil), card(evil, {evil: evil}, evil, diff=f"+1 {evil}"))
     asking = asyncio.ensure_future(said.view.ask(ChoiceQuestion(evil, [Choice("x", evil, hint=evil)], diff=evil)))
     await asyncio.sleep(0)
-    said.view.stop()
+    said.view.on_interrupt()
     await asking
     assert all(char.isprintable() or char == "\n" for char in said.target.getvalue())
 

@@ -43,8 +43,8 @@ def test_the_finished_parts_and_the_rest_are_the_text(text: str, sizes: list[int
     for piece in parts(text, sizes):
         finished += streaming.add(piece)
         assert finished + streaming.tail == text[: len(finished + streaming.tail)]
-    assert finished + streaming.end() == text
-    assert not streaming.begun
+    assert finished + streaming.flush() == text
+    assert not streaming.has_unfinished
 
 
 @given(TEXTS, st.lists(st.integers(1, 9), min_size=1))

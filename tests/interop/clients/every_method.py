@@ -57,11 +57,11 @@ def stopped_run(message: str) -> None:
     """While a run lasts: queue, look, stop."""
     begun = threading.Event()
 
-    def heard(event: Any) -> None:
+    def on_event(event: Any) -> None:
         if getattr(event, "text_delta", None) is not None or "text_delta" in repr(event):
             begun.set()
 
-    stop = call(listening, heard)
+    stop = call(listening, on_event)
     idle = beside("wait_for_idle", timeout=20)
     call("prompt", message)
     begun.wait(20)

@@ -5,21 +5,6 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, Reply, plain, sse
-from fakes.model_requests import (
-    KEY,
-    PNG,
-    Told,
-    a_model,
-    a_request,
-    answered,
-    called,
-    connection,
-    returned,
-    said,
-    text,
-    thought,
-    told,
-)
 from pigeon.agent.inference import ModelRequest
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.anthropic.stream import AnthropicStream
@@ -27,6 +12,21 @@ from pigeon.providers.errors import StreamBroken
 from pigeon.providers.http.client import HttpClient
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
+from support.model_requests import (
+    KEY,
+    PNG,
+    CollectedAnswer,
+    a_model,
+    a_request,
+    assistant_message,
+    collect_answer,
+    request_setup,
+    text_block,
+    thinking_block,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 EPHEMERAL = {"type": "ephemeral"}
 
@@ -55,15 +55,15 @@ def end(reason: str = "end_turn", **usage: Any) -> list[dict[str, Any]]:
     ]
 
 
-async def play(http: HttpClient, *events: dict[str, Any]) -> Told:
+async def play(http: HttpClient, *events: dict[str, Any]) -> CollectedAnswer:
     async with HttpServer([Reply(sse(*events, named=True))]) as server:
-        return await told(anthropic.stream(a_request(a_model(base_url=server.url)), connection(http)))
+        return await collect_answer(anthropic.stream(a_request(a_model(base_url=server.url)), request_setup(http)))
 
 
 async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(a_model(base_url=server.url + "/"))
-        await told(anthropic.stream(request, connection(http)))
+        await collect_answer(anthropic.stream(request, request_setup(http)))
         received = server.requests[0]
     assert received.path == "/v1/messages"
     assert received.headers["x-api-key"] == KEY
@@ -93,8 +93,8 @@ async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
 
 async def test_a_bearer_token_and_own_headers_go_out(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
-        given = connection(http, bearer=True, headers={"X-Team": "blue", "anthropic-version": None})
-        await told(anthropic.stream(a_request(a_model(base_url=server.url)), given))
+        given = request_setup(http, bearer=True, headers={"X-Team": "blue", "anthropic-version": None})
+        await collect_answer(anthropic.stream(a_request(a_model(base_url=server.url)), given))
         headers = server.requests[0].headers
     assert headers["authorization"] == f"Bearer {KEY}"
     assert "x-api-key" not in headers
@@ -191,10 +191,10 @@ async def test_a_stream_that_never_gives_a_reason_is_truncated(http: HttpClient)
 
 def test_the_end_mark_of_another_api_is_passed_over_and_other_words_are_shown_as_they_came() -> None:
     out: list[Any] = []
-    AnthropicStream("m").take(b"", b"[DONE]", out)
+    AnthropicStream("m").translate_event(b"", b"[DONE]", out)
     assert out == []
     with pytest.raises(StreamBroken, match=r"The event \(unnamed\) cannot be read: .* in \[OVER\]$"):
-        AnthropicStream("m").take(b"", b"[OVER]", out)
+        AnthropicStream("m").translate_event(b"", b"[OVER]", out)
 
 
 async def test_another_model_in_the_answer_is_noted(http: HttpClient) -> None:
@@ -207,10 +207,16 @@ def test_a_whole_conversation_is_converted() -> None:
     model = a_model()
     request = a_request(
         model,
-        said([TextContent(text="look"), PNG, TextContent(text="  ")]),
-        answered(thought("hm", "sig"), thought("", "blob", redacted=True), text("I look"), called("t1"), by=model),
-        returned("t1", "out", PNG),
-        said("and?"),
+        user_message([TextContent(text="look"), PNG, TextContent(text="  ")]),
+        assistant_message(
+            thinking_block("hm", "sig"),
+            thinking_block("", "blob", redacted=True),
+            text_block("I look"),
+            tool_call("t1"),
+            by=model,
+        ),
+        tool_result("t1", "out", PNG),
+        user_message("and?"),
     )
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     assert body(request)["messages"] == [
@@ -241,7 +247,11 @@ def test_a_whole_conversation_is_converted() -> None:
 
 def test_neighbouring_results_share_one_message_and_the_mark_is_on_its_end() -> None:
     request = a_request(
-        a_model(), said("go"), answered(called("a"), called("b")), returned("a", "1", is_error=True), returned("b", PNG)
+        a_model(),
+        user_message("go"),
+        assistant_message(tool_call("a"), tool_call("b")),
+        tool_result("a", "1", is_error=True),
+        tool_result("b", PNG),
     )
     results = body(request)["messages"][-1]["content"]
     assert [result["tool_use_id"] for result in results] == ["a", "b"]
@@ -252,16 +262,23 @@ def test_neighbouring_results_share_one_message_and_the_mark_is_on_its_end() -> 
 
 
 def test_blank_texts_and_empty_messages_are_left_out() -> None:
-    request = a_request(a_model(), said("  "), answered(text("  ")), said("x"))
+    request = a_request(a_model(), user_message("  "), assistant_message(text_block("  ")), user_message("x"))
     assert [message["role"] for message in body(request)["messages"]] == ["user"]
 
 
 def test_thinking_without_a_signature_goes_as_text() -> None:
     model = a_model()
-    request = a_request(model, said("x"), answered(thought("hm"), text("t"), by=model), said("y"))
+    request = a_request(
+        model, user_message("x"), assistant_message(thinking_block("hm"), text_block("t"), by=model), user_message("y")
+    )
     assert body(request)["messages"][1]["content"][0] == {"type": "text", "text": "hm"}
     lenient = a_model(compat={"allowEmptySignature": True})
-    request = a_request(lenient, said("x"), answered(thought("hm"), text("t"), by=lenient), said("y"))
+    request = a_request(
+        lenient,
+        user_message("x"),
+        assistant_message(thinking_block("hm"), text_block("t"), by=lenient),
+        user_message("y"),
+    )
     assert body(request)["messages"][1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": ""}
 
 
@@ -281,7 +298,7 @@ def test_older_models_think_with_a_budget() -> None:
     low = body(a_request(model, thinking="low"))
     assert low["thinking"] == {"type": "enabled", "budget_tokens": 2048, "display": "summarized"}
     assert low["max_tokens"] == 32_000
-    headers = anthropic.headers_of(a_request(model), connection(HttpClient({})), low)
+    headers = anthropic.headers_of(a_request(model), request_setup(HttpClient({})), low)
     assert headers["anthropic-beta"] == anthropic.INTERLEAVED
     own = body(a_request(model, thinking="xhigh"), high=20_000)
     assert own["thinking"]["budget_tokens"] == 20_000
@@ -317,10 +334,12 @@ def test_the_betas_are_only_those_needed_and_the_user_may_replace_them() -> None
     request = a_request(model)
     sent = body(request)
     assert "eager_input_streaming" not in sent["tools"][0]
-    assert anthropic.headers_of(request, connection(HttpClient({})), sent)["anthropic-beta"] == anthropic.FINE_GRAINED
-    own = connection(HttpClient({}), headers={"Anthropic-Beta": "mine"})
+    assert (
+        anthropic.headers_of(request, request_setup(HttpClient({})), sent)["anthropic-beta"] == anthropic.FINE_GRAINED
+    )
+    own = request_setup(HttpClient({}), headers={"Anthropic-Beta": "mine"})
     assert anthropic.headers_of(request, own, sent)["anthropic-beta"] == "mine"
-    none = connection(HttpClient({}), headers={"anthropic-beta": None})
+    none = request_setup(HttpClient({}), headers={"anthropic-beta": None})
     assert "anthropic-beta" not in anthropic.headers_of(request, none, sent)
 
 
@@ -330,10 +349,10 @@ def test_session_affinity_is_sent_where_it_is_wanted() -> None:
         ({"sendSessionAffinityHeaders": True, "sessionAffinityFormat": "openrouter"}, "x-session-id"),
     ):
         request = a_request(a_model(compat=compat))
-        assert anthropic.headers_of(request, connection(HttpClient({})), {})[name] == "s-1"
-    assert "x-session-affinity" not in anthropic.headers_of(a_request(a_model()), connection(HttpClient({})), {})
+        assert anthropic.headers_of(request, request_setup(HttpClient({})), {})[name] == "s-1"
+    assert "x-session-affinity" not in anthropic.headers_of(a_request(a_model()), request_setup(HttpClient({})), {})
 
 
 def test_ids_of_other_apis_fit() -> None:
-    assert anthropic.call_id("call_1|fc_2") == "call_1_fc_2"
-    assert len(anthropic.call_id("x" * 500)) == 64
+    assert anthropic.to_call_id("call_1|fc_2") == "call_1_fc_2"
+    assert len(anthropic.to_call_id("x" * 500)) == 64

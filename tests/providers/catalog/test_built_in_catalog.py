@@ -7,7 +7,7 @@ import pytest
 
 from pigeon.providers.apis import APIS
 from pigeon.providers.catalog.built_in import DATA, KNOWN, BuiltInCatalog, key_variables
-from pigeon.providers.openai_chat.compat import chat_compat
+from pigeon.providers.openai_chat.compat import chat_compat_of
 from pigeon.wire.model import LEVELS, levels_of
 
 CATALOG = BuiltInCatalog()
@@ -29,7 +29,7 @@ def test_every_model_of_a_provider_is_usable_data(provider: str) -> None:
         assert min(model.cost.input, model.cost.output, model.cost.cache_read, model.cost.cache_write) >= 0
         assert set(levels_of(model)) <= set(LEVELS)
         if model.api == "openai-completions":
-            chat_compat(model)
+            chat_compat_of(model)
 
 
 @pytest.mark.parametrize("provider", list(KNOWN))

@@ -7,20 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.agent.inference import BlockGrew, BlockOpened, Finished, Metered, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.demo.model import DemoModel, answer_to, demo_model
-from pigeon.providers.demo.phrases import (
-    About,
-    Greeting,
-    ListFiles,
-    Phrase,
-    ReadFile,
-    ReplaceText,
-    RunCommand,
-    SearchText,
-    Unclear,
-    WriteFile,
-    phrases_of,
-)
+from pigeon.providers.demo.model import DemoModel, build_answer, demo_model
+from pigeon.providers.demo.phrases import DemoReply, DemoStep, phrases_of
 from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire.content import TextContent, ToolCall
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -38,7 +26,7 @@ def user(text: str) -> UserMessage:
     return UserMessage(content=[TextContent(text=text)], timestamp=1)
 
 
-def called(call: CallBlock) -> AssistantMessage:
+def message_with_call(call: CallBlock) -> AssistantMessage:
     return AssistantMessage(
         content=[ToolCall(id="c", name=call.name, arguments=call.arguments)],
         api="demo",
@@ -65,41 +53,54 @@ def text_in(blocks: list[Block]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "phrases"),
+    ("text", "steps"),
     [
-        ("Hi!", [Greeting()]),
-        ("thanks", [Greeting(thanks=True)]),
-        ("What can you do?", [About()]),
-        ("List the files", [ListFiles()]),
-        ("hello, list the files here please.", [ListFiles()]),
-        ("What files are in src?", [ListFiles(path="src")]),
-        ("read README.md", [ReadFile(path="README.md")]),
-        ("what's in `my notes.txt`?", [ReadFile(path="my notes.txt")]),
-        ("run `git status`", [RunCommand(command="git status")]),
-        ("$ echo hi!", [RunCommand(command="echo hi!")]),
-        ('replace "a b" with "c" in f.txt', [ReplaceText(old="a b", new="c", path="f.txt")]),
-        ("change x to y in the file f.txt.", [ReplaceText(old="x", new="y", path="f.txt")]),
-        ("write hello to notes.txt", [WriteFile(path="notes.txt", content="hello")]),
-        ('write "a\\n\\"b\\"" to n', [WriteFile(path="n", content='a\n"b"')]),
-        ("create a file called x with the text hello world", [WriteFile(path="x", content="hello world")]),
-        ("search for TODO in src", [SearchText(text="TODO", path="src")]),
-        ("list the files, then read a.txt", [ListFiles(), ReadFile(path="a.txt")]),
+        ("List the files", [("list", {})]),
+        ("hello, list the files here please.", [("list", {})]),
+        ("What files are in src?", [("list", {"path": "src"})]),
+        ("read README.md", [("read", {"path": "README.md"})]),
+        ("what's in `my notes.txt`?", [("read", {"path": "my notes.txt"})]),
+        ("run `git status`", [("run", {"command": "git status"})]),
+        ("$ echo hi!", [("run", {"command": "echo hi!"})]),
+        ('replace "a b" with "c" in f.txt', [("replace", {"old": "a b", "new": "c", "path": "f.txt"})]),
+        ("change x to y in the file f.txt.", [("replace", {"old": "x", "new": "y", "path": "f.txt"})]),
+        ("write hello to notes.txt", [("write", {"path": "notes.txt", "content": "hello"})]),
+        ('write "a\\n\\"b\\"" to n', [("write", {"path": "n", "content": 'a\n"b"'})]),
+        ("create a file called x with the text hello world", [("write", {"path": "x", "content": "hello world"})]),
+        ("search for TODO in src", [("search", {"text": "TODO", "path": "src"})]),
+        ("list the files, then read a.txt", [("list", {}), ("read", {"path": "a.txt"})]),
         (
             'read a and replace "then run" with "x" in a',
-            [ReadFile(path="a"), ReplaceText(old="then run", new="x", path="a")],
+            [("read", {"path": "a"}), ("replace", {"old": "then run", "new": "x", "path": "a"})],
         ),
-        ("prove the theorem", [Unclear(text="prove the theorem")]),
-        ("fix the bug and run the tests", [Unclear(text="fix the bug and run the tests")]),
-        ("", [Unclear(text="")]),
     ],
 )
-def test_plain_sentences_are_understood(text: str, phrases: list[Phrase]) -> None:
-    assert phrases_of(text) == phrases
+def test_plain_sentences_are_understood(text: str, steps: list[tuple[str, dict[str, str]]]) -> None:
+    phrases = [phrase for phrase in phrases_of(text) if isinstance(phrase, DemoStep)]
+    assert [(step.action.name, step.named) for step in phrases] == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "beginning", "is_understood"),
+    [
+        ("Hi!", "Hello! I am the demo model", True),
+        ("thanks", "You are welcome.", True),
+        ("What can you do?", "I am the demo model", True),
+        ("prove the theorem", 'I do not understand "prove the theorem". ', False),
+        ("fix the bug and run the tests", 'I do not understand "fix the bug and run the tests". ', False),
+        ("", "I was not asked anything. ", False),
+    ],
+)
+def test_other_sentences_are_answered_without_a_tool(text: str, beginning: str, is_understood: bool) -> None:
+    (reply,) = phrases_of(text)
+    assert isinstance(reply, DemoReply)
+    assert reply.text.startswith(beginning)
+    assert reply.is_understood == is_understood
 
 
 @given(st.text())
 def test_any_text_gets_an_answer(text: str) -> None:
-    assert answer_to(request(user(text)))
+    assert build_answer(request(user(text)))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_any_text_gets_an_answer(text: str) -> None:
 def test_an_action_becomes_a_call_of_an_offered_tool(
     text: str, tools: tuple[str, ...], name: str, arguments: dict[str, object]
 ) -> None:
-    call = call_in(answer_to(request(user(text), tools=tools)))
+    call = call_in(build_answer(request(user(text), tools=tools)))
     assert (call.name, call.arguments) == (name, arguments)
 
 
@@ -126,51 +127,53 @@ def test_an_older_edit_tool_gets_its_own_form() -> None:
     old = ToolSpec(name="edit", description="", parameters={"properties": {"path": {}, "oldText": {}, "newText": {}}})
     asked = request(user("replace a with b in n"))
     asked.tools = [old]
-    assert call_in(answer_to(asked)).arguments == {"path": "n", "oldText": "a", "newText": "b"}
+    assert call_in(build_answer(asked)).arguments == {"path": "n", "oldText": "a", "newText": "b"}
 
 
 def test_without_a_fitting_tool_it_says_so() -> None:
-    blocks = answer_to(request(user("write a to b"), tools=("read",)))
+    blocks = build_answer(request(user("write a to b"), tools=("read",)))
     assert "tool write" in text_in(blocks)
     assert not any(isinstance(block, CallBlock) for block in blocks)
 
 
 def test_the_answer_uses_the_result() -> None:
     asked = user("list the files")
-    call = call_in(answer_to(request(asked)))
-    text = text_in(answer_to(request(asked, called(call), result("a.txt\nb.txt\n"))))
+    call = call_in(build_answer(request(asked)))
+    text = text_in(build_answer(request(asked, message_with_call(call), result("a.txt\nb.txt\n"))))
     assert "2 entries" in text
     assert "- b.txt" in text
 
 
 def test_several_actions_are_done_one_after_the_other() -> None:
     asked = user("list the files, then read a.txt")
-    first = call_in(answer_to(request(asked)))
-    second = answer_to(request(asked, called(first), result("a.txt")))
+    first = call_in(build_answer(request(asked)))
+    second = build_answer(request(asked, message_with_call(first), result("a.txt")))
     assert call_in(second).name == "read"
     assert "1 entry" in text_in(second)
-    last = answer_to(request(asked, called(first), result("a.txt"), called(call_in(second)), result("moo")))
+    last = build_answer(
+        request(asked, message_with_call(first), result("a.txt"), message_with_call(call_in(second)), result("moo"))
+    )
     assert text_in(last) == "a.txt has 1 line:\n\n```\nmoo\n```"
 
 
 def test_a_failed_tool_ends_the_answer_with_its_reason() -> None:
     asked = user("read x, then read y")
-    call = call_in(answer_to(request(asked)))
-    blocks = answer_to(request(asked, called(call), result("ENOENT: x", is_error=True)))
+    call = call_in(build_answer(request(asked)))
+    blocks = build_answer(request(asked, message_with_call(call), result("ENOENT: x", is_error=True)))
     assert "I could not read x" in text_in(blocks)
     assert "ENOENT: x" in text_in(blocks)
     assert not any(isinstance(block, CallBlock) for block in blocks)
 
 
 def test_results_of_earlier_messages_are_not_told_again() -> None:
-    call = call_in(answer_to(request(user("read x"))))
-    blocks = answer_to(request(user("read x"), called(call), result("old"), user("read y")))
+    call = call_in(build_answer(request(user("read x"))))
+    blocks = build_answer(request(user("read x"), message_with_call(call), result("old"), user("read y")))
     assert call_in(blocks).arguments == {"path": "y"}
 
 
 def test_a_fence_in_a_result_does_not_end_the_block() -> None:
-    call = call_in(answer_to(request(user("read x"))))
-    text = text_in(answer_to(request(user("read x"), called(call), result("```\ncode\n```"))))
+    call = call_in(build_answer(request(user("read x"))))
+    text = text_in(build_answer(request(user("read x"), message_with_call(call), result("```\ncode\n```"))))
     assert text.endswith("````\n```\ncode\n```\n````")
 
 
@@ -191,19 +194,19 @@ def test_a_fence_in_a_result_does_not_end_the_block() -> None:
     ],
 )
 def test_a_result_is_told_in_a_sentence_and_of_a_long_one_the_beginning(asked: str, given: str, answer: str) -> None:
-    call = call_in(answer_to(request(user(asked))))
-    assert text_in(answer_to(request(user(asked), called(call), result(given)))) == answer
+    call = call_in(build_answer(request(user(asked))))
+    assert text_in(build_answer(request(user(asked), message_with_call(call), result(given)))) == answer
 
 
 def test_what_it_cannot_do_is_said_with_examples() -> None:
-    text = text_in(answer_to(request(user("write me a compiler"))))
+    text = text_in(build_answer(request(user("write me a compiler"))))
     assert "do not understand" in text
     assert "list the files" in text
 
 
 def test_it_thinks_unless_thinking_is_off() -> None:
-    assert not any(isinstance(block, ThinkingBlock) for block in answer_to(request(user("hi"))))
-    assert isinstance(answer_to(request(user("hi"), thinking="low"))[0], ThinkingBlock)
+    assert not any(isinstance(block, ThinkingBlock) for block in build_answer(request(user("hi"))))
+    assert isinstance(build_answer(request(user("hi"), thinking="low"))[0], ThinkingBlock)
 
 
 async def test_it_streams_small_pieces_and_counts_tokens() -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from fakes.model_requests import a_request, answered, called, returned, said
-from fakes.output_cases import CASES, TEXT
 from pigeon.agent.inference import OutputFormat
 from pigeon.agent.output_schema import OutputSchema
-from pigeon.providers.demo.model import answer_to, demo_model
-from pigeon.providers.demo.values import known_of, value_for
+from pigeon.providers.demo.model import build_answer, demo_model
+from pigeon.providers.demo.values import build_matching_value, select_known
 from pigeon.providers.scripted.script import CallBlock, TextBlock
 from pigeon.sdk.output import OutputType
 from pigeon.wire import codec
+from support.model_requests import a_request, assistant_message, tool_call, tool_result, user_message
+from support.output_cases import CASES, TEXT
 
 LISTED = ["README.md", "main.py", "test_a.py", "tests/"]
 TEXTS = {"type": "array", "items": TEXT}
@@ -25,8 +25,13 @@ ODD: list[Any] = [
     {"type": "integer", "maximum": -5},
     {"type": "string", "minLength": 60},
     {"type": "string", "maxLength": 2},
-    {"type": "string", "pattern": r"^v\d+\.\d{2}(-(rc|beta))?$"},
-    {"type": "string", "pattern": "^[^a-z]+@[A-Z]*$"},
+    {"type": "string", "pattern": r"^v\d+\.\d{2}(-(rc|beta))?$", "examples": [5, "v1", "v1.00-rc"]},
+    {"type": "string", "pattern": "^(fixed)?-text$", "examples": ["-text"]},
+    {"type": "string", "pattern": "^[0-9a-f]{40}$"},
+    {"type": "string", "pattern": r"^[A-Z]{3}$"},
+    {"type": "string", "pattern": r"^v?\d+\.\d+\.\d+$"},
+    {"type": "string", "pattern": "^plain words$"},
+    {"type": "string", "pattern": r"^\S+@\S+$", "minLength": 8},
     {"type": "string", "format": "uuid"},
     {"type": "string", "contentEncoding": "base64"},
     {"type": "array", "items": {"type": "integer"}, "minItems": 3, "uniqueItems": True},
@@ -49,7 +54,15 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("listed", [[], LISTED], ids=["nothing", "files"])
 def test_there_is_a_value_for_any_schema(schema: Any, listed: list[str]) -> None:
     accepted = OutputSchema(schema)
-    accepted.value_of(value_for(accepted.parameters, known_of("Which of them are tests?", listed)))
+    accepted.validate_arguments(
+        build_matching_value(accepted.parameters, select_known("Which of them are tests?", listed))
+    )
+
+
+def test_a_text_for_a_pattern_that_cannot_be_guessed_is_a_plain_one() -> None:
+    assert isinstance(
+        build_matching_value({"type": "string", "pattern": "^(?:x|y)-[0-9]{4}$"}, select_known("Which?", [])), str
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,23 +76,31 @@ def test_there_is_a_value_for_any_schema(schema: Any, listed: list[str]) -> None
     ],
 )
 def test_a_list_of_texts_has_the_files_that_the_question_names(question: str, names: list[str]) -> None:
-    assert value_for(TEXTS, known_of(question, LISTED)) == names
+    assert build_matching_value(TEXTS, select_known(question, LISTED)) == names
 
 
 def test_tools_come_first_and_then_the_value() -> None:
     wanted = OutputFormat(TEXTS)
-    (text, call) = answer_to(a_request(demo_model(), said("list the files"), output=wanted))
+    (text, call) = build_answer(a_request(demo_model(), user_message("list the files"), output=wanted))
     assert isinstance(text, TextBlock)
     assert isinstance(call, CallBlock)
-    history = [said("list the files"), answered(called("c1", command="ls -A .")), returned("c1", "a.py\nb.py")]
-    (text,) = answer_to(a_request(demo_model(), *history, output=wanted))
+    history = [
+        user_message("list the files"),
+        assistant_message(tool_call("c1", command="ls -A .")),
+        tool_result("c1", "a.py\nb.py"),
+    ]
+    (text,) = build_answer(a_request(demo_model(), *history, output=wanted))
     assert isinstance(text, TextBlock)
     assert codec.decode(text.text) == ["a.py", "b.py"]
 
 
 def test_a_reminder_of_the_agent_is_not_the_question() -> None:
-    history = [said("list the files"), answered(called("c1", command="ls -A .")), returned("c1", "a.py")]
-    history += [answered(), said("<reminder>\nIs all of it done?\n</reminder>")]
-    (text,) = answer_to(a_request(demo_model(), *history, output=OutputFormat(TEXTS)))
+    history = [
+        user_message("list the files"),
+        assistant_message(tool_call("c1", command="ls -A .")),
+        tool_result("c1", "a.py"),
+    ]
+    history += [assistant_message(), user_message("<reminder>\nIs all of it done?\n</reminder>")]
+    (text,) = build_answer(a_request(demo_model(), *history, output=OutputFormat(TEXTS)))
     assert isinstance(text, TextBlock)
     assert codec.decode(text.text) == ["a.py"]

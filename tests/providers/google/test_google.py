@@ -5,27 +5,27 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, Reply, plain, sse
-from fakes.model_requests import (
-    KEY,
-    PNG,
-    Told,
-    a_model,
-    a_request,
-    answered,
-    called,
-    connection,
-    returned,
-    said,
-    text,
-    thought,
-    told,
-)
 from pigeon.providers.google import adapter as google
 from pigeon.providers.google.adapter import FOREIGN_CALL
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, TOOL_IMAGE
 from pigeon.providers.http.client import HttpClient
 from pigeon.wire.base import ABSENT
 from pigeon.wire.model import Model
+from support.model_requests import (
+    KEY,
+    PNG,
+    CollectedAnswer,
+    a_model,
+    a_request,
+    assistant_message,
+    collect_answer,
+    request_setup,
+    text_block,
+    thinking_block,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 SIGNATURE = "c2lnbmF0dXJl"
 IMAGE = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
@@ -42,9 +42,9 @@ def chunk(*parts: dict[str, Any], finish: str | None = None, **more: Any) -> dic
     return {"candidates": [candidate], "responseId": "r-1", "modelVersion": "gemini-3-pro", **more}
 
 
-async def play(http: HttpClient, *chunks: Any) -> Told:
+async def play(http: HttpClient, *chunks: Any) -> CollectedAnswer:
     async with HttpServer([Reply(sse(*chunks))]) as server:
-        return await told(google.stream(a_request(gemini(base_url=server.url)), connection(http)))
+        return await collect_answer(google.stream(a_request(gemini(base_url=server.url)), request_setup(http)))
 
 
 def contents(model: Model, *messages: Any) -> list[dict[str, Any]]:
@@ -60,7 +60,7 @@ def thinking(model_id: str, level: str, **facts: Any) -> dict[str, Any]:
 
 async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
-        await told(google.stream(a_request(gemini(base_url=server.url + "/v1beta")), connection(http)))
+        await collect_answer(google.stream(a_request(gemini(base_url=server.url + "/v1beta")), request_setup(http)))
         received = server.requests[0]
     assert received.path == "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
     assert received.headers["x-goog-api-key"] == KEY
@@ -158,18 +158,18 @@ def test_a_whole_conversation_is_converted() -> None:
     model = gemini()
     assert contents(
         model,
-        said([PNG]),
-        answered(
-            thought("hm", SIGNATURE),
-            text("I look", "not base64!"),
-            text("", SIGNATURE),
-            called("c1", SIGNATURE),
-            called("c2"),
+        user_message([PNG]),
+        assistant_message(
+            thinking_block("hm", SIGNATURE),
+            text_block("I look", "not base64!"),
+            text_block("", SIGNATURE),
+            tool_call("c1", SIGNATURE),
+            tool_call("c2"),
             by=model,
         ),
-        returned("c1", "out", PNG),
-        returned("c2", "no", is_error=True),
-        said("more"),
+        tool_result("c1", "out", PNG),
+        tool_result("c2", "no", is_error=True),
+        user_message("more"),
     ) == [
         {"role": "user", "parts": [IMAGE]},
         {
@@ -198,7 +198,9 @@ def test_a_whole_conversation_is_converted() -> None:
 
 def test_older_models_get_no_ids_and_images_behind_the_results() -> None:
     model = gemini("gemini-2.5-flash")
-    sent = contents(model, said("a"), answered(called("c"), by=model), returned("c", PNG), said("b"))
+    sent = contents(
+        model, user_message("a"), assistant_message(tool_call("c"), by=model), tool_result("c", PNG), user_message("b")
+    )
     assert sent[1]["parts"] == [{"functionCall": {"name": "bash", "args": {"command": "ls"}}}]
     assert sent[2]["parts"] == [{"functionResponse": {"name": "bash", "response": {"output": IMAGE_NOTE}}}]
     assert sent[3] == {"role": "user", "parts": [{"text": IMAGES_LEAD}, IMAGE]}
@@ -206,42 +208,57 @@ def test_older_models_get_no_ids_and_images_behind_the_results() -> None:
 
 
 def test_signatures_of_another_model_are_not_sent() -> None:
-    sent = contents(gemini(), said("a"), answered(text("t", SIGNATURE), by=gemini("gemini-3-flash")), said("b"))
+    sent = contents(
+        gemini(),
+        user_message("a"),
+        assistant_message(text_block("t", SIGNATURE), by=gemini("gemini-3-flash")),
+        user_message("b"),
+    )
     assert sent[1]["parts"] == [{"text": "t"}]
 
 
 def test_a_call_that_a_newer_model_did_not_make_is_marked_as_such() -> None:
-    other = answered(text("t"), called("a", SIGNATURE), called("b"), by=gemini("gemini-3-flash"))
-    results = (returned("a", "x"), returned("b", "y"))
+    other = assistant_message(text_block("t"), tool_call("a", SIGNATURE), tool_call("b"), by=gemini("gemini-3-flash"))
+    results = (tool_result("a", "x"), tool_result("b", "y"))
     for model in (gemini(), gemini("gemini-flash-latest")):
-        words, first, second = contents(model, said("go"), other, *results)[1]["parts"]
+        words, first, second = contents(model, user_message("go"), other, *results)[1]["parts"]
         assert first["thoughtSignature"] == FOREIGN_CALL == "skip_thought_signature_validator"
         assert "thoughtSignature" not in words
         assert "thoughtSignature" not in second
-    older = contents(gemini("gemini-2.5-pro"), said("go"), other, *results)[1]["parts"]
+    older = contents(gemini("gemini-2.5-pro"), user_message("go"), other, *results)[1]["parts"]
     assert not any("thoughtSignature" in part for part in older)
 
 
 def test_a_call_that_lost_its_signature_is_marked_too() -> None:
     model = gemini()
-    sent = contents(model, said("go"), answered(called("a", "no base64!"), by=model), returned("a", "x"))
+    sent = contents(
+        model, user_message("go"), assistant_message(tool_call("a", "no base64!"), by=model), tool_result("a", "x")
+    )
     assert sent[1]["parts"][0]["thoughtSignature"] == FOREIGN_CALL
 
 
 def test_texts_of_a_result_stand_on_lines_of_their_own() -> None:
     model = gemini(input=["text"])
-    sent = contents(model, said("a"), answered(called("c"), by=model), returned("c", "one", "", "two", PNG))
+    sent = contents(
+        model, user_message("a"), assistant_message(tool_call("c"), by=model), tool_result("c", "one", "", "two", PNG)
+    )
     output = sent[2]["parts"][0]["functionResponse"]["response"]["output"]
     assert output == f"one\ntwo\n{TOOL_IMAGE}"
 
 
 def test_a_name_that_moves_along_means_the_newest_model() -> None:
-    sent = contents(gemini("gemini-flash-latest"), said("a"), answered(called("c")), returned("c", PNG))
+    sent = contents(
+        gemini("gemini-flash-latest"), user_message("a"), assistant_message(tool_call("c")), tool_result("c", PNG)
+    )
     assert sent[1]["parts"][0]["functionCall"]["id"] == "c"
     assert sent[2]["parts"][0]["functionResponse"]["parts"] == [IMAGE]
-    assert google.generation("gemini-flash-lite-latest") == google.generation("models/gemini-pro-latest") == 3
-    assert google.generation("gemini-2.5-flash-latest") == 2
-    assert google.generation("latest") == google.generation("gemini-exp-1206") == 0
+    assert (
+        google.gemini_generation("gemini-flash-lite-latest")
+        == google.gemini_generation("models/gemini-pro-latest")
+        == 3
+    )
+    assert google.gemini_generation("gemini-2.5-flash-latest") == 2
+    assert google.gemini_generation("latest") == google.gemini_generation("gemini-exp-1206") == 0
 
 
 def test_newer_models_think_by_level() -> None:

@@ -9,14 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from fakes.model_histories import BODIES, MODELS, PLACES, messages_of
-from fakes.model_requests import BASH, PNG, a_model, a_request, answered, called, returned, said, text, thought
 from pigeon.agent.inference import ModelRequest
 from pigeon.providers.history import cache
 from pigeon.providers.history.cache import HistoryCache
-from pigeon.providers.http.exchange import encoded
+from pigeon.providers.http.exchange import encode_body
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Model
+from support.model_requests import (
+    BASH,
+    BODIES,
+    MODELS,
+    PLACES,
+    PNG,
+    a_model,
+    a_request,
+    assistant_message,
+    messages_of,
+    text_block,
+    thinking_block,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 CHAT = BODIES["openai-completions"]
 
@@ -32,7 +46,7 @@ def steps_of(api: str) -> st.SearchStrategy[list[tuple[str, Any, Any]]]:
     return st.lists(st.one_of(grow, grow, edits, less, switch), min_size=1, max_size=8)
 
 
-def changed(history: list[Any], what: str, place: int, by: Any) -> list[Any]:
+def change_history(history: list[Any], what: str, place: int, by: Any) -> list[Any]:
     at = place % (len(history) + 1)
     if what == "grow":
         return [*history, *by]
@@ -46,25 +60,25 @@ def changed(history: list[Any], what: str, place: int, by: Any) -> list[Any]:
 def a_talk(by: Model) -> list[Any]:
     """A conversation of three complete chunks and one that may still change."""
     return [
-        said("begin"),
-        answered(thought("hm", "sig"), text("one"), called("a"), by=by),
-        returned("a", "first"),
-        answered(text("two"), called("b"), by=by),
-        returned("b", "second", PNG),
-        said("more"),
-        answered(text("three"), by=by),
-        said("and now?"),
+        user_message("begin"),
+        assistant_message(thinking_block("hm", "sig"), text_block("one"), tool_call("a"), by=by),
+        tool_result("a", "first"),
+        assistant_message(text_block("two"), tool_call("b"), by=by),
+        tool_result("b", "second", PNG),
+        user_message("more"),
+        assistant_message(text_block("three"), by=by),
+        user_message("and now?"),
     ]
 
 
-def told(body: dict[str, Any], api: str) -> list[Any]:
+def conversation_in(body: dict[str, Any], api: str) -> list[Any]:
     """The conversation in a body, without instructions."""
     items = body[PLACES.get(api, "messages")]
     return [item for item in items if isinstance(item, Raw) or item.get("role") not in ("system", "developer")]
 
 
-def finished(body: dict[str, Any], api: str) -> list[Raw]:
-    return [item for item in told(body, api) if isinstance(item, Raw)]
+def finished_items(body: dict[str, Any], api: str) -> list[Raw]:
+    return [item for item in conversation_in(body, api) if isinstance(item, Raw)]
 
 
 @pytest.mark.parametrize("api", BODIES)
@@ -86,9 +100,9 @@ def test_however_a_conversation_changes_it_is_told_as_if_anew(api: str, data: st
         if what == "switch":
             model = models[place % len(models)]
         else:
-            history = changed(history, what, place, by)
+            history = change_history(history, what, place, by)
         request = ModelRequest(model=model, messages=history, **more)
-        assert encoded(body_of(request, memory)) == encoded(body_of(request, None))
+        assert encode_body(body_of(request, memory)) == encode_body(body_of(request, None))
 
 
 @pytest.mark.parametrize("api", BODIES)
@@ -96,17 +110,17 @@ def test_what_cannot_change_any_more_is_encoded_once(api: str, monkeypatch: pyte
     model, memory = MODELS[api][0], HistoryCache()
     count = 0
 
-    def counted(body: Any) -> bytes:
+    def count_call(body: Any) -> bytes:
         nonlocal count
         count += 1
-        return encoded(body)
+        return encode_body(body)
 
-    monkeypatch.setattr(cache, "encoded", counted)
+    monkeypatch.setattr(cache, "encode_body", count_call)
     talk = a_talk(model)
-    first = finished(BODIES[api](a_request(model, *talk), memory), api)
+    first = finished_items(BODIES[api](a_request(model, *talk), memory), api)
     assert len(first) == count > 3
-    talk += [answered(text("four"), by=model), said("thanks")]
-    second = finished(BODIES[api](a_request(model, *talk), memory), api)
+    talk += [assistant_message(text_block("four"), by=model), user_message("thanks")]
+    second = finished_items(BODIES[api](a_request(model, *talk), memory), api)
     assert len(second) == count > len(first)
     assert all(old is new for old, new in zip(first, second, strict=False))
 
@@ -115,9 +129,9 @@ def test_what_cannot_change_any_more_is_encoded_once(api: str, monkeypatch: pyte
 def test_a_conversation_that_was_cut_keeps_what_is_before_the_cut(api: str) -> None:
     model, memory = MODELS[api][0], HistoryCache()
     talk = a_talk(model)
-    first = finished(BODIES[api](a_request(model, *talk), memory), api)
-    talk[5:] = [said("something else"), answered(text("else"), by=model), said("go on")]
-    second = finished(BODIES[api](a_request(model, *talk), memory), api)
+    first = finished_items(BODIES[api](a_request(model, *talk), memory), api)
+    talk[5:] = [user_message("something else"), assistant_message(text_block("else"), by=model), user_message("go on")]
+    second = finished_items(BODIES[api](a_request(model, *talk), memory), api)
     assert second[0] is first[0]
     assert second[1] is first[1]
     assert second[-1] is not first[-1]
@@ -126,11 +140,14 @@ def test_a_conversation_that_was_cut_keeps_what_is_before_the_cut(api: str) -> N
 @pytest.mark.parametrize("api", BODIES)
 def test_a_result_that_takes_the_place_of_the_next_answer_is_still_told(api: str) -> None:
     model, memory = MODELS[api][0], HistoryCache()
-    begin = [said("begin"), answered(called("a"), by=model)]
-    BODIES[api](a_request(model, *begin, answered(text("no result yet"), by=model), said("go on")), memory)
-    request = a_request(model, *begin, returned("a", "the late result"), said("go on"))
-    late = encoded(BODIES[api](request, memory))
-    assert late == encoded(BODIES[api](request, None))
+    begin = [user_message("begin"), assistant_message(tool_call("a"), by=model)]
+    BODIES[api](
+        a_request(model, *begin, assistant_message(text_block("no result yet"), by=model), user_message("go on")),
+        memory,
+    )
+    request = a_request(model, *begin, tool_result("a", "the late result"), user_message("go on"))
+    late = encode_body(BODIES[api](request, memory))
+    assert late == encode_body(BODIES[api](request, None))
     assert b"the late result" in late
 
 
@@ -138,9 +155,9 @@ def test_a_result_that_takes_the_place_of_the_next_answer_is_still_told(api: str
 def test_another_model_hears_nothing_that_was_made_for_the_first(api: str) -> None:
     model, other, memory = *MODELS[api][:2], HistoryCache()
     talk = a_talk(model)
-    first = finished(BODIES[api](a_request(model, *talk), memory), api)
+    first = finished_items(BODIES[api](a_request(model, *talk), memory), api)
     BODIES[api](a_request(other, *talk), memory)
-    again = finished(BODIES[api](a_request(model, *talk), memory), api)
+    again = finished_items(BODIES[api](a_request(model, *talk), memory), api)
     assert [bytes(item) for item in again] == [bytes(item) for item in first]
     assert not any(old is new for old, new in zip(first, again, strict=True))
 
@@ -151,11 +168,11 @@ def test_spoiling_a_body_spoils_no_later_one(api: str) -> None:
     talk = a_talk(model)
     for length in range(1, len(talk) + 1):
         request = a_request(model, *talk[:length])
-        expected = encoded(BODIES[api](request, None))
+        expected = encode_body(BODIES[api](request, None))
         for _ in range(2):
             body = BODIES[api](request, memory)
-            assert encoded(body) == expected
-            for item in told(body, api):
+            assert encode_body(body) == expected
+            for item in conversation_in(body, api):
                 if isinstance(item, dict):
                     spoil(item)
             body[PLACES.get(api, "messages")].clear()
@@ -176,8 +193,8 @@ def test_the_mark_for_the_cache_moves_on_with_the_end_of_the_conversation(api: s
     talk = a_talk(model)
     ends_with_user = [not isinstance(message, AssistantMessage) for message in talk]
     for length, by_user in enumerate(ends_with_user, 1):
-        conversation = told(BODIES[api](a_request(model, *talk[:length], tools=[]), memory), api)
-        marks = [encoded(item).count(b"cache_control") for item in conversation]
+        conversation = conversation_in(BODIES[api](a_request(model, *talk[:length], tools=[]), memory), api)
+        marks = [encode_body(item).count(b"cache_control") for item in conversation]
         if by_user:
             assert marks == [0] * (len(marks) - 1) + [1]
         assert not any(count for item, count in zip(conversation, marks, strict=True) if isinstance(item, Raw))
@@ -186,14 +203,14 @@ def test_the_mark_for_the_cache_moves_on_with_the_end_of_the_conversation(api: s
 def test_without_instructions_the_first_message_may_be_told_from_memory() -> None:
     model, memory = a_model(api="openai-completions", compat={"cacheControlFormat": "anthropic"}), HistoryCache()
     request = a_request(model, *a_talk(model), system_prompt="")
-    assert encoded(CHAT(request, memory)) == encoded(CHAT(request, None))
+    assert encode_body(CHAT(request, memory)) == encode_body(CHAT(request, None))
 
 
 def test_a_message_that_cannot_be_encoded_leaves_no_trace_in_the_cache() -> None:
     model, memory = MODELS["openai-completions"][0], HistoryCache()
-    broken = answered(called("a", command=object()), by=model)
-    for end in ([], [said("x"), answered(text("y"), by=model)]):
+    broken = assistant_message(tool_call("a", command=object()), by=model)
+    for end in ([], [user_message("x"), assistant_message(text_block("y"), by=model)]):
         with pytest.raises(TypeError, match="unsupported"):
-            CHAT(a_request(model, said("begin"), broken, *end), memory)
+            CHAT(a_request(model, user_message("begin"), broken, *end), memory)
     request = a_request(model, *a_talk(model))
-    assert encoded(CHAT(request, memory)) == encoded(CHAT(request, None))
+    assert encode_body(CHAT(request, memory)) == encode_body(CHAT(request, None))

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from fakes.clock import virtually
 from fakes.http_server import Cut, Hold, HttpServer, Reply, plain, sse
-from fakes.model_requests import KEY, Told, a_model, a_request, connection, told
-from fakes.virtual_time import virtually
 from pigeon.agent.inference import Delta
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.apis import APIS
 from pigeon.providers.http.client import HttpClient
-from pigeon.providers.http.exchange import Stalled, Watchdog, encoded
+from pigeon.providers.http.exchange import Stalled, Watchdog, encode_body
 from pigeon.providers.request import RequestPolicy
+from support.model_requests import KEY, CollectedAnswer, a_model, a_request, collect_answer, request_setup
 
 START = {"type": "message_start", "message": {"id": "msg_1", "usage": {"input_tokens": 7, "output_tokens": 1}}}
 OPEN = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
@@ -39,12 +39,12 @@ async def http() -> AsyncIterator[HttpClient]:
 
 
 def ask(server: HttpServer, http: HttpClient, policy: RequestPolicy | None = None) -> AsyncIterator[Delta]:
-    return anthropic.stream(a_request(a_model(base_url=server.url)), connection(http, policy=policy))
+    return anthropic.stream(a_request(a_model(base_url=server.url)), request_setup(http, policy=policy))
 
 
-async def answer(http: HttpClient, *parts: Any, policy: RequestPolicy | None = None, **reply: Any) -> Told:
+async def answer(http: HttpClient, *parts: Any, policy: RequestPolicy | None = None, **reply: Any) -> CollectedAnswer:
     async with HttpServer([Reply(list(parts), **reply)]) as server:
-        return await told(ask(server, http, policy))
+        return await collect_answer(ask(server, http, policy))
 
 
 async def test_an_answer_comes_whole(http: HttpClient) -> None:
@@ -125,7 +125,7 @@ async def test_keep_alives_are_no_content(http: HttpClient) -> None:
     async with HttpServer([reply]) as server:
         feeding = asyncio.ensure_future(pings(reply, stop))
         first.released.set()
-        quiet = await told(ask(server, http, RequestPolicy(idle_ms=60)))
+        quiet = await collect_answer(ask(server, http, RequestPolicy(idle_ms=60)))
         stop.set()
         feeding.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -149,7 +149,7 @@ async def test_closing_the_answer_drops_the_connection(http: HttpClient) -> None
 async def test_cancelling_the_reader_drops_the_connection(http: HttpClient) -> None:
     hold = Hold()
     async with HttpServer([Reply([*WHOLE[:3], hold])]) as server:
-        task = asyncio.ensure_future(told(ask(server, http)))
+        task = asyncio.ensure_future(collect_answer(ask(server, http)))
         await hold.reached.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -160,25 +160,27 @@ async def test_cancelling_the_reader_drops_the_connection(http: HttpClient) -> N
 
 async def test_a_finished_answer_leaves_its_connection_to_the_next(http: HttpClient) -> None:
     async with HttpServer([Reply(WHOLE), Reply(WHOLE)]) as server:
-        await told(ask(server, http))
+        await collect_answer(ask(server, http))
         await asyncio.gather(*http._background)
-        await told(ask(server, http))
+        await collect_answer(ask(server, http))
         assert [request.connection for request in server.requests] == [1, 1]
 
 
 async def test_nobody_listening_is_a_connection_failure(http: HttpClient) -> None:
-    refused = await told(anthropic.stream(a_request(a_model(base_url="http://127.0.0.1:1")), connection(http)))
+    refused = await collect_answer(
+        anthropic.stream(a_request(a_model(base_url="http://127.0.0.1:1")), request_setup(http))
+    )
     assert (refused.failure.code, refused.failure.retryable) == ("connection_failed", True)
 
 
 async def test_a_bad_base_url_says_so(http: HttpClient) -> None:
-    refused = await told(anthropic.stream(a_request(a_model(base_url="htp:/x")), connection(http)))
+    refused = await collect_answer(anthropic.stream(a_request(a_model(base_url="htp:/x")), request_setup(http)))
     assert (refused.failure.code, refused.failure.retryable) == ("bad_url", False)
 
 
 async def test_the_key_never_shows_in_a_failure(http: HttpClient) -> None:
     async with HttpServer([plain(401, {"error": {"message": f"bad key {KEY}"}})]) as server:
-        refused = await told(ask(server, http))
+        refused = await collect_answer(ask(server, http))
     assert KEY not in refused.failure.message
     assert "***" in refused.failure.message
 
@@ -186,21 +188,21 @@ async def test_the_key_never_shows_in_a_failure(http: HttpClient) -> None:
 async def test_a_request_is_tried_again_before_its_stream_began(http: HttpClient) -> None:
     busy = plain(529, {"error": {"type": "overloaded_error", "message": "x"}}, retry_after_ms="1")
     async with HttpServer([busy, busy, Reply(WHOLE)]) as server:
-        whole = await told(ask(server, http, RequestPolicy(max_retries=2)))
+        whole = await collect_answer(ask(server, http, RequestPolicy(max_retries=2)))
         assert len(server.requests) == 3
     assert whole.texts == ["hello"]
 
 
 async def test_a_request_is_not_tried_again_when_that_is_no_use(http: HttpClient) -> None:
     async with HttpServer([plain(400, {"error": {"message": "no"}})]) as server:
-        await told(ask(server, http, RequestPolicy(max_retries=2)))
+        await collect_answer(ask(server, http, RequestPolicy(max_retries=2)))
         assert len(server.requests) == 1
 
 
 async def test_a_server_that_asks_for_too_much_patience_is_reported(http: HttpClient) -> None:
     busy = plain(429, {"error": {"message": "slow down"}}, retry_after="120")
     async with HttpServer([busy]) as server:
-        refused = await told(ask(server, http, RequestPolicy(max_retries=2, max_retry_delay_ms=60_000)))
+        refused = await collect_answer(ask(server, http, RequestPolicy(max_retries=2, max_retry_delay_ms=60_000)))
     assert "120000 ms" in refused.failure.message
     assert "60000 ms" in refused.failure.message
     assert refused.failure.retry_after_ms == 120_000
@@ -214,19 +216,19 @@ async def test_two_first_requests_share_one_client() -> None:
 
 
 def test_unpaired_surrogates_do_not_leave_and_split_pairs_join() -> None:
-    assert encoded({"text": "a\ud83d"}) == '{"text":"a\ufffd"}'.encode()
-    assert encoded({"text": ["\ud83d\ude00"]}) == '{"text":["\U0001f600"]}'.encode()
-    assert encoded({"n": [float("nan"), 1.5, "\ud83d"]}) == '{"n":[null,1.5,"\ufffd"]}'.encode()
-    assert encoded({"n": 10**30}) == b'{"n":1000000000000000000000000000000}'
+    assert encode_body({"text": "a\ud83d"}) == '{"text":"a\ufffd"}'.encode()
+    assert encode_body({"text": ["\ud83d\ude00"]}) == '{"text":["\U0001f600"]}'.encode()
+    assert encode_body({"n": [float("nan"), 1.5, "\ud83d"]}) == '{"n":[null,1.5,"\ufffd"]}'.encode()
+    assert encode_body({"n": 10**30}) == b'{"n":1000000000000000000000000000000}'
 
 
 async def test_a_proxy_of_the_environment_is_used_except_where_it_says_not() -> None:
     async with HttpServer([Reply(WHOLE), Reply(WHOLE)]) as proxy, HttpServer([Reply(WHOLE)]) as server:
         http = HttpClient({"HTTP_PROXY": proxy.url, "NO_PROXY": "127.0.0.1"})
         far = a_model(base_url="http://models.invalid")
-        assert (await told(anthropic.stream(a_request(far), connection(http)))).texts == ["hello"]
+        assert (await collect_answer(anthropic.stream(a_request(far), request_setup(http)))).texts == ["hello"]
         assert proxy.requests[0].path == "http://models.invalid/v1/messages"
-        assert (await told(ask(server, http))).texts == ["hello"]
+        assert (await collect_answer(ask(server, http))).texts == ["hello"]
         assert len(proxy.requests) == 1
         await http.aclose()
 
@@ -303,13 +305,13 @@ async def test_a_server_that_does_not_stream_is_understood(http: HttpClient, api
     adapter = import_module(APIS[api].adapter)
     async with HttpServer([plain(200, body), plain(200, {"error": {"message": "Overloaded", "code": "x"}})]) as server:
         model = a_model(api=api, base_url=server.url)
-        whole = await told(adapter.stream(a_request(model), connection(http)))
+        whole = await collect_answer(adapter.stream(a_request(model), request_setup(http)))
         assert sorted(whole.kinds) == ["text", "thinking", "toolCall"]
         assert sorted(whole.texts) == sorted(["hm", "hi", '{"command":"ls"}'])
         assert list(whole.calls.values()) == [("c", "bash")]
         assert whole.counts == (7, 2, 0, 0)
         assert whole.end.stop == "toolUse"
-        refused = await told(adapter.stream(a_request(model), connection(http)))
+        refused = await collect_answer(adapter.stream(a_request(model), request_setup(http)))
         assert "Overloaded" in refused.failure.message
         assert refused.failure.retryable
 
@@ -345,17 +347,31 @@ def test_content_gives_the_full_time_again() -> None:
         watchdog = Watchdog(300)
         for _ in range(30):
             await watchdog.wait(asyncio.sleep(299))
-            watchdog.fed()
+            watchdog.reset()
         watchdog.stop()
 
     virtually(story())
+
+
+def test_silence_after_content_lasts_as_long_as_allowed_and_hardly_longer() -> None:
+    async def story(content_at: float) -> float:
+        watchdog = Watchdog(300)
+        await watchdog.wait(asyncio.sleep(content_at))
+        watchdog.reset()
+        with pytest.raises(Stalled):
+            await watchdog.wait(asyncio.Event().wait())
+        watchdog.stop()
+        return asyncio.get_running_loop().time() - content_at
+
+    for content_at in (0.1, 3, 5.9, 6.1, 299):
+        assert 300 <= virtually(story(content_at)) <= 306
 
 
 def test_a_slow_reader_is_not_blamed_on_the_server() -> None:
     async def story() -> None:
         watchdog = Watchdog(300)
         await watchdog.wait(asyncio.sleep(1))
-        watchdog.fed()
+        watchdog.reset()
         await asyncio.sleep(10_000)
         await watchdog.wait(asyncio.sleep(299))
         watchdog.stop()

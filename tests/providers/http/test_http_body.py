@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.stopwatch import within
+from fakes.clock import within
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import client as decompression
-from pigeon.providers.http.client import PIECE_BYTES, DecodingError, unpacked
+from pigeon.providers.http.client import PIECE_BYTES, DecodingError, decompress_body
 from pigeon.providers.http.exchange import EventTooLong, SseParser
 
 STREAM = b"event: a\ndata: 1\n\n: ping\n\ndata: 2\ndata: 3\n\nid: 7\ndata:4\n\n"
@@ -113,7 +113,7 @@ async def given_in(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def plain(how: str, *chunks: bytes) -> bytes:
-    return b"".join([piece async for piece in unpacked(given_in(chunks), how)])
+    return b"".join([piece async for piece in decompress_body(given_in(chunks), how)])
 
 
 def cut(data: bytes, sizes: list[int]) -> list[bytes]:
@@ -168,7 +168,7 @@ async def test_an_unknown_way_to_compress_is_an_error_that_names_it(how: str) ->
 async def test_a_bomb_comes_in_pieces_of_bounded_size(how: str, pack: Any) -> None:
     bomb = pack(bytes(20 * PIECE_BYTES))
     assert len(bomb) < PIECE_BYTES // 20
-    sizes = [len(piece) async for piece in unpacked(given_in([bomb]), how)]
+    sizes = [len(piece) async for piece in decompress_body(given_in([bomb]), how)]
     assert max(sizes) <= PIECE_BYTES
     assert sum(sizes) == 20 * PIECE_BYTES
 
@@ -178,7 +178,7 @@ async def test_a_bomb_comes_in_pieces_of_bounded_size(how: str, pack: Any) -> No
 )
 async def test_a_long_piece_with_something_behind_its_end_comes_to_an_end(behind: bytes) -> None:
     packed = gzip.compress(bytes(3 * PIECE_BYTES)) + behind
-    sizes = [len(piece) async for piece in unpacked(given_in([packed]), "gzip")]
+    sizes = [len(piece) async for piece in decompress_body(given_in([packed]), "gzip")]
     assert sum(sizes) in (3 * PIECE_BYTES, 3 * PIECE_BYTES + len(b"more"))
 
 
@@ -194,13 +194,13 @@ async def test_nothing_that_came_is_held_back(how: str, pack: Any, body: bytes, 
         told = bytearray()
         seen = b""
 
-        async def watched() -> AsyncIterator[bytes]:
+        async def watch() -> AsyncIterator[bytes]:
             nonlocal seen
             yield first
             seen = bytes(told)
             yield data[len(first) :]
 
-        async for piece in unpacked(watched(), how):
+        async for piece in decompress_body(watch(), how):
             assert len(piece) <= 7
             told += piece
     assert seen == expected

@@ -14,10 +14,8 @@ from urllib.request import getproxies_environment, proxy_bypass_environment
 
 import pytest
 
-from fakes.bare_server import BareServer, Peer, reply, whole
 from fakes.http_server import Hold, HttpServer, Reply, plain
-from fakes.model_requests import KEY, a_model, a_request, connection, told
-from fakes.tunnel_proxy import TunnelProxy
+from fakes.network_peers import BareServer, Peer, TunnelProxy, reply, whole
 from pigeon.agent.inference import Failure
 from pigeon.providers.anthropic import adapter as anthropic
 from pigeon.providers.errors import from_exception
@@ -26,6 +24,7 @@ from pigeon.providers.http.client import HttpClient, HttpResponse, InvalidProxy,
 from pigeon.providers.http.network import Network
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import RequestPolicy
+from support.model_requests import KEY, a_model, a_request, collect_answer, request_setup
 
 DATA = Path(__file__).parents[1] / "data"
 CERTIFICATE = DATA / "localhost.cert.pem"
@@ -66,7 +65,7 @@ async def failure_of(client: HttpClient, request: HttpRequest) -> Failure:
     return from_exception(caught.value)
 
 
-def redirected(monkeypatch: pytest.MonkeyPatch, port: int) -> list[tuple[str, int]]:
+def redirect_connections(monkeypatch: pytest.MonkeyPatch, port: int) -> list[tuple[str, int]]:
     """Every connection goes to this port of loopback; where it should have gone."""
     loop = asyncio.get_running_loop()
     original = loop.create_connection
@@ -83,7 +82,7 @@ def redirected(monkeypatch: pytest.MonkeyPatch, port: int) -> list[tuple[str, in
 async def test_a_request_says_what_every_request_must_say(client: HttpClient) -> None:
     async with HttpServer([plain(200, {"a": 1}, x_two="2")]) as server:
         answer = await client.send(to(f"{server.url}/v1?x=1", b'{"q": 1}', X_Mine="yes", User_Agent="me"))
-        assert (answer.status, answer.ok, answer.content_type) == (200, True, "application/json")
+        assert (answer.status, answer.is_success, answer.content_type) == (200, True, "application/json")
         assert answer.headers["x-two"] == "2"
         assert await whole(answer) == b'{"a": 1}'
         [request] = server.requests
@@ -112,7 +111,7 @@ async def test_any_letters_may_stand_in_an_address(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch, url: str, place: tuple[str, int], host: str, path: str | None
 ) -> None:
     async with HttpServer([plain(200, {})]) as server:
-        wanted = redirected(monkeypatch, int(server.url.rpartition(":")[2]))
+        wanted = redirect_connections(monkeypatch, int(server.url.rpartition(":")[2]))
         await whole(await client.send(to(url)))
         assert wanted == [place]
         assert server.requests[0].headers["host"] == host
@@ -183,14 +182,14 @@ async def test_an_unknown_certificate_is_an_error_that_is_not_tried_again(
     calls: list[Any] = []
     connect = Network.connect_tcp
 
-    def counted(*arguments: Any, **more: Any) -> Any:
+    def count_call(*arguments: Any, **more: Any) -> Any:
         calls.append(arguments)
         return connect(*arguments, **more)
 
-    monkeypatch.setattr(Network, "connect_tcp", counted)
+    monkeypatch.setattr(Network, "connect_tcp", count_call)
     async with HttpServer([], ssl=server_side()) as server:
-        line = connection(client, policy=RequestPolicy(max_retries=3))
-        refused = await told(anthropic.stream(a_request(a_model(base_url=server.url)), line))
+        line = request_setup(client, policy=RequestPolicy(max_retries=3))
+        refused = await collect_answer(anthropic.stream(a_request(a_model(base_url=server.url)), line))
     assert refused.failure.message.startswith("TLS failed: 127.0.0.1: ")
     assert "certificate verify failed" in refused.failure.message
     assert (refused.failure.code, refused.failure.retryable, len(calls)) == ("tls_failed", False, 1)
@@ -200,7 +199,7 @@ async def test_a_certificate_for_another_name_is_an_error_that_says_so(
     client: HttpClient, trusted: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with HttpServer([], ssl=trusted) as server:
-        redirected(monkeypatch, int(server.url.rpartition(":")[2]))
+        redirect_connections(monkeypatch, int(server.url.rpartition(":")[2]))
         failure = await failure_of(client, to("https://models.example/v1"))
     assert failure.code == "tls_failed"
     assert "models.example" in failure.message
@@ -358,29 +357,29 @@ async def test_a_compressed_answer_is_read_as_if_it_was_not(client: HttpClient) 
         assert await whole(await client.send(to(server.url))) == b"plain"
         # What can be read of an error is worth more than the reason why the rest cannot.
         broken = await client.send(to(server.url))
-        assert await broken.text() == b"hello" * 1000
+        assert await broken.read_body() == b"hello" * 1000
         await broken.drop()
         unknown = await client.send(to(server.url))
         with pytest.raises(Exception, match="content-encoding br"):
-            await unknown.chunk()
+            await unknown.read_chunk()
         await unknown.drop()
 
 
 async def test_a_text_has_a_limit(client: HttpClient) -> None:
     async with HttpServer([Reply([b"x" * 1000] * 10)]) as server:
         answer = await client.send(to(server.url))
-        assert await answer.text(limit=2500) == b"x" * 2500
+        assert await answer.read_body(limit=2500) == b"x" * 2500
         await answer.drop()
 
 
-async def asked(client: HttpClient, server: BareServer) -> tuple[Peer, HttpResponse]:
+async def begin_answer(client: HttpClient, server: BareServer) -> tuple[Peer, HttpResponse]:
     """An answer of which the first piece has come."""
     task = asyncio.ensure_future(client.send(to(server.url)))
     peer = await server.accept()
     await peer.request()
     await peer.send(b"HTTP/1.1 200 X\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n")
     answer = await task
-    assert await answer.chunk() == b"hi"
+    assert await answer.read_chunk() == b"hi"
     return peer, answer
 
 
@@ -392,7 +391,7 @@ def idle(client: HttpClient) -> list[bool]:
 
 async def test_the_rest_of_a_released_answer_is_read_before_the_next_request(client: HttpClient) -> None:
     async with BareServer() as server:
-        peer, answer = await asked(client, server)
+        peer, answer = await begin_answer(client, server)
         answer.release()
         task = asyncio.ensure_future(client.send(to(server.url)))
         await peer.request()
@@ -405,7 +404,7 @@ async def test_nobody_waits_for_the_end_of_a_released_answer(client: HttpClient)
     hold = Hold()
     async with HttpServer([Reply([b"hi", hold]), plain(200, {})]) as server:
         first = await client.send(to(server.url))
-        assert await first.chunk() == b"hi"
+        assert await first.read_chunk() == b"hi"
         first.release()
         second = await client.send(to(server.url))
         assert not hold.released.is_set()
@@ -422,13 +421,13 @@ async def test_a_released_answer_is_drained_without_another_request(
     done = asyncio.Event()
     drain = HttpResponse.drain
 
-    async def watched(answer: HttpResponse) -> None:
+    async def watch(answer: HttpResponse) -> None:
         await drain(answer)
         done.set()
 
-    monkeypatch.setattr(HttpResponse, "drain", watched)
+    monkeypatch.setattr(HttpResponse, "drain", watch)
     async with BareServer() as server:
-        _, answer = await asked(client, server)
+        _, answer = await begin_answer(client, server)
         answer.release()
         assert not done.is_set()
         async with asyncio.timeout(http.DRAIN_AFTER_S + 5):
@@ -455,7 +454,7 @@ async def test_too_much_left_or_left_too_late_closes_the_connection(
 
 async def test_closing_the_client_closes_what_was_released(client: HttpClient) -> None:
     async with BareServer() as server:
-        peer, answer = await asked(client, server)
+        peer, answer = await begin_answer(client, server)
         answer.release()
         await client.aclose()
         assert await peer.some() == b""

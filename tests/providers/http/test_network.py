@@ -13,7 +13,7 @@ from typing import Any
 import httpcore2
 import pytest
 
-from fakes.bare_server import BareServer, Peer, reply, whole
+from fakes.network_peers import BareServer, Peer, reply, whole
 from pigeon.agent.inference import Failure
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http import network
@@ -43,7 +43,7 @@ def asking(http: HttpClient, server: BareServer, body: bytes = b"{}") -> asyncio
     return asyncio.ensure_future(http.send(HttpRequest(f"{server.url}/v1", {"x-a": "b"}, body)))
 
 
-async def served(http: HttpClient, server: BareServer, body: bytes) -> Peer:
+async def serve_once(http: HttpClient, server: BareServer, body: bytes) -> Peer:
     """The server's end of a new connection, on which one request was answered."""
     task = asking(http, server)
     peer = await server.accept()
@@ -72,11 +72,11 @@ async def test_a_whole_request_arrives_in_one_piece(
     write = kind.write
     pieces: list[bytes] = []
 
-    def watched(transport: Any, data: bytes) -> None:
+    def watch(transport: Any, data: bytes) -> None:
         pieces.append(bytes(data))
         write(transport, data)
 
-    monkeypatch.setattr(kind, "write", watched)
+    monkeypatch.setattr(kind, "write", watch)
     task = asking(http, server, b'{"n":1}' * 1000)
     peer = await server.accept()
     first = await peer.some()
@@ -104,21 +104,21 @@ async def test_two_requests_in_a_row_use_one_connection(http: HttpClient, server
 async def test_a_connection_that_was_closed_while_idle_is_not_used_again(
     http: HttpClient, server: BareServer, reset: bool
 ) -> None:
-    peer = await served(http, server, b"one")
+    peer = await serve_once(http, server, b"one")
     # The event loop has not seen it yet when the next request is sent.
     peer.close(reset=reset)
-    peer = await served(http, server, b"two")
+    peer = await serve_once(http, server, b"two")
     # This time it has.
     peer.close(reset=reset)
     await several_turns()
-    peer = await served(http, server, b"three")
+    peer = await serve_once(http, server, b"three")
 
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_a_request_that_met_a_closing_connection_is_sent_again_on_a_new_one(
     http: HttpClient, server: BareServer, reset: bool
 ) -> None:
-    peer = await served(http, server, b"one")
+    peer = await serve_once(http, server, b"one")
     task = asking(http, server)
     await peer.request()
     peer.close(reset=reset)
@@ -139,7 +139,7 @@ async def test_a_new_connection_that_is_closed_is_an_error(http: HttpClient, ser
 
 
 async def test_an_answer_that_has_begun_is_not_asked_for_again(http: HttpClient, server: BareServer) -> None:
-    peer = await served(http, server, b"one")
+    peer = await serve_once(http, server, b"one")
     task = asking(http, server)
     await peer.request()
     await peer.send(b"HTTP/1.1 ")
@@ -152,10 +152,10 @@ async def test_an_answer_that_has_begun_is_not_asked_for_again(http: HttpClient,
 async def test_a_connection_on_which_something_came_unasked_is_not_used_again(
     http: HttpClient, server: BareServer
 ) -> None:
-    peer = await served(http, server, b"one")
+    peer = await serve_once(http, server, b"one")
     await peer.send(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
     await several_turns()
-    peer = await served(http, server, b"two")
+    peer = await serve_once(http, server, b"two")
 
 
 @pytest.mark.parametrize("reads_first", [True, False])
@@ -170,7 +170,7 @@ async def test_a_server_that_refuses_before_it_has_read_all_is_understood(
     peer.close()
     answer = await task
     assert answer.status == 413
-    assert await answer.text() == b"too much"
+    assert await answer.read_body() == b"too much"
     await answer.drop()
 
 
@@ -181,7 +181,7 @@ async def test_a_connection_that_still_owes_a_part_of_its_request_is_not_used_ag
     peer = await server.accept()
     await peer.send(reply(b"too much", status=413))
     assert await whole(await task) == b"too much"
-    peer = await served(http, server, b"two")
+    peer = await serve_once(http, server, b"two")
 
 
 async def test_a_big_body_arrives_whole_at_a_server_that_reads_late(http: HttpClient, server: BareServer) -> None:
@@ -236,7 +236,7 @@ async def test_cancelling_a_wait_drops_the_connection_at_once(http: HttpClient, 
         waiting: asyncio.Task[Any] = task
         if begun:
             await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n")
-            waiting = asyncio.ensure_future((await task).chunk())
+            waiting = asyncio.ensure_future((await task).read_chunk())
         await several_turns()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -251,10 +251,10 @@ async def test_an_answer_that_breaks_off_is_a_lost_connection(http: HttpClient, 
         await peer.request()
         await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nab")
         answer = await task
-        assert await answer.chunk() == b"ab"
+        assert await answer.read_chunk() == b"ab"
         peer.close(reset=reset)
         with pytest.raises((httpcore2.ReadError, httpcore2.RemoteProtocolError)) as caught:
-            await answer.chunk()
+            await answer.read_chunk()
         failure = from_exception(caught.value)
         assert (failure.code, failure.retryable) == ("connection_lost", True)
         await answer.drop()

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.json_values import json_objects, letters
-from fakes.model_requests import Told
 from pigeon.agent.inference import Delta
 from pigeon.providers.openai_chat.call_matching import PendingCall
 from pigeon.providers.openai_chat.stream import ChatStream
+from support.model_requests import CollectedAnswer
+from support.strategies import json_objects, letters
 
 A, B = '{"path":"a {[\\""}', '{"path":"b"}'
 
@@ -23,18 +23,18 @@ def piece(index: int | None = None, call_id: str | None = None, name: str | None
     return said | ({} if index is None else {"index": index}) | ({} if call_id is None else {"id": call_id})
 
 
-def play(*chunks: Any) -> Told:
+def play(*chunks: Any) -> CollectedAnswer:
     translator = ChatStream("m")
     out: list[Delta] = []
     for pieces in chunks:
         calls = pieces if isinstance(pieces, list) else [pieces]
-        translator.take(b"", json.dumps({"choices": [{"delta": {"tool_calls": calls}}]}).encode(), out)
-    translator.take(b"", b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}', out)
+        translator.translate_event(b"", json.dumps({"choices": [{"delta": {"tool_calls": calls}}]}).encode(), out)
+    translator.translate_event(b"", b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}', out)
     out.append(translator.finish(out))
-    return Told(out)
+    return CollectedAnswer(out)
 
 
-def calls(told: Told) -> list[tuple[str, str, str]]:
+def calls(told: CollectedAnswer) -> list[tuple[str, str, str]]:
     return [(*told.calls[index], told.texts[index]) for index in sorted(told.calls)]
 
 
@@ -138,9 +138,9 @@ def test_arguments_are_complete_at_their_end_and_not_before(value: Any, cuts: li
     for cut in cuts:
         if at + cut >= len(text):
             break
-        call.grew(text[at : at + cut])
+        call.try_pass_arguments(text[at : at + cut])
         at += cut
         assert not call.is_complete()
-    call.grew(text[at:])
+    call.try_pass_arguments(text[at:])
     assert call.is_complete()
     assert call.is_complete(), "and stay so"

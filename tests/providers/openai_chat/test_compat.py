@@ -4,25 +4,25 @@ from typing import Any
 
 import pytest
 
-from fakes.model_requests import a_model, a_request
 from pigeon.providers.catalog.built_in import BuiltInCatalog
 from pigeon.providers.google import adapter as google
-from pigeon.providers.http.exchange import encoded
+from pigeon.providers.http.exchange import encode_body
 from pigeon.providers.openai_chat import adapter as openai_chat
-from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat, is_openai_host
+from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat_of, is_openai_host
 from pigeon.providers.openai_chat.thinking import thinking_fields
 from pigeon.providers.request import ANSWER_TOKENS
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.model import levels_of
+from support.model_requests import a_model, a_request
 
 
 def at(url: str, **facts: Any) -> ChatCompat:
-    return chat_compat(a_model(base_url=url, **facts))
+    return chat_compat_of(a_model(base_url=url, **facts))
 
 
 def thinks(level: str, compat: dict[str, Any], **facts: Any) -> dict[str, Any]:
     model = a_model(reasoning=True, compat=compat, **facts)
-    return thinking_fields(a_request(model, thinking=level), chat_compat(model), {})
+    return thinking_fields(a_request(model, thinking=level), chat_compat_of(model), {})
 
 
 def test_hosts_are_known_by_the_end_of_their_names() -> None:
@@ -142,26 +142,26 @@ def test_each_level_of_a_model_makes_another_request(provider: str, model_id: st
     if model.api == "google-generative-ai":
         bodies = [google.body_of(request, {}) for request in requests]
     else:
-        bodies = [openai_chat.body_of(request, chat_compat(model), {}) for request in requests]
-    assert len({encoded(body) for body in bodies}) == len(bodies) > 1
+        bodies = [openai_chat.body_of(request, chat_compat_of(model), {}) for request in requests]
+    assert len({encode_body(body) for body in bodies}) == len(bodies) > 1
 
 
 def test_thinking_leaves_room_for_the_answer() -> None:
     compat = {"supportsThinkingTokenBudget": True}
     model = a_model(reasoning=True, compat=compat, max_tokens=3000)
-    sent = openai_chat.body_of(a_request(model, thinking="high"), chat_compat(model), {})
+    sent = openai_chat.body_of(a_request(model, thinking="high"), chat_compat_of(model), {})
     assert sent["thinking_token_budget"] == 3000 - ANSWER_TOKENS
     small = a_request(model, thinking="high", max_tokens=500)
-    assert "thinking_token_budget" not in openai_chat.body_of(small, chat_compat(model), {})
+    assert "thinking_token_budget" not in openai_chat.body_of(small, chat_compat_of(model), {})
 
 
 def test_a_model_that_does_not_reason_is_told_nothing() -> None:
     model = a_model(reasoning=False)
-    assert thinking_fields(a_request(model, thinking="off"), chat_compat(model), {}) == {}
+    assert thinking_fields(a_request(model, thinking="off"), chat_compat_of(model), {}) == {}
 
 
 def test_a_flag_of_the_wrong_kind_is_named() -> None:
     said = 'compat in models.json: Missing or invalid field "supportsStrictMode": expected true or false, got a string'
     with pytest.raises(BadRecord, match=said):
-        chat_compat(a_model(compat={"supportsStrictMode": "maybe"}))
-    assert chat_compat(a_model(compat={"supportsStore": "true"})).supports_store
+        chat_compat_of(a_model(compat={"supportsStrictMode": "maybe"}))
+    assert chat_compat_of(a_model(compat={"supportsStore": "true"})).supports_store

@@ -7,31 +7,31 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, Reply, plain, sse
-from fakes.model_requests import (
-    KEY,
-    PNG,
-    Told,
-    a_model,
-    a_request,
-    answered,
-    called,
-    connection,
-    returned,
-    said,
-    text,
-    thought,
-    told,
-)
 from pigeon.agent.inference import ModelRequest
 from pigeon.providers.history.cache import HistoryCache
 from pigeon.providers.history.normalize import IMAGE_NOTE, IMAGES_LEAD, NO_OUTPUT, TOOL_IMAGE
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_chat import adapter as openai_chat
 from pigeon.providers.openai_chat.adapter import BRIDGE
-from pigeon.providers.openai_chat.compat import chat_compat
+from pigeon.providers.openai_chat.compat import chat_compat_of
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import TextContent
 from pigeon.wire.model import Model
+from support.model_requests import (
+    KEY,
+    PNG,
+    CollectedAnswer,
+    a_model,
+    a_request,
+    assistant_message,
+    collect_answer,
+    request_setup,
+    text_block,
+    thinking_block,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 
 def chat_model(**facts: Any) -> Model:
@@ -43,7 +43,7 @@ def openai(**facts: Any) -> Model:
 
 
 def body(request: ModelRequest, memory: HistoryCache | None = None, **budgets: int) -> dict[str, Any]:
-    return openai_chat.body_of(request, chat_compat(request.model), budgets, memory)
+    return openai_chat.body_of(request, chat_compat_of(request.model), budgets, memory)
 
 
 def chunk(delta: dict[str, Any] | None = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -62,16 +62,16 @@ def call(
     return {"tool_calls": [piece]}
 
 
-async def play(http: HttpClient, *chunks: Any, **facts: Any) -> Told:
+async def play(http: HttpClient, *chunks: Any, **facts: Any) -> CollectedAnswer:
     async with HttpServer([Reply(sse(*chunks))]) as server:
         model = chat_model(base_url=server.url, **facts)
-        return await told(openai_chat.stream(a_request(model), connection(http)))
+        return await collect_answer(openai_chat.stream(a_request(model), request_setup(http)))
 
 
 async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(chat_model(base_url=server.url + "/v1", reasoning=True), thinking="low")
-        await told(openai_chat.stream(request, connection(http)))
+        await collect_answer(openai_chat.stream(request, request_setup(http)))
         received = server.requests[0]
     assert received.path == "/v1/chat/completions"
     assert received.headers["authorization"] == f"Bearer {KEY}"
@@ -161,8 +161,10 @@ async def test_reasoning_details_are_kept_for_replay(http: HttpClient) -> None:
     )
     assert whole.texts[0] == "hm"
     model = chat_model()
-    block = thought("hm", whole.signatures[0])
-    sent = body(a_request(model, said("a"), answered(block, text("x"), by=model), said("b")))["messages"][2]
+    block = thinking_block("hm", whole.signatures[0])
+    sent = body(
+        a_request(model, user_message("a"), assistant_message(block, text_block("x"), by=model), user_message("b"))
+    )["messages"][2]
     assert sent["reasoning_details"] == [{"type": "reasoning.text", "index": 0, "text": "hm"}, secret]
 
 
@@ -254,11 +256,17 @@ def test_a_whole_conversation_is_converted() -> None:
     sent = body(
         a_request(
             model,
-            said([TextContent(text="look"), PNG]),
-            answered(thought("hm", "reasoning_content"), text("I look"), called("c1"), called("c2"), by=model),
-            returned("c1", "out", PNG),
-            returned("c2", PNG),
-            said([TextContent(text="and"), TextContent(text="then?")]),
+            user_message([TextContent(text="look"), PNG]),
+            assistant_message(
+                thinking_block("hm", "reasoning_content"),
+                text_block("I look"),
+                tool_call("c1"),
+                tool_call("c2"),
+                by=model,
+            ),
+            tool_result("c1", "out", PNG),
+            tool_result("c2", PNG),
+            user_message([TextContent(text="and"), TextContent(text="then?")]),
         )
     )["messages"]
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
@@ -284,7 +292,14 @@ def test_a_whole_conversation_is_converted() -> None:
 def test_calls_without_text_have_no_content_and_empty_answers_are_skipped() -> None:
     model = chat_model()
     sent = body(
-        a_request(model, said("a"), answered(called("c"), by=model), returned("c"), answered(by=model), said("b"))
+        a_request(
+            model,
+            user_message("a"),
+            assistant_message(tool_call("c"), by=model),
+            tool_result("c"),
+            assistant_message(by=model),
+            user_message("b"),
+        )
     )
     assert sent["messages"][2]["content"] is None
     assert sent["messages"][3]["content"] == NO_OUTPUT
@@ -292,9 +307,9 @@ def test_calls_without_text_have_no_content_and_empty_answers_are_skipped() -> N
 
 
 def test_tools_are_an_empty_list_when_only_the_history_has_calls() -> None:
-    history = (said("a"), answered(called("c")), returned("c", "x"))
+    history = (user_message("a"), assistant_message(tool_call("c")), tool_result("c", "x"))
     assert body(a_request(chat_model(), *history, tools=[]))["tools"] == []
-    assert "tools" not in body(a_request(chat_model(), said("a"), tools=[]))
+    assert "tools" not in body(a_request(chat_model(), user_message("a"), tools=[]))
     assert "tools" not in body(a_request(openai(), *history, tools=[]))
 
 
@@ -309,10 +324,10 @@ def test_compat_flags_change_the_messages() -> None:
     sent = body(
         a_request(
             model,
-            said("a"),
-            answered(thought("hm", "reasoning"), text("t"), called("c"), by=model),
-            returned("c", "x"),
-            said("b"),
+            user_message("a"),
+            assistant_message(thinking_block("hm", "reasoning"), text_block("t"), tool_call("c"), by=model),
+            tool_result("c", "x"),
+            user_message("b"),
         )
     )["messages"]
     assert sent[2]["content"] == "hm\n\nt"
@@ -346,7 +361,7 @@ def test_compat_flags_change_the_fields() -> None:
 
 def test_anthropic_models_behind_a_router_get_cache_marks() -> None:
     model = chat_model(base_url="https://openrouter.ai/api/v1", provider="openrouter", id="anthropic/claude")
-    sent = body(a_request(model, said("a"), answered(text("b"), by=model), said("c")))
+    sent = body(a_request(model, user_message("a"), assistant_message(text_block("b"), by=model), user_message("c")))
     mark = {"type": "ephemeral"}
     assert sent["messages"][0]["content"] == [{"type": "text", "text": "Be brief.", "cache_control": mark}]
     assert sent["messages"][3]["content"] == [{"type": "text", "text": "c", "cache_control": mark}]
@@ -366,14 +381,21 @@ def test_anthropic_models_behind_a_router_get_cache_marks() -> None:
 def test_session_affinity_is_sent_where_it_is_wanted(style: str, names: set[str]) -> None:
     model = chat_model(compat={"sendSessionAffinityHeaders": True, "sessionAffinityFormat": style})
     request = a_request(model)
-    plain_headers = openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(chat_model()))
-    headers = openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(model))
+    plain_headers = openai_chat.headers_of(request, request_setup(HttpClient({})), chat_compat_of(chat_model()))
+    headers = openai_chat.headers_of(request, request_setup(HttpClient({})), chat_compat_of(model))
     assert set(headers) - set(plain_headers) == names
 
 
 def test_mistral_gets_ids_of_nine_characters() -> None:
     model = chat_model(base_url="https://api.mistral.ai/v1", provider="mistral")
-    sent = body(a_request(model, said("a"), answered(called("toolu_0123456789")), returned("toolu_0123456789", "x")))
+    sent = body(
+        a_request(
+            model,
+            user_message("a"),
+            assistant_message(tool_call("toolu_0123456789")),
+            tool_result("toolu_0123456789", "x"),
+        )
+    )
     call_id = sent["messages"][2]["tool_calls"][0]["id"]
     assert len(call_id) == 9
     assert sent["messages"][3]["tool_call_id"] == call_id
@@ -416,13 +438,13 @@ def test_mistral_gets_its_thinking_back_in_the_parts_it_came_in() -> None:
     model = mistral()
     said_thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
     history = (
-        said("a"),
-        answered(thought("hm"), text("I look"), called("123456789"), by=model),
-        returned("123456789", "x"),
-        answered(thought("hm"), called("abcdefghi"), by=model),
-        returned("abcdefghi", "y"),
-        answered(thought(" ", "thinking"), text("done"), by=model),
-        said("b"),
+        user_message("a"),
+        assistant_message(thinking_block("hm"), text_block("I look"), tool_call("123456789"), by=model),
+        tool_result("123456789", "x"),
+        assistant_message(thinking_block("hm"), tool_call("abcdefghi"), by=model),
+        tool_result("abcdefghi", "y"),
+        assistant_message(thinking_block(" ", "thinking"), text_block("done"), by=model),
+        user_message("b"),
     )
     sent = body(a_request(model, *history))["messages"]
     assert sent[2]["content"] == [said_thinking, {"type": "text", "text": "I look"}]
@@ -432,7 +454,11 @@ def test_mistral_gets_its_thinking_back_in_the_parts_it_came_in() -> None:
 
 
 def test_mistral_gets_no_thinking_of_another_model() -> None:
-    sent = body(a_request(mistral(), said("a"), answered(thought("hm"), text("t")), said("b")))["messages"]
+    sent = body(
+        a_request(
+            mistral(), user_message("a"), assistant_message(thinking_block("hm"), text_block("t")), user_message("b")
+        )
+    )["messages"]
     assert sent[2]["content"] == "t"
 
 
@@ -442,10 +468,12 @@ def test_mistral_keeps_a_cache_for_the_session() -> None:
         request = a_request(model, cache=cache)
         assert body(request)["prompt_cache_key"] == "s-1"
         assert "prompt_cache_retention" not in body(request)
-        assert openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(model))["x-affinity"] == "s-1"
+        assert (
+            openai_chat.headers_of(request, request_setup(HttpClient({})), chat_compat_of(model))["x-affinity"] == "s-1"
+        )
     request = a_request(model, cache="none")
     assert "prompt_cache_key" not in body(request)
-    assert "x-affinity" not in openai_chat.headers_of(request, connection(HttpClient({})), chat_compat(model))
+    assert "x-affinity" not in openai_chat.headers_of(request, request_setup(HttpClient({})), chat_compat_of(model))
 
 
 @pytest.mark.parametrize("priority", [0, -5, 7])
@@ -456,15 +484,17 @@ def test_a_priority_goes_to_the_server_that_knows_it(priority: int) -> None:
 
 def test_texts_of_a_result_stand_on_lines_of_their_own() -> None:
     model = chat_model(input=["text"])
-    request = a_request(model, said("a"), answered(called("c"), by=model), returned("c", "one", "", "two", PNG))
+    request = a_request(
+        model, user_message("a"), assistant_message(tool_call("c"), by=model), tool_result("c", "one", "", "two", PNG)
+    )
     assert body(request)["messages"][-1]["content"] == f"one\ntwo\n{TOOL_IMAGE}"
 
 
 def test_cache_marks_need_no_instructions_and_move_along_with_a_memory() -> None:
     model, memory = chat_model(compat={"cacheControlFormat": "anthropic"}), HistoryCache()
-    history: list[Any] = [said("one")]
+    history: list[Any] = [user_message("one")]
     for number in range(3):
         sent = body(a_request(model, *history, system_prompt=" ", tools=[]), memory)["messages"]
         assert sent[-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
         assert len(sent) == len(history)
-        history += [answered(text(f"answer {number}"), by=model), said(f"question {number}")]
+        history += [assistant_message(text_block(f"answer {number}"), by=model), user_message(f"question {number}")]

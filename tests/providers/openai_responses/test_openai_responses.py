@@ -6,29 +6,29 @@ from typing import Any
 import pytest
 
 from fakes.http_server import HttpServer, Reply, plain, sse
-from fakes.model_requests import (
-    KEY,
-    PNG,
-    Told,
-    a_model,
-    a_request,
-    answered,
-    called,
-    connection,
-    returned,
-    said,
-    text,
-    thought,
-    told,
-)
 from pigeon.agent.inference import Metered
 from pigeon.providers.history.normalize import TOOL_IMAGE
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.openai_responses import adapter as openai_responses
-from pigeon.providers.openai_responses.adapter import azure_url, body_of, call_id
+from pigeon.providers.openai_responses.adapter import azure_url, body_of, to_call_id
 from pigeon.wire.content import TextContent
 from pigeon.wire.errors import Refusal
 from pigeon.wire.model import Model
+from support.model_requests import (
+    KEY,
+    PNG,
+    CollectedAnswer,
+    a_model,
+    a_request,
+    assistant_message,
+    collect_answer,
+    request_setup,
+    text_block,
+    thinking_block,
+    tool_call,
+    tool_result,
+    user_message,
+)
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "blob"}
 
@@ -37,11 +37,11 @@ def responses_model(**facts: Any) -> Model:
     return a_model(**{"api": "openai-responses", **facts})
 
 
-def added(place: int, **item: Any) -> dict[str, Any]:
+def item_added(place: int, **item: Any) -> dict[str, Any]:
     return {"type": "response.output_item.added", "output_index": place, "item": item}
 
 
-def done(place: int, **item: Any) -> dict[str, Any]:
+def item_done(place: int, **item: Any) -> dict[str, Any]:
     return {"type": "response.output_item.done", "output_index": place, "item": item}
 
 
@@ -62,15 +62,17 @@ def end(status: str = "completed", **response: Any) -> dict[str, Any]:
     }
 
 
-async def play(http: HttpClient, *events: Any) -> Told:
+async def play(http: HttpClient, *events: Any) -> CollectedAnswer:
     async with HttpServer([Reply(sse(*events, named=True))]) as server:
-        return await told(openai_responses.stream(a_request(responses_model(base_url=server.url)), connection(http)))
+        return await collect_answer(
+            openai_responses.stream(a_request(responses_model(base_url=server.url)), request_setup(http))
+        )
 
 
 async def test_the_request_as_the_server_gets_it(http: HttpClient) -> None:
     async with HttpServer([plain(400, {})]) as server:
         request = a_request(responses_model(base_url=server.url + "/v1", reasoning=True), thinking="high")
-        await told(openai_responses.stream(request, connection(http)))
+        await collect_answer(openai_responses.stream(request, request_setup(http)))
         received = server.requests[0]
     assert received.path == "/v1/responses"
     assert received.headers["authorization"] == f"Bearer {KEY}"
@@ -108,17 +110,17 @@ async def test_items_become_blocks(http: HttpClient) -> None:
     whole = await play(
         http,
         {"type": "response.created", "response": {"id": "resp_1", "model": "m-1"}},
-        added(0, type="reasoning", id="rs_1", summary=[]),
+        item_added(0, type="reasoning", id="rs_1", summary=[]),
         delta("reasoning_summary_text", 0, "one", summary_index=0),
         delta("reasoning_summary_text", 0, "two", summary_index=1),
-        done(0, **REASONING),
-        added(1, type="message", id="msg_1", content=[]),
+        item_done(0, **REASONING),
+        item_added(1, type="message", id="msg_1", content=[]),
         delta("output_text", 1, "I see"),
-        done(1, type="message", id="msg_1", phase="final", content=[{"type": "output_text", "text": "I see"}]),
-        added(2, **call, arguments=""),
+        item_done(1, type="message", id="msg_1", phase="final", content=[{"type": "output_text", "text": "I see"}]),
+        item_added(2, **call, arguments=""),
         delta("function_call_arguments", 2, '{"command":'),
         delta("function_call_arguments", 2, '"ls"}'),
-        done(2, **call, arguments='{"command":"ls"}'),
+        item_done(2, **call, arguments='{"command":"ls"}'),
         end(),
     )
     assert whole.kinds == ["thinking", "text", "toolCall"]
@@ -133,8 +135,8 @@ async def test_items_become_blocks(http: HttpClient) -> None:
 async def test_items_that_come_without_deltas_are_read_whole(http: HttpClient) -> None:
     whole = await play(
         http,
-        done(0, type="message", id="m", content=[{"type": "output_text", "text": "hi"}]),
-        done(1, type="function_call", call_id="c", name="bash", arguments="{}"),
+        item_done(0, type="message", id="m", content=[{"type": "output_text", "text": "hi"}]),
+        item_done(1, type="function_call", call_id="c", name="bash", arguments="{}"),
         end(),
     )
     assert whole.texts == ["hi", "{}"]
@@ -148,22 +150,22 @@ async def test_items_that_come_without_deltas_are_read_whole(http: HttpClient) -
 async def test_a_service_tier_has_its_price(http: HttpClient, tier: str, model_id: str, rate: float) -> None:
     async with HttpServer([Reply(sse(end(service_tier=tier)))]) as server:
         request = a_request(a_model(id=model_id, api="openai-responses", base_url=server.url))
-        deltas = [delta async for delta in openai_responses.stream(request, connection(http))]
+        deltas = [delta async for delta in openai_responses.stream(request, request_setup(http))]
     assert [delta.rate for delta in deltas if isinstance(delta, Metered)] == [rate]
 
 
 async def test_encrypted_reasoning_may_come_with_the_end(http: HttpClient) -> None:
     whole = await play(
         http,
-        added(0, type="reasoning", id="rs_1", summary=[]),
-        done(0, type="reasoning", id="rs_1", summary=[]),
+        item_added(0, type="reasoning", id="rs_1", summary=[]),
+        item_done(0, type="reasoning", id="rs_1", summary=[]),
         end(output=[REASONING]),
     )
     assert json.loads(whole.signatures[0]) == REASONING
 
 
 async def test_a_refusal_is_text(http: HttpClient) -> None:
-    whole = await play(http, added(0, type="message", id="m"), delta("refusal", 0, "I won't"), end())
+    whole = await play(http, item_added(0, type="message", id="m"), delta("refusal", 0, "I won't"), end())
     assert whole.texts == ["I won't"]
 
 
@@ -189,7 +191,7 @@ async def test_an_error_event_is_the_failure(http: HttpClient) -> None:
 
 async def test_no_final_event_is_a_truncation(http: HttpClient) -> None:
     assert (
-        await play(http, added(0, type="message", id="m"), delta("output_text", 0, "x"))
+        await play(http, item_added(0, type="message", id="m"), delta("output_text", 0, "x"))
     ).failure.code == "truncated"
 
 
@@ -199,13 +201,16 @@ def test_a_whole_conversation_is_converted() -> None:
     sent = body_of(
         a_request(
             model,
-            said([TextContent(text="look"), PNG]),
-            answered(
-                thought("hm", signature), text("I look", '{"v":1,"id":"msg_1","phase":"p"}'), called("c|fc_1"), by=model
+            user_message([TextContent(text="look"), PNG]),
+            assistant_message(
+                thinking_block("hm", signature),
+                text_block("I look", '{"v":1,"id":"msg_1","phase":"p"}'),
+                tool_call("c|fc_1"),
+                by=model,
             ),
-            returned("c|fc_1", "out", PNG),
-            answered(text("done", "msg_old"), by=model),
-            said("more"),
+            tool_result("c|fc_1", "out", PNG),
+            assistant_message(text_block("done", "msg_old"), by=model),
+            user_message("more"),
         )
     )["input"]
     image = {"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,aGk="}
@@ -232,9 +237,9 @@ def test_another_models_calls_lose_their_item_id_and_its_thoughts_are_left_out()
     sent = body_of(
         a_request(
             responses_model(),
-            said("a"),
-            answered(thought("hm", json.dumps(REASONING)), called("c|fc_1"), by=other),
-            returned("c|fc_1", "x"),
+            user_message("a"),
+            assistant_message(thinking_block("hm", json.dumps(REASONING)), tool_call("c|fc_1"), by=other),
+            tool_result("c|fc_1", "x"),
         )
     )["input"]
     assert "reasoning" not in [item.get("type") for item in sent]
@@ -244,13 +249,27 @@ def test_another_models_calls_lose_their_item_id_and_its_thoughts_are_left_out()
 
 def test_reasoning_that_nothing_follows_is_left_out() -> None:
     model = responses_model()
-    sent = body_of(a_request(model, said("a"), answered(thought("hm", json.dumps(REASONING)), by=model), said("b")))
+    sent = body_of(
+        a_request(
+            model,
+            user_message("a"),
+            assistant_message(thinking_block("hm", json.dumps(REASONING)), by=model),
+            user_message("b"),
+        )
+    )
     assert "reasoning" not in [item.get("type") for item in sent["input"]]
 
 
 def test_texts_of_a_result_stand_on_lines_of_their_own() -> None:
     model = responses_model(input=["text"])
-    sent = body_of(a_request(model, said("a"), answered(called("c"), by=model), returned("c", "one", "", "two", PNG)))
+    sent = body_of(
+        a_request(
+            model,
+            user_message("a"),
+            assistant_message(tool_call("c"), by=model),
+            tool_result("c", "one", "", "two", PNG),
+        )
+    )
     assert sent["input"][-1]["output"] == f"one\ntwo\n{TOOL_IMAGE}"
 
 
@@ -278,7 +297,7 @@ async def test_azure_is_found_by_its_base_url(http: HttpClient) -> None:
     env = {"AZURE_OPENAI_DEPLOYMENT_NAME_MAP": "x=y, m-1 = mine"}
     async with HttpServer([plain(400, {})]) as server:
         model = responses_model(api="azure-openai-responses", base_url=server.url + "/openai/v1")
-        await told(openai_responses.stream(a_request(model), connection(http, env=env)))
+        await collect_answer(openai_responses.stream(a_request(model), request_setup(http, env=env)))
         received = server.requests[0]
     assert received.path == "/openai/v1/responses?api-version=v1"
     assert received.headers["api-key"] == KEY
@@ -297,14 +316,18 @@ def test_azure_base_urls_are_normalised() -> None:
 
 
 def test_ids_of_other_apis_fit() -> None:
-    assert call_id("call_1|fc_2") == "call_1"
-    assert call_id("a b__") == "a_b"
-    assert len(call_id("x" * 200)) <= 64
-    assert call_id("___") == "call"
+    assert to_call_id("call_1|fc_2") == "call_1"
+    assert to_call_id("a b__") == "a_b"
+    assert len(to_call_id("x" * 200)) <= 64
+    assert to_call_id("___") == "call"
 
 
 def test_an_unknown_signature_is_no_reasoning_item() -> None:
     model = responses_model()
     for signature in ("not json", '{"type":"x"}', "[]"):
-        sent = body_of(a_request(model, said("a"), answered(thought("hm", signature), text("t"), by=model)))
+        sent = body_of(
+            a_request(
+                model, user_message("a"), assistant_message(thinking_block("hm", signature), text_block("t"), by=model)
+            )
+        )
         assert [item.get("type") for item in sent["input"][:3]] == [None, None, "message"]

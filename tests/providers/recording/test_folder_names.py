@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.model_requests import a_model, a_request
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Delta, Finished, ModelRequest
 from pigeon.providers.recording.folders import FolderNames, MovedProvider
+from support.model_requests import a_model, a_request
 
 NAMES = FolderNames({"cwd": "/a/work", "home": "/a/wo", "root": "/"}, {"cwd": "/b/other", "home": "/h", "root": "/x"})
 
@@ -30,8 +30,8 @@ class Saying:
 
 def test_a_name_is_replaced_where_it_is_not_part_of_a_longer_one() -> None:
     text = "/a/work/x /a/work. /a/works /a/wo/y /a/work-1 /etc"
-    assert NAMES.moved(text) == "/b/other/x /b/other. /a/works /h/y /a/work-1 /etc"
-    assert not FolderNames({"cwd": "/same"}, {"cwd": "/same"}).differ
+    assert NAMES.replace_folders(text) == "/b/other/x /b/other. /a/works /h/y /a/work-1 /etc"
+    assert not FolderNames({"cwd": "/same"}, {"cwd": "/same"}).has_differences
 
 
 PIECES = ["/a", "/work", "/wo", "rk", "/", "x", " ", "/a/work", "-1", "."]
@@ -41,4 +41,4 @@ PIECES = ["/a", "/work", "/wo", "rk", "/", "x", " ", "/a/work", "-1", "."]
 async def test_pieces_give_the_same_text_as_the_whole(pieces: list[str], closes: bool) -> None:
     moved = MovedProvider(Saying(pieces, closes), NAMES).stream(a_request(a_model()))
     grown = [delta.text async for delta in moved if isinstance(delta, BlockGrew)]
-    assert "".join(grown) == NAMES.moved("".join(pieces))
+    assert "".join(grown) == NAMES.replace_folders("".join(pieces))

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from fakes.four_apis import APIS, PATHS, Calling, answer
-from fakes.http_server import Cut, Reply, plain
-from fakes.in_process_agents import InProcessAgent
-from fakes.recorded_runs import DIALECTS, RecordedRun
+from fakes.http_server import APIS, PATHS, Calling, Cut, Reply, answer, plain
+from pigeon.dialects.choice import NAMES
 from pigeon.wire.errors import StartupError
+from support.in_process_agent import InProcessAgent, RecordedRun
 
 KEY = "sk-here-5Tq81LmXw2"
 
@@ -22,9 +21,9 @@ async def talk(agent: InProcessAgent) -> None:
     """Tools, a refusal, a cut stream, another model and a compaction."""
     session = agent.agent.session
     (agent.work / "notes.txt").write_text("one\n")
-    await agent.say("What is there?")
-    session.models.use("here", "two")
-    await agent.say("And now?")
+    await agent.prompt("What is there?")
+    session.models.select_model("here", "two")
+    await agent.prompt("And now?")
     await session.history.compact()
 
 
@@ -56,7 +55,7 @@ async def test_a_recording_is_played_byte_for_byte_in_each_dialect(api: str, tmp
     # In the folder of the recorded run, which is made anew.
     (tmp_path / "recorded").rename(tmp_path / "before")
     played = await run.replay("recorded")
-    for dialect in DIALECTS:
+    for dialect in NAMES:
         assert played[dialect] == live[dialect], dialect
         assert len(played[dialect]) > 20
     assert any(b'"auto_retry_start"' in line for line in live["pi"])
@@ -65,13 +64,13 @@ async def test_a_recording_is_played_byte_for_byte_in_each_dialect(api: str, tmp
 
 async def test_an_abort_between_two_attempts_is_played_again(tmp_path: Path) -> None:
     async def give_up(agent: InProcessAgent) -> None:
-        await agent.say("Hello")
+        await agent.prompt("Hello")
         agent.events.clear()
         await agent.ask("Once more")
         await agent.until("auto_retry_start")
         agent.agent.session.engine.abort()
-        await agent.settled()
-        await agent.say("Well?")
+        await agent.wait_until_settled()
+        await agent.prompt("Well?")
 
     api = "anthropic-messages"
     busy = {"error": {"type": "overloaded_error", "message": "Overloaded"}}
@@ -89,11 +88,11 @@ async def test_a_recording_is_played_in_another_folder_and_names_it(tmp_path: Pa
     there = tmp_path / "recorded" / "work"
     asks = Calling("bash", {"command": f"cat {there}/notes.txt"})
 
-    async def look(agent: InProcessAgent) -> None:
+    async def ask_for_files(agent: InProcessAgent) -> None:
         (agent.work / "notes.txt").write_text("one\n")
-        await agent.say("What is there?")
+        await agent.prompt("What is there?")
 
-    run = RecordedRun(tmp_path, look)
+    run = RecordedRun(tmp_path, ask_for_files)
     await run.record(api, "", [answer(api, f"I look into {there}", ".", asks), answer(api, f"{there} has a note.")])
     first, second = await run.replay("elsewhere/one"), await run.replay("elsewhere/two")
     here, other = (str(tmp_path / "elsewhere" / name / "work").encode() for name in ("one", "two"))
@@ -108,7 +107,7 @@ async def test_a_request_that_differs_is_refused_with_the_place(tmp_path: Path) 
     asked = ["What is there?", "What is not there?"]
 
     async def ask(agent: InProcessAgent) -> None:
-        await agent.say(asked.pop(0))
+        await agent.prompt(asked.pop(0))
 
     run = RecordedRun(tmp_path, ask)
     api = "openai-completions"
@@ -128,7 +127,7 @@ async def test_more_than_was_recorded_is_refused(tmp_path: Path) -> None:
 
     async def ask(agent: InProcessAgent) -> None:
         for _ in range(times.pop(0)):
-            await agent.say("Again")
+            await agent.prompt("Again")
 
     run = RecordedRun(tmp_path, ask)
     api = "google-generative-ai"
@@ -139,7 +138,7 @@ async def test_more_than_was_recorded_is_refused(tmp_path: Path) -> None:
 
 async def test_a_recording_is_private_and_has_no_key(tmp_path: Path) -> None:
     async def ask(agent: InProcessAgent) -> None:
-        await agent.say(f"My key is {KEY}")
+        await agent.prompt(f"My key is {KEY}")
 
     run = RecordedRun(tmp_path, ask)
     run.file.write_text("what was there before")
@@ -155,8 +154,8 @@ async def test_a_recording_is_private_and_has_no_key(tmp_path: Path) -> None:
 
 async def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path: Path) -> None:
     async def ask(agent: InProcessAgent) -> None:
-        await agent.say("Hello")
-        assert agent.said() == ["Hi."]
+        await agent.prompt("Hello")
+        assert agent.model_texts() == ["Hi."]
 
     run = RecordedRun(tmp_path, ask)
     run.file = Path("/dev/full")
@@ -169,7 +168,7 @@ async def test_a_replay_keeps_no_session_unless_a_folder_is_named(tmp_path: Path
     files: list[str | None] = []
 
     async def ask(agent: InProcessAgent) -> None:
-        await agent.say("Hello")
+        await agent.prompt("Hello")
         files.append(agent.agent.session.journal.file)
 
     run = RecordedRun(tmp_path, ask)

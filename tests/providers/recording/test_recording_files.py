@@ -15,7 +15,7 @@ AGENT = {"kind": "agent", "provider": "p", "model": "m", "models": []}
 REQUEST = {"kind": "request", "exchange": 1, "url": "http://here/v1", "body": {"a": 1}}
 
 
-def written(path: Path, *lines: Any, end: str = "\n") -> Path:
+def write_recording(path: Path, *lines: Any, end: str = "\n") -> Path:
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(texts) + end)
     return path
@@ -40,7 +40,7 @@ def written(path: Path, *lines: Any, end: str = "\n") -> Path:
     ],
 )
 def test_what_is_no_recording_is_refused_with_the_line(lines: list[Any], problem: str, tmp_path: Path) -> None:
-    path = written(tmp_path / "some.recording", *lines)
+    path = write_recording(tmp_path / "some.recording", *lines)
     with pytest.raises(BadRecording) as refused:
         Recording(str(path))
     assert str(path) in str(refused.value)
@@ -55,7 +55,7 @@ def test_a_file_that_is_not_there_or_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_half_a_line_at_the_end_is_left_out(tmp_path: Path) -> None:
-    path = written(tmp_path / "cut", HEADER, AGENT, REQUEST, '{"kind":"respon', end="")
+    path = write_recording(tmp_path / "cut", HEADER, AGENT, REQUEST, '{"kind":"respon', end="")
     recording = Recording(str(path))
     assert [exchange.number for exchange in recording.exchanges] == [1]
     assert recording.exchanges[0].head is None
@@ -63,7 +63,7 @@ def test_half_a_line_at_the_end_is_left_out(tmp_path: Path) -> None:
 
 
 def test_the_clock_goes_on_behind_its_last_reading(tmp_path: Path) -> None:
-    path = written(tmp_path / "clock", HEADER, {"kind": "clock", "readings": [5, 9]}, AGENT)
+    path = write_recording(tmp_path / "clock", HEADER, {"kind": "clock", "readings": [5, 9]}, AGENT)
     recording = Recording(str(path))
     assert [recording.now() for _ in range(4)] == [5, 9, 10, 11]
     recording.close()

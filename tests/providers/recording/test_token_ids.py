@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fakes.http_server import HttpServer, Reply, sse
-from fakes.in_process_agents import InProcessAgent
-from fakes.recorded_runs import models_file
-from fakes.trajectory_sessions import environment_in
 from pigeon.app.pages import export_trajectory
+from support.in_process_agent import InProcessAgent, models_file
+from support.sessions import environment_in
 
 # As vLLM streams them.
 CHUNKS: list[Any] = [
@@ -36,7 +35,7 @@ CHUNKS: list[Any] = [
 ]
 
 
-async def answered(root: Path, compat: dict[str, Any]) -> tuple[InProcessAgent, Any, str]:
+async def run_with_tokens(root: Path, compat: dict[str, Any]) -> tuple[InProcessAgent, Any, str]:
     agent = InProcessAgent(root)
     agent.configure({})
     async with HttpServer([Reply(sse(*CHUNKS))]) as server:
@@ -44,7 +43,7 @@ async def answered(root: Path, compat: dict[str, Any]) -> tuple[InProcessAgent, 
         described["providers"]["here"]["compat"] = compat
         (agent.agent_dir / "models.json").write_text(json.dumps(described))
         built = await agent.start(model="here/one")
-        await agent.say("Hello")
+        await agent.prompt("Hello")
         file = built.session.journal.file
         await agent.stop()
         assert file is not None
@@ -52,7 +51,7 @@ async def answered(root: Path, compat: dict[str, Any]) -> tuple[InProcessAgent, 
 
 
 async def test_they_are_asked_for_kept_and_exported(tmp_path: Path) -> None:
-    agent, body, file = await answered(tmp_path / "a", {"returnTokenIds": True, "returnLogprobs": True})
+    agent, body, file = await run_with_tokens(tmp_path / "a", {"returnTokenIds": True, "returnLogprobs": True})
     assert (body["return_token_ids"], body["logprobs"]) == (True, True)
     assert not [event for event in agent.events if "pigeon.tokens" in json.dumps(event)]
     export_trajectory(environment_in(tmp_path), file, str(tmp_path / "out.json"))
@@ -64,5 +63,5 @@ async def test_they_are_asked_for_kept_and_exported(tmp_path: Path) -> None:
 
 
 async def test_a_model_that_is_not_configured_so_is_not_asked(tmp_path: Path) -> None:
-    _, body, _ = await answered(tmp_path / "b", {})
+    _, body, _ = await run_with_tokens(tmp_path / "b", {})
     assert not {"return_token_ids", "logprobs"} & body.keys()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.virtual_time import virtually
+from fakes.clock import virtually
 from pigeon.agent.inference import (
     BlockClosed,
     BlockGrew,
@@ -159,15 +159,15 @@ async def test_a_rule_goes_before_the_list_and_does_not_use_it_up(tmp_path: Path
     ]
     path, model = script(tmp_path, {"rules": rules, "replies": ["list"], "default": "rest"}), ScriptedModel(str)
 
-    async def said(asked: ModelRequest) -> str:
+    async def answer_text(asked: ModelRequest) -> str:
         return text_in(await answer(model, asked))
 
-    assert await said(request(path, user("the weather?"))) == "sunny"
-    assert await said(request(path, user("x"), result("No such file"), tools=("bash",))) == "missing"
-    assert await said(request(path, system="Talk like a pirate")) == "arr"
-    assert await said(request(path, user("a secret"), user("b"))) == "sh"
-    assert await said(request(path, user("the weather?"))) == "list"
-    assert await said(request(path, user("x"), result("No such file"))) == "rest"
+    assert await answer_text(request(path, user("the weather?"))) == "sunny"
+    assert await answer_text(request(path, user("x"), result("No such file"), tools=("bash",))) == "missing"
+    assert await answer_text(request(path, system="Talk like a pirate")) == "arr"
+    assert await answer_text(request(path, user("a secret"), user("b"))) == "sh"
+    assert await answer_text(request(path, user("the weather?"))) == "list"
+    assert await answer_text(request(path, user("x"), result("No such file"))) == "rest"
 
 
 async def test_a_used_up_script_says_so(tmp_path: Path) -> None:
@@ -258,10 +258,10 @@ async def test_others_get_a_turn_between_two_pieces(tmp_path: Path) -> None:
 
 @given(st.text(), st.integers(1, 9), st.integers(0, 9), st.integers())
 def test_pieces_join_to_the_text_and_are_always_the_same(text: str, low: int, more: int, seed: int) -> None:
-    pieces = list(PieceCutter([low, low + more], seed).of(text))
+    pieces = list(PieceCutter([low, low + more], seed).cut(text))
     assert "".join(pieces) == text
     assert all(low <= len(piece) <= low + more for piece in pieces[:-1])
-    assert pieces == list(PieceCutter([low, low + more], seed).of(text))
+    assert pieces == list(PieceCutter([low, low + more], seed).cut(text))
 
 
 def test_the_model_record_tells_what_the_script_says_of_itself(tmp_path: Path) -> None:

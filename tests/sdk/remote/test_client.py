@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import pigeon
-from fakes.agent_folders import AgentFolders
-from fakes.processes import eventually, is_alive
-from fakes.rpc_process import RpcProcess
-from fakes.sdk_conversations import Conversations, call
+from support.agent_folders import AgentFolders
+from support.agent_process import RpcProcess
+from support.processes import eventually, is_alive
+from support.sdk_agents import Conversations, call
 
 # An agent in a few lines: `answers` maps a command to Python that makes lines from its record `r`.
 STAND_IN = """
@@ -44,7 +44,9 @@ def own(tmp_path: Path) -> Iterator[Conversations]:
     made.stop()
 
 
-def stand_in(folder: Path, body: str = "pass", before: str = "", after: str = "", **options: Any) -> pigeon.Client:
+def start_stand_in(
+    folder: Path, body: str = "pass", before: str = "", after: str = "", **options: Any
+) -> pigeon.Client:
     path = folder / "stand_in.py"
     path.write_text(STAND_IN.format(body=body, before=before, after=after))
     return pigeon.Client(command=[sys.executable, "-S", str(path)], **options)
@@ -59,7 +61,7 @@ async def test_the_first_reader_gets_what_a_program_says_before_it_is_asked_anyt
     # Nothing is kept for a reader that comes after a command.
     for before, first in ([], "AgentStart"), (["abort"], "TurnStart"):
         body = 'if r["type"] != "hello": answer(r); say(type="turn_start") if r["type"] == "abort_bash" else None'
-        async with stand_in(tmp_path, body, 'say(type="agent_start")') as client:
+        async with start_stand_in(tmp_path, body, 'say(type="agent_start")') as client:
             for name in before:
                 await getattr(client, name)()
             events = client.events()
@@ -122,7 +124,7 @@ def _words_of(client: pigeon.Client) -> list[bytes]:
 async def test_each_line_of_stderr_is_told_when_it_is_written(tmp_path: Path) -> None:
     told: asyncio.Queue[str] = asyncio.Queue()
     before = "import sys; print('first', 'part', file=sys.stderr); print('second', file=sys.stderr, flush=True)"
-    async with stand_in(tmp_path, before=before, on_stderr=told.put_nowait):
+    async with start_stand_in(tmp_path, before=before, on_stderr=told.put_nowait):
         assert [await told.get(), await told.get()] == ["first part", "second"]
 
 
@@ -184,7 +186,7 @@ async def test_restart_goes_on_with_the_session_that_was_current_at_the_death(
 
 
 async def test_a_close_that_was_cancelled_goes_to_its_end(tmp_path: Path) -> None:
-    client = stand_in(tmp_path)
+    client = start_stand_in(tmp_path)
     await client.open()
     pid = client.pid
     assert pid is not None
@@ -204,13 +206,13 @@ async def test_a_line_that_does_not_fit_its_record_takes_no_other_line_with_it(t
         sys.stdout.write("".join(json.dumps(one) + chr(10) for one in (update, odd, end)))
         sys.stdout.flush()
     """
-    async with stand_in(tmp_path, body, timeout=30) as client:
+    async with start_stand_in(tmp_path, body, timeout=30) as client:
         assert (await client.get_last_assistant_text()).text == "here"
 
 
 async def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_rest_goes_on(tmp_path: Path) -> None:
     body = 'answer(r, data=dict(text="here")) if r["type"] == "get_last_assistant_text" else None'
-    async with stand_in(tmp_path, body, timeout=0.2) as client:
+    async with start_stand_in(tmp_path, body, timeout=0.2) as client:
         with pytest.raises(pigeon.AnswerTimeout, match=r'"get_state" within 0\.2 s'):
             await client.get_state()
         # On a busy machine the peer itself may need longer than that.
@@ -223,7 +225,7 @@ async def test_an_answer_that_does_not_come_in_time_is_an_error_and_the_rest_goe
 
 async def test_lines_of_any_length_are_read(tmp_path: Path) -> None:
     body = 'answer(r, data=dict(text="x" * 40_000_000)) if r["type"] == "get_last_assistant_text" else None'
-    async with stand_in(tmp_path, body) as client:
+    async with start_stand_in(tmp_path, body) as client:
         assert len((await client.get_last_assistant_text()).text or "") == 40_000_000
 
 
@@ -239,7 +241,7 @@ async def test_what_is_no_record_is_an_unknown_event_and_fails_nothing(tmp_path:
         print("[1, 2]")
         answer(r, data=dict(text=None), extra=1)
     """
-    async with stand_in(tmp_path, body) as client:
+    async with start_stand_in(tmp_path, body) as client:
         events = client.events()
         assert (await client.get_last_assistant_text()).text is None
         heard = [await anext(events) for _ in range(7)]
@@ -265,7 +267,7 @@ async def test_death_is_noticed_although_a_child_holds_the_pipe(
         open({str(pid_file)!r}, "w").write(str(child.pid))
         os._exit(3)
     """
-    async with stand_in(tmp_path, body) as client:
+    async with start_stand_in(tmp_path, body) as client:
         with pytest.raises(pigeon.ProcessDied, match="exit code 3"):
             await client.get_state()
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
@@ -283,7 +285,7 @@ async def test_a_socket_of_another_user_is_not_trusted(tmp_path: Path, monkeypat
 
 
 async def test_a_clean_stop_closes_the_input_and_waits(tmp_path: Path) -> None:
-    client = stand_in(tmp_path, after=f'open({str(tmp_path / "end")!r}, "w").write("clean")')
+    client = start_stand_in(tmp_path, after=f'open({str(tmp_path / "end")!r}, "w").write("clean")')
     async with client:
         pass
     assert (tmp_path / "end").read_text() == "clean"
@@ -299,7 +301,7 @@ async def test_a_process_that_ignores_the_end_of_its_input_is_killed(
     pid_file = tmp_path / "pid"
     before = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     after = f"open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
-    async with stand_in(tmp_path, before=before, after=after):
+    async with start_stand_in(tmp_path, before=before, after=after):
         pass
     assert eventually(lambda: not is_alive(int(pid_file.read_text())))
 
@@ -314,7 +316,7 @@ async def test_a_slow_reader_neither_blocks_answers_nor_fills_the_memory(tmp_pat
         for _ in range(20_000): say(**{update})
         answer(r, data=dict(text="behind"))
     """
-    async with stand_in(tmp_path, body) as client:
+    async with start_stand_in(tmp_path, body) as client:
         events = client.events()
         assert (await client.get_last_assistant_text()).text == "behind"
         await client.close()
@@ -335,7 +337,7 @@ async def test_a_reader_that_does_not_read_holds_nothing_up(tmp_path: Path, monk
     if r["type"] == "get_state":
         answer(r, data={})
     """
-    async with stand_in(tmp_path, body) as client:
+    async with start_stand_in(tmp_path, body) as client:
         unread = client.events()
         assert (await client.run("go")).ended == "done"
         for at in range(1_001):
@@ -360,7 +362,7 @@ async def test_restarts_at_the_same_time_come_one_after_the_other(tmp_path: Path
     if r["type"] == "get_state":
         answer(r, data=dict(sessionId="s"))
     """
-    async with stand_in(tmp_path, body) as client:
+    async with start_stand_in(tmp_path, body) as client:
         await asyncio.gather(client.restart(), client.restart())
         assert (await client.get_state()).session_id == "s"
 

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
-from fakes.compaction_setup import LONG, end, filled, last
 from pigeon.agent.inference import Failure
 from pigeon.session.compaction.compaction import ALREADY, CANCELLED, NOTHING
 from pigeon.session.compaction.summarizer import HISTORY, PREFIX, UPDATE
-from pigeon.session.context.transcript import branch_tokens
+from pigeon.session.context.transcript import estimate_branch_tokens
 from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, NoHooks
 from pigeon.session.settings import RetryPolicy
 from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import UNEXPECTED, Refusal
+from support.session_setup import LONG, end, last, make_filled_setup
 
 OVERLOADED = Failure(message="overloaded", retryable=True)
 
 
 async def test_the_history_is_replaced_by_a_summary_that_is_on_record() -> None:
-    setup = filled("THE SUMMARY", "THE PREFIX")
-    before = branch_tokens(setup.journal.branch)
-    result = await setup.compaction.manual("mind the colours", setup.scope)
+    setup = make_filled_setup("THE SUMMARY", "THE PREFIX")
+    before = estimate_branch_tokens(setup.journal.branch)
+    result = await setup.compaction.compact_on_request("mind the colours", setup.scope)
     entry = last(setup)
     assert entry.summary == result.summary == "THE SUMMARY\n\n---\n\n**Turn Context (split turn):**\n\nTHE PREFIX"
     assert (entry.tokens_before, entry.from_hook, entry.details) == (
@@ -31,88 +31,88 @@ async def test_the_history_is_replaced_by_a_summary_that_is_on_record() -> None:
     )  # fmt: skip
     assert result.usage == entry.usage
     assert getattr(entry.usage, "input", 0) == 14
-    assert result.estimated_tokens_after == branch_tokens(setup.journal.branch) < before
+    assert result.estimated_tokens_after == estimate_branch_tokens(setup.journal.branch) < before
     assert setup.kinds() == ["compaction_start", "compaction_end"]
     assert (end(setup).result, end(setup).will_retry, end(setup).aborted) == (result, False, False)
     history, prefix = setup.answers.requests
-    assert "mind the colours" in setup.answers.asked(0)
-    assert "mind the colours" in setup.answers.asked(1)
-    assert setup.answers.asked(0).count("[User]: question") == 2
-    assert f"{PREFIX}\n\nAdditional focus: " in setup.answers.asked(1)
+    assert "mind the colours" in setup.answers.summarized_text(0)
+    assert "mind the colours" in setup.answers.summarized_text(1)
+    assert setup.answers.summarized_text(0).count("[User]: question") == 2
+    assert f"{PREFIX}\n\nAdditional focus: " in setup.answers.summarized_text(1)
     assert (history.max_tokens, prefix.max_tokens) == (None, None)
     assert history.tools == []
     assert history.cache == "none"
 
 
 async def test_a_cut_between_turns_needs_one_summary() -> None:
-    setup = filled("THE SUMMARY")
-    setup.say("last")
-    await setup.compaction.manual(ABSENT, setup.scope)
+    setup = make_filled_setup("THE SUMMARY")
+    setup.append_user_message("last")
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert last(setup).summary == "THE SUMMARY"
-    assert setup.answers.asked().endswith(HISTORY)
+    assert setup.answers.summarized_text().endswith(HISTORY)
 
 
 async def test_a_turn_without_history_says_so() -> None:
-    setup = filled("THE PREFIX", turns=1)
-    await setup.compaction.manual(ABSENT, setup.scope)
+    setup = make_filled_setup("THE PREFIX", turns=1)
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert last(setup).summary.startswith("No prior history.\n\n---")
 
 
 async def test_a_second_summary_builds_on_the_first() -> None:
-    setup = filled("FIRST", "SECOND")
-    setup.say("a")
-    await setup.compaction.manual(ABSENT, setup.scope)
-    setup.say(LONG)
+    setup = make_filled_setup("FIRST", "SECOND")
+    setup.append_user_message("a")
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
+    setup.append_user_message(LONG)
     setup.answer("b")
-    setup.say("c")
-    await setup.compaction.manual(ABSENT, setup.scope)
+    setup.append_user_message("c")
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert last(setup).summary == "SECOND"
-    asked = setup.answers.asked()
+    asked = setup.answers.summarized_text()
     assert "<previous-summary>\nFIRST\n</previous-summary>" in asked
     assert UPDATE in asked
     assert "question 0" not in asked
 
 
 async def test_a_split_turn_after_a_summary_keeps_that_summary() -> None:
-    setup = filled("FIRST", "THE PREFIX")
-    setup.say("a")
-    await setup.compaction.manual(ABSENT, setup.scope)
+    setup = make_filled_setup("FIRST", "THE PREFIX")
+    setup.append_user_message("a")
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     setup.journal.append_message(setup.journal.branch[-2].message)
     setup.call("bash", LONG, command="x")
     setup.answer("b" * 500)
     setup.answers.replies.insert(0, "SECOND")
-    await setup.with_policy(keep_tokens=10, reserve_tokens=1_000).manual(ABSENT, setup.scope)
+    await setup.with_policy(keep_tokens=10, reserve_tokens=1_000).compact_on_request(ABSENT, setup.scope)
     assert last(setup).summary.endswith("THE PREFIX")
 
 
 async def test_files_are_listed_and_add_up() -> None:
-    setup = filled("FIRST", "P", "SECOND", "P", turns=0)
-    setup.say(LONG)
+    setup = make_filled_setup("FIRST", "P", "SECOND", "P", turns=0)
+    setup.append_user_message(LONG)
     for name, path in (("read", "a.py"), ("read", "b.py"), ("write", "b.py"), ("edit", "c.py"), ("grep", "d.py")):
         setup.call(name, "ok", path=path)
     setup.answer("x" * 500)
-    await setup.compaction.manual(ABSENT, setup.scope)
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert last(setup).details == {"readFiles": ["a.py"], "modifiedFiles": ["b.py", "c.py"]}
     assert last(setup).summary.endswith(
         "\n\n<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\nc.py\n</modified-files>"
     )
-    setup.say("again")
+    setup.append_user_message("again")
     setup.call("edit", "ok", path="a.py")
     setup.call("read", "ok", path="e.py")
     setup.answer("y" * 500)
-    await setup.compaction.manual(ABSENT, setup.scope)
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert last(setup).details == {"readFiles": ["e.py"], "modifiedFiles": ["a.py", "b.py", "c.py"]}
 
 
 async def test_what_cannot_be_summarized_is_refused_and_nothing_is_asked() -> None:
-    setup = filled(turns=0)
+    setup = make_filled_setup(turns=0)
     with pytest.raises(Refusal, match="Nothing to compact") as refused:
-        await setup.compaction.manual(ABSENT, setup.scope)
+        await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert str(refused.value) == NOTHING
-    setup = filled("THE SUMMARY", "THE PREFIX")
-    await setup.compaction.manual(ABSENT, setup.scope)
+    setup = make_filled_setup("THE SUMMARY", "THE PREFIX")
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     with pytest.raises(Refusal, match=ALREADY):
-        await setup.compaction.manual(ABSENT, setup.scope)
+        await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert len(setup.answers.requests) == 2
     assert end(setup).error_message == f"Compaction failed: {ALREADY}"
 
@@ -131,10 +131,10 @@ FAILURES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", FAILURES)
 async def test_a_summary_that_fails_is_told_and_changes_nothing(name: str) -> None:
     reply, text = FAILURES[name]
-    setup = filled(reply)
+    setup = make_filled_setup(reply)
     entries = len(setup.journal.lines)
     with pytest.raises(Refusal) as refused:
-        await setup.compaction.manual(ABSENT, setup.scope)
+        await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert str(refused.value) == text
     assert end(setup).error_message == f"Compaction failed: {text}"
     assert (end(setup).result, end(setup).aborted) == (ABSENT, False)
@@ -143,30 +143,30 @@ async def test_a_summary_that_fails_is_told_and_changes_nothing(name: str) -> No
 
 
 async def test_the_second_summary_says_which_one_failed() -> None:
-    setup = filled("THE SUMMARY", Failure(message="no"))
+    setup = make_filled_setup("THE SUMMARY", Failure(message="no"))
     with pytest.raises(Refusal, match="Turn prefix summarization failed: no"):
-        await setup.compaction.manual(ABSENT, setup.scope)
+        await setup.compaction.compact_on_request(ABSENT, setup.scope)
 
 
 async def test_a_summary_is_tried_again_and_that_is_told() -> None:
-    setup = filled(OVERLOADED, OVERLOADED, "THE SUMMARY", "THE PREFIX")
-    await setup.compaction.manual(ABSENT, setup.scope)
+    setup = make_filled_setup(OVERLOADED, OVERLOADED, "THE SUMMARY", "THE PREFIX")
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     retry = ["summarization_retry_scheduled", "summarization_retry_attempt_start"]
     assert setup.kinds() == [
         "compaction_start", *retry, *retry, "summarization_retry_finished", "compaction_end"
     ]  # fmt: skip
-    setup = filled(OVERLOADED, OVERLOADED, OVERLOADED)
+    setup = make_filled_setup(OVERLOADED, OVERLOADED, OVERLOADED)
     with pytest.raises(Refusal, match="Summarization failed: overloaded"):
-        await setup.compaction.manual(ABSENT, setup.scope)
-    setup = filled(OVERLOADED, retries=None)
+        await setup.compaction.compact_on_request(ABSENT, setup.scope)
+    setup = make_filled_setup(OVERLOADED, retries=None)
     with pytest.raises(Refusal, match="overloaded"):
-        await setup.compaction.manual(ABSENT, setup.scope)
+        await setup.compaction.compact_on_request(ABSENT, setup.scope)
 
 
 class Slow(NoHooks):
     """Hooks that never come to an end."""
 
-    async def before_compact(self, prepared: CompactionPreparation) -> bool:
+    async def decide_compaction(self, prepared: CompactionPreparation) -> bool:
         await asyncio.get_running_loop().create_future()
         return True
 
@@ -174,7 +174,7 @@ class Slow(NoHooks):
 @pytest.mark.parametrize("place", ["start", "hook", "history", "prefix", "retry", "end"])
 async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None:
     replies: dict[str, list[Any]] = {"history": [None], "retry": [OVERLOADED], "hook": []}
-    setup = filled(
+    setup = make_filled_setup(
         *replies.get(place, ["THE SUMMARY", None if place == "prefix" else "THE PREFIX"]),
         hooks=Slow() if place == "hook" else None,
         retries=RetryPolicy(max_retries=1, base_delay_ms=60_000),
@@ -182,7 +182,7 @@ async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None
     if place == "start":
         setup.on_event = lambda event: setup.scope.cancel()
     entries = len(setup.journal.lines)
-    work = asyncio.ensure_future(setup.compaction.manual(ABSENT, setup.scope))
+    work = asyncio.ensure_future(setup.compaction.compact_on_request(ABSENT, setup.scope))
     if place == "end":
         setup.answers.on_last = setup.scope.cancel
     elif place != "start":
@@ -198,14 +198,14 @@ async def test_an_abort_anywhere_leaves_everything_as_it_was(place: str) -> None
 
 async def test_somebody_else_may_bring_the_summary_or_say_no() -> None:
     class Own(NoHooks):
-        async def before_compact(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
+        async def decide_compaction(self, prepared: CompactionPreparation) -> ExtensionSummary | bool:
             assert prepared.tokens_before > 0
             return ExtensionSummary(summary="MINE", details={"own": 1}) if prepared.instructions is None else False
 
-    setup = filled(hooks=Own(), keep_tokens=1, reserve_tokens=1_000)
+    setup = make_filled_setup(hooks=Own(), keep_tokens=1, reserve_tokens=1_000)
     with pytest.raises(Refusal, match=CANCELLED):
-        await setup.compaction.manual("no", setup.scope)
+        await setup.compaction.compact_on_request("no", setup.scope)
     assert end(setup).aborted
-    await setup.compaction.manual(ABSENT, setup.scope)
+    await setup.compaction.compact_on_request(ABSENT, setup.scope)
     assert (last(setup).summary, last(setup).details, last(setup).from_hook) == ("MINE", {"own": 1}, True)
     assert setup.answers.requests == []

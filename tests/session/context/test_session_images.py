@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from fakes.model_requests import PNG
 from pigeon.agent.interfaces import PreparedImage
 from pigeon.agent.scope import Scope
-from pigeon.session.context.images import STOPPED, ready_to_send
+from pigeon.session.context.images import STOPPED, prepare_images
 from pigeon.wire.content import Attachment, ImageContent, TextContent, UserBlock, has_images
 from pigeon.wire.messages import CustomMessage, UserMessage
+from support.model_requests import PNG
 
 OTHER = ImageContent(data="b3RoZXI=", mime_type="image/png")
 
@@ -30,15 +30,15 @@ class Judge:
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
-    def at_once(self, image: ImageContent) -> Any:
+    def prepare_quickly(self, image: ImageContent) -> Any:
         return self._at_once
 
-    async def fitted(self, image: ImageContent) -> Any:
+    async def fit_image(self, image: ImageContent) -> Any:
         await self.goes_on.wait()
         return self._later
 
 
-def said(*blocks: UserBlock) -> UserMessage:
+def user_message(*blocks: UserBlock) -> UserMessage:
     return UserMessage(content=list(blocks), timestamp=1)
 
 
@@ -47,10 +47,10 @@ def text(words: str) -> TextContent:
 
 
 async def test_a_message_without_trouble_is_the_very_same() -> None:
-    message = said(text("look"), PNG)
+    message = user_message(text("look"), PNG)
     assert has_images(message.content)
-    assert await ready_to_send(message, Judge(verdict(PNG)), False, None) is message
-    assert not has_images(said(text("words")).content)
+    assert await prepare_images(message, Judge(verdict(PNG)), False, None) is message
+    assert not has_images(user_message(text("words")).content)
     assert not has_images("words")
 
 
@@ -59,7 +59,7 @@ async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_t
     message = UserMessage(
         content=[text("look"), PNG, text("paper")], timestamp=7, attachments=[Attachment(type="image")]
     )
-    ready = await ready_to_send(message, judge, True, Scope())
+    ready = await prepare_images(message, judge, True, Scope())
     assert ready == UserMessage(
         content=[text("look\n\n[smaller]"), OTHER, text("paper")], timestamp=7, attachments=message.attachments
     )
@@ -68,20 +68,20 @@ async def test_a_changed_image_takes_the_place_of_the_first_with_a_note_behind_t
 
 async def test_what_is_no_image_is_left_out_or_kept_as_the_host_expects() -> None:
     judge = Judge(verdict(None, "[no image]", readable=False))
-    message = said(text("look"), PNG)
-    assert await ready_to_send(message, judge, True, None) is message
-    left_out = await ready_to_send(message, judge, False, None)
+    message = user_message(text("look"), PNG)
+    assert await prepare_images(message, judge, True, None) is message
+    left_out = await prepare_images(message, judge, False, None)
     assert left_out.content == [text("look\n\n[no image]")]
 
 
 async def test_what_is_an_image_and_cannot_be_sent_is_never_kept() -> None:
-    ready = await ready_to_send(said(text(""), PNG), Judge(None, verdict(None, "[too large]")), True, None)
+    ready = await prepare_images(user_message(text(""), PNG), Judge(None, verdict(None, "[too large]")), True, None)
     assert ready.content == [text("[too large]")]
 
 
 async def test_notes_have_a_place_where_there_is_no_text() -> None:
     message = CustomMessage(custom_type="x", content=[PNG, PNG], display=True, timestamp=1)
-    ready = await ready_to_send(message, Judge(verdict(OTHER, "[a]")), True, None)
+    ready = await prepare_images(message, Judge(verdict(OTHER, "[a]")), True, None)
     assert ready.content == [text("[a]\n[a]"), OTHER, OTHER]
 
 
@@ -93,5 +93,5 @@ async def test_who_stops_does_not_wait_for_an_image(early: bool) -> None:
         scope.cancel()
     else:
         asyncio.get_running_loop().call_soon(scope.cancel)
-    ready = await ready_to_send(said(text("look"), PNG), judge, True, scope)
+    ready = await prepare_images(user_message(text("look"), PNG), judge, True, scope)
     assert ready.content == [text(f"look\n\n{STOPPED}")]

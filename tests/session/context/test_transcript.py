@@ -9,23 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.journal_strategies import STORIES, empty, grown, take
-from fakes.model_requests import PNG, a_model, answered, returned, said
-from fakes.repositories import NOW, RECORDED, recorded, user
 from pigeon.agent.inference import ModelMessage
-from pigeon.providers.history.normalize import CallIds, normalized
+from pigeon.providers.history.normalize import CallIds, normalize_messages
 from pigeon.session.context.transcript import (
     CAME_BACK,
     COMPACTED,
     NO_IMAGES,
     Transcript,
     bash_text,
-    branch_tokens,
     context_of,
-    model_messages,
+    estimate_branch_tokens,
+    strip_images,
+    to_model_messages,
     used_tokens,
     visible_entries,
-    without_images,
 )
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.journal import Journal, answer_dangling_calls
@@ -45,6 +42,9 @@ from pigeon.wire.messages import (
     UserMessage,
 )
 from pigeon.wire.model import Cost, Usage
+from support.model_requests import PNG, a_model, assistant_message, tool_result, user_message
+from support.sessions import NOW, RECORDED, recorded_session_names, user
+from support.strategies import STORIES, apply_step, empty_journal, journal_of
 
 OTHER = a_model(id="m-2", provider="there")
 
@@ -65,75 +65,77 @@ def must_be_valid(messages: list[ModelMessage]) -> None:
     assert waiting == []
 
 
-def sent(branch: list[EntryLine], model: Any = None) -> list[ModelMessage]:
-    return normalized(model_messages(context_of(branch)), model or a_model(), CallIds(lambda name, same: name))
+def messages_sent(branch: list[EntryLine], model: Any = None) -> list[ModelMessage]:
+    return normalize_messages(
+        to_model_messages(context_of(branch)), model or a_model(), CallIds(lambda name, same: name)
+    )
 
 
 @given(STORIES)
 def test_every_prefix_of_a_journal_is_valid_for_a_model(story: list[Any]) -> None:
-    journal = empty()
+    journal = empty_journal()
     for step in story:
-        take(journal, step)
-        must_be_valid(sent(journal.branch))
-        must_be_valid(sent(journal.branch, OTHER))
+        apply_step(journal, step)
+        must_be_valid(messages_sent(journal.branch))
+        must_be_valid(messages_sent(journal.branch, OTHER))
 
 
 @given(STORIES)
 def test_after_reopening_no_call_of_the_last_answer_is_open(story: list[Any]) -> None:
-    journal = grown(story)
+    journal = journal_of(story)
     answer_dangling_calls(journal, NOW)
     assert answer_dangling_calls(journal, NOW) == 0
-    must_be_valid(sent(journal.branch))
+    must_be_valid(messages_sent(journal.branch))
 
 
-@pytest.mark.parametrize("name", recorded())
+@pytest.mark.parametrize("name", recorded_session_names())
 def test_every_prefix_of_a_recorded_session_is_valid(name: str) -> None:
     loaded = load_session(str(RECORDED / name))
     assert loaded is not None
     for end in range(len(loaded.lines) + 1):
         journal = Journal("x", "/", b"", None, lambda: NOW)
         journal.load(type(loaded)(loaded.header, b"", loaded.lines[:end], False, False))
-        must_be_valid(sent(journal.branch))
+        must_be_valid(messages_sent(journal.branch))
         answer_dangling_calls(journal, NOW)
-        must_be_valid(sent(journal.branch))
+        must_be_valid(messages_sent(journal.branch))
 
 
 @settings(max_examples=50)
 @given(STORIES)
 def test_what_is_known_is_extended_to_the_same_as_anew(story: list[Any]) -> None:
-    journal = empty()
+    journal = empty_journal()
     current = Transcript(journal)
     for number, step in enumerate(story):
-        take(journal, step)
+        apply_step(journal, step)
         anew = visible_entries(journal.branch)
         if number % 3:
-            assert [line.id for line in current.visible.lines] == [line.id for line in anew.lines]
+            assert [line.id for line in current.visible_entries.lines] == [line.id for line in anew.lines]
         if number % 2:
             assert current.context == anew.messages()
         if number % 5 == 0:
-            assert current.model_messages == model_messages(anew.messages())
+            assert current.model_messages == to_model_messages(anew.messages())
     assert current.context == context_of(journal.branch)
-    assert current.model_messages == model_messages(current.context)
+    assert current.model_messages == to_model_messages(current.context)
 
 
 @settings(max_examples=50)
 @given(STORIES, st.integers(1, 4))
 def test_what_is_read_ahead_in_steps_is_the_same_as_read_at_once(story: list[Any], most: int) -> None:
-    journal = grown(story)
+    journal = journal_of(story)
     ahead = Transcript(journal)
-    while ahead.read_ahead(most):
+    while ahead.parse_more_ahead(most):
         pass
     assert ahead.context == context_of(journal.branch)
-    assert ahead.model_messages == model_messages(ahead.context)
+    assert ahead.model_messages == to_model_messages(ahead.context)
 
 
 def test_what_was_said_is_the_very_same_each_time() -> None:
-    journal = empty()
+    journal = empty_journal()
     current = Transcript(journal)
-    take(journal, ("bash", "ls"))
-    take(journal, ("user", "hello"))
+    apply_step(journal, ("bash", "ls"))
+    apply_step(journal, ("user", "hello"))
     first = current.model_messages
-    take(journal, ("answer", "hi", [], "stop"))
+    apply_step(journal, ("answer", "hi", [], "stop"))
     assert all(one is other for one, other in zip(first, current.model_messages, strict=False))
     assert len(current.model_messages) == len(first) + 1
 
@@ -141,9 +143,9 @@ def test_what_was_said_is_the_very_same_each_time() -> None:
 @settings(max_examples=50)
 @given(STORIES)
 def test_a_host_sees_the_same_messages_as_the_model(story: list[Any]) -> None:
-    shown = visible_entries(grown(story).branch)
+    shown = visible_entries(journal_of(story).branch)
     assert len(shown.lines) == len(shown.messages())
-    assert [plain(message) for message in map(shown.shown, shown.lines)] == [
+    assert [plain(message) for message in map(shown.to_host_message, shown.lines)] == [
         plain(message) for message in shown.messages()
     ]
 
@@ -157,7 +159,7 @@ def texts(messages: list[Message]) -> list[str]:
 
 
 def journal_with(*texts: str) -> Journal:
-    journal = empty()
+    journal = empty_journal()
     for text in texts:
         journal.append_message(user(text))
     return journal
@@ -212,9 +214,9 @@ def test_an_edit_that_makes_no_sense_changes_nothing() -> None:
 
 
 def test_a_string_becomes_a_block_where_only_blocks_are_allowed() -> None:
-    journal = empty()
-    journal.append_message(answered(TextContent(text="long"), ToolCall(id="c1", name="bash", arguments={})))
-    journal.append_message(returned("c1", "very long"))
+    journal = empty_journal()
+    journal.append_message(assistant_message(TextContent(text="long"), ToolCall(id="c1", name="bash", arguments={})))
+    journal.append_message(tool_result("c1", "very long"))
     answer, result = (line.id for line in journal.lines)
     journal.append(ContextEdit, target_id=answer, replacement={"content": "short"})
     journal.append(ContextEdit, target_id=result, replacement={"content": "also short"})
@@ -226,7 +228,7 @@ def test_a_string_becomes_a_block_where_only_blocks_are_allowed() -> None:
 
 
 def test_a_custom_message_has_the_time_of_its_entry() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append(CustomMessageEntry, custom_type="x", content="hello", display=False)
     (message,) = context_of(journal.branch)
     assert message.timestamp == NOW
@@ -251,8 +253,8 @@ def test_a_message_that_is_a_little_odd_is_still_heard(name: str) -> None:
     assert line is not None
     shown = visible_entries([line])
     assert texts(shown.messages()) == [text]
-    assert json.loads(codec.encode(list(map(shown.shown, shown.lines))))[0]["role"] == line.role
-    assert json.loads(codec.encode(line.shown()))["id"] == "a"
+    assert json.loads(codec.encode(list(map(shown.to_host_message, shown.lines))))[0]["role"] == line.role
+    assert json.loads(codec.encode(line.to_host_json()))["id"] == "a"
 
 
 def test_roles_that_nobody_knows_are_left_out() -> None:
@@ -261,7 +263,7 @@ def test_roles_that_nobody_knows_are_left_out() -> None:
     )
     assert line is not None
     assert visible_entries([line]).lines == []
-    assert said("x").timestamp == 1
+    assert user_message("x").timestamp == 1
 
 
 def ran(output: str = "out", **more: Any) -> BashExecutionMessage:
@@ -293,8 +295,8 @@ def test_every_kind_of_message_is_said_in_a_role_that_models_know() -> None:
     hidden = ran("secret", exclude_from_context=True)
     messages: list[Any] = [
         user("hello"),
-        answered(TextContent(text="hi")),
-        returned("c1", "done"),
+        assistant_message(TextContent(text="hi")),
+        tool_result("c1", "done"),
         ran(timestamp=7),
         hidden,
         CustomMessage(custom_type="x", content="a note", display=False, timestamp=8),
@@ -302,7 +304,7 @@ def test_every_kind_of_message_is_said_in_a_role_that_models_know() -> None:
         CompactionSummaryMessage(summary="before", tokens_before=1, timestamp=10),
         BranchSummaryMessage(summary="elsewhere", from_id="x", timestamp=11),
     ]
-    converted = model_messages(messages)
+    converted = to_model_messages(messages)
     assert converted[:3] == messages[:3]
     assert [message.timestamp for message in converted[3:]] == [7, 8, 9, 10, 11]
     assert all(isinstance(message, UserMessage) for message in converted[3:])
@@ -315,16 +317,16 @@ def test_every_kind_of_message_is_said_in_a_role_that_models_know() -> None:
 def test_images_give_way_to_one_note_where_they_are_blocked() -> None:
     note = TextContent(text=NO_IMAGES)
     words = TextContent(text="look")
-    plain, several, answer = user("x"), said([PNG, PNG, words, PNG]), answered(words)
+    plain, several, answer = user("x"), user_message([PNG, PNG, words, PNG]), assistant_message(words)
     plain.content = "as a string"
-    shown = without_images([plain, several, answer, returned("c1", PNG)])
+    shown = strip_images([plain, several, answer, tool_result("c1", PNG)])
     assert [message.content for message in shown] == ["as a string", [note, words, note], [words], [note]]
     assert shown[2] is answer
     assert several.content == [PNG, PNG, words, PNG], "the conversation keeps them"
 
 
 def test_a_summary_without_words_says_nothing() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append(BranchSummaryEntry, from_id="root", summary="")
     journal.append(BranchSummaryEntry, from_id="root", summary="there")
     assert texts(context_of(journal.branch)) == ["there"]
@@ -350,16 +352,16 @@ def test_the_size_of_an_answer_is_its_total_or_the_sum_of_its_parts(usage: Usage
 
 
 def test_the_last_count_that_can_be_trusted_counts_and_the_rest_is_estimated() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append_message(user("x" * 400))
-    assert branch_tokens(journal.branch) == 100
-    journal.append_message(answered(TextContent(text="hi"), tokens=1_000))
+    assert estimate_branch_tokens(journal.branch) == 100
+    journal.append_message(assistant_message(TextContent(text="hi"), tokens=1_000))
     journal.append_message(user("x" * 400))
-    assert branch_tokens(journal.branch) == 1_100
+    assert estimate_branch_tokens(journal.branch) == 1_100
     for stop in ("error", "aborted"):
-        journal.append_message(answered(TextContent(text="x" * 40), tokens=5_000, stop_reason=stop))
-    assert branch_tokens(journal.branch) == 1_100, "what failed is never sent"
-    journal.append_message(answered(TextContent(text="x" * 40), tokens=0))
-    assert branch_tokens(journal.branch) == 1_110, "a provider that does not count is estimated"
+        journal.append_message(assistant_message(TextContent(text="x" * 40), tokens=5_000, stop_reason=stop))
+    assert estimate_branch_tokens(journal.branch) == 1_100, "what failed is never sent"
+    journal.append_message(assistant_message(TextContent(text="x" * 40), tokens=0))
+    assert estimate_branch_tokens(journal.branch) == 1_110, "a provider that does not count is estimated"
     journal.append(ContextEdit, target_id=journal.lines[0].id, replacement=None)
-    assert branch_tokens(journal.branch) < 200, "a count from before an edit is not trusted"
+    assert estimate_branch_tokens(journal.branch) < 200, "a count from before an edit is not trusted"

@@ -10,18 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.repositories import DiskRepository, user
 from pigeon.session.history import listing
 from pigeon.session.history.file_store import FileStore
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import CustomEntry, SessionInfo
 from pigeon.wire.errors import Refusal
+from support.sessions import DiskRepository, user
 
 
-def written(folder: Path, number: int, *, name: str = "", first: str = "hello", **header: Any) -> Path:
+def write_session(folder: Path, number: int, *, name: str = "", first: str = "hello", **header: Any) -> Path:
     """A session file, changed so many milliseconds after 1970."""
-    journal = DiskRepository(folder).new("/", header.get("parent", ABSENT), session_id=header.get("id", f"s{number}"))
+    journal = DiskRepository(folder).create_journal(
+        "/", header.get("parent", ABSENT), session_id=header.get("id", f"s{number}")
+    )
     if name:
         journal.append(SessionInfo, name=name)
     journal.append_message(user(first))
@@ -41,8 +43,8 @@ def test_a_page_is_newest_first_and_says_where_the_next_begins(tmp_path: Path) -
     other = tmp_path / "other"
     other.mkdir()
     for number in (1, 2, 3, 5):
-        written(tmp_path, number)
-    written(other, 4)
+        write_session(tmp_path, number)
+    write_session(other, 4)
     folders = [str(tmp_path), str(other)]
     first, cursor = FileStore.list_sessions(folders, None, 2)
     assert ids(first) == ["s5", "s4"]
@@ -57,7 +59,7 @@ def test_a_page_is_newest_first_and_says_where_the_next_begins(tmp_path: Path) -
 
 
 def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:
-    written(tmp_path, 1)
+    write_session(tmp_path, 1)
     (tmp_path / "9.jsonl").write_text('{"type":"other","id":"x"}\n')
     (tmp_path / "8.jsonl").write_text('{"type":"session","id":7}\n')
     (tmp_path / "7.jsonl").write_text("[1]\n")
@@ -69,7 +71,7 @@ def test_what_is_no_session_takes_no_place_on_a_page(tmp_path: Path) -> None:
 
 
 def test_a_row_says_what_its_file_says(tmp_path: Path) -> None:
-    path = written(tmp_path, 7_000, name="the name", first="  hello there  ", id="own", parent="/before.jsonl")
+    path = write_session(tmp_path, 7_000, name="the name", first="  hello there  ", id="own", parent="/before.jsonl")
     (row,), _ = FileStore.list_sessions([str(tmp_path)], None, 9)
     assert (row.path, row.id, row.cwd, row.name, row.first_message, row.parent_session) == (
         str(path), "own", "/", "the name", "hello there", "/before.jsonl",
@@ -87,7 +89,7 @@ def test_a_row_without_name_words_or_parent_has_none(tmp_path: Path) -> None:
 
 
 def test_the_preview_is_cut_and_passes_over_messages_that_say_nothing(tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     for words in ("", "  \n ", "x" * 999, "later"):
         journal.append_message(user(words))
     journal.close()
@@ -97,7 +99,7 @@ def test_the_preview_is_cut_and_passes_over_messages_that_say_nothing(tmp_path: 
 
 @pytest.mark.parametrize("size", [listing.PEEK // 2, listing.PEEK * 3 // 2, listing.PEEK * 3])
 def test_the_last_name_counts_however_long_the_file_is(tmp_path: Path, size: int) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     journal.append(SessionInfo, name="old")
     journal.append_message(user("hello"))
     while journal.lines[-1].type != "session_info":
@@ -113,20 +115,20 @@ def test_an_id_is_found_whole_before_its_beginning_and_here_before_elsewhere(tmp
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
-    long = written(here, 2, id="abcd")
-    exact = written(there, 1, id="abc")
-    only = written(there, 3, id="xyz")
-    written(here, 4, id="abce")
+    long = write_session(here, 2, id="abcd")
+    exact = write_session(there, 1, id="abc")
+    only = write_session(there, 3, id="xyz")
+    write_session(here, 4, id="abce")
 
-    def found(reference: str) -> Any:
+    def find(reference: str) -> Any:
         return FileStore(str(tmp_path)).resolve(reference, str(here))
 
-    assert found("abc") == (str(exact), False)
-    assert found("abcd") == (str(long), True)
+    assert find("abc") == (str(exact), False)
+    assert find("abcd") == (str(long), True)
     with pytest.raises(Refusal, match=r"'ab' is the beginning of several sessions.*\n  abce  .*\n  abcd  "):
-        found("ab")
-    assert found("xy") == (str(only), False)
-    assert found("q") is None
+        find("ab")
+    assert find("xy") == (str(only), False)
+    assert find("q") is None
     assert FileStore(str(tmp_path / "none")).resolve("xy", str(here)) is None
 
 
@@ -143,22 +145,22 @@ def test_folders_are_listed_once_and_files_beside_them_are_none(tmp_path: Path) 
     st.text(alphabet=st.characters(codec="ascii", categories=("L", "N")), min_size=1), st.integers(0, 4_000_000_000_000)
 )
 def test_what_a_file_is_called_says_whose_it_is(session_id: str, now: int) -> None:
-    file = FileStore.new_file("/sessions/one", session_id, now)
+    file = FileStore.new_file_path("/sessions/one", session_id, now)
     assert FileStore.id_in_name(file) == session_id
     assert FileStore.is_file_name(file)
     assert FileStore.is_file_name(os.path.basename(file))
     assert not FileStore.is_file_name(session_id)
-    assert FileStore.outputs_of(file) == f"/sessions/one/{FileStore.name_of(file)}"
+    assert FileStore.outputs_folder_of(file) == f"/sessions/one/{FileStore.name_of(file)}"
 
 
 def test_a_session_is_found_by_the_name_of_its_file_in_every_folder(tmp_path: Path) -> None:
-    store = FileStore.of_agent(str(tmp_path))
+    store = FileStore.from_agent_dir(str(tmp_path))
     for cwd, session_id in (("/a", "one"), ("/b", "two"), ("/b", "wo")):
-        file = Path(store.new_file(store.folder_of(cwd), session_id, 0))
+        file = Path(store.new_file_path(store.folder_of(cwd), session_id, 0))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f'{{"type":"session","id":"{session_id}","version":3}}\n')
         assert store.contains(str(file.resolve()))
-    assert store.find_by_name("two") == store.new_file(store.folder_of("/b"), "two", 0)
+    assert store.find_by_name("two") == store.new_file_path(store.folder_of("/b"), "two", 0)
     assert store.find_by_name("o") is None
     assert not store.contains(str(tmp_path.resolve() / "sessions"))
     assert store.trash == str(tmp_path / "trash")
@@ -166,6 +168,6 @@ def test_a_session_is_found_by_the_name_of_its_file_in_every_folder(tmp_path: Pa
 
 @given(st.text())
 def test_a_deleted_session_stays_inside_the_trash_whatever_its_id_is(session_id: str) -> None:
-    store = FileStore.of_agent("/agent")
-    folder = store.new_trash_folder(session_id, "2026-11-15T17:55:01.530Z")
+    store = FileStore.from_agent_dir("/agent")
+    folder = store.new_trash_path(session_id, "2026-11-15T17:55:01.530Z")
     assert os.path.dirname(os.path.normpath(folder)) == store.trash

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_fakes import AnyTool, calls, says
-from fakes.model_requests import answered, called, returned
-from fakes.repositories import DiskRepository, user
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import AnyTool, calls, says
 from pigeon.session.history.journal import INTERRUPTED, Journal
 from pigeon.session.navigation import NavigationOptions
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import ContextEdit
+from support.model_requests import assistant_message, tool_call, tool_result
+from support.session_setup import SessionSetup
+from support.sessions import DiskRepository, user
 
 
-def reopened(journal: Journal, folder: Path) -> Journal:
+def reopen_journal(journal: Journal, folder: Path) -> Journal:
     journal.close()
     assert journal.file is not None
     return DiskRepository(folder).open(journal.file, "/")
@@ -55,7 +55,7 @@ async def test_a_branched_session_goes_on_from_the_branch_that_was_written_last(
 
 @pytest.mark.parametrize("edge", ["orphan", "second root", "same id"])
 def test_the_leaf_of_an_odd_file_is_its_last_entry(edge: str, tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     for text in ("a", "b", "c"):
         journal.append_message(user(text))
     journal.close()
@@ -80,51 +80,51 @@ def roles(journal: Journal) -> list[str]:
 
 @pytest.mark.parametrize("stop", ["aborted", "error"])
 def test_an_answer_that_was_stopped_is_not_repaired_on_reopening(stop: Any, tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     journal.append_message(user("go"))
-    journal.append_message(answered(called("c1"), stop_reason=stop))
-    assert roles(reopened(journal, tmp_path)) == ["user", "assistant"]
+    journal.append_message(assistant_message(tool_call("c1"), stop_reason=stop))
+    assert roles(reopen_journal(journal, tmp_path)) == ["user", "assistant"]
 
 
 def test_the_calls_of_an_answer_that_a_crash_cut_off_get_their_missing_results(tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     journal.append_message(user("go"))
-    journal.append_message(answered(called("c1"), called("c2"), called("c3"), stop_reason="toolUse"))
-    journal.append_message(returned("c2", "done"))
-    opened = reopened(journal, tmp_path)
+    journal.append_message(assistant_message(tool_call("c1"), tool_call("c2"), tool_call("c3"), stop_reason="toolUse"))
+    journal.append_message(tool_result("c2", "done"))
+    opened = reopen_journal(journal, tmp_path)
     results = [line.message for line in opened.branch if line.role == "toolResult"]
     assert [(one.tool_call_id, text_of(one.content), one.is_error) for one in results] == [  # type: ignore[union-attr]
         ("c2", "done", False),
         ("c1", INTERRUPTED, True),
         ("c3", INTERRUPTED, True),
     ]
-    assert roles(reopened(opened, tmp_path)) == ["user", "assistant", "toolResult", "toolResult", "toolResult"]
+    assert roles(reopen_journal(opened, tmp_path)) == ["user", "assistant", "toolResult", "toolResult", "toolResult"]
 
 
 def test_an_answer_that_was_taken_out_of_the_context_is_passed_over(tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     journal.append_message(user("go"))
-    journal.append_message(answered(called("c1"), stop_reason="toolUse"))
-    failed = journal.append_message(answered(called("c2"), stop_reason="toolUse"))
+    journal.append_message(assistant_message(tool_call("c1"), stop_reason="toolUse"))
+    failed = journal.append_message(assistant_message(tool_call("c2"), stop_reason="toolUse"))
     journal.append(ContextEdit, target_id=failed.id, replacement=None)
-    opened = reopened(journal, tmp_path)
+    opened = reopen_journal(journal, tmp_path)
     results = [line.message for line in opened.branch if line.role == "toolResult"]
     assert [one.tool_call_id for one in results] == ["c1"]  # type: ignore[union-attr]
 
 
 def test_what_the_user_said_after_an_open_call_leaves_it_alone(tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
-    journal.append_message(answered(called("c1"), stop_reason="toolUse"))
+    journal = DiskRepository(tmp_path).create_journal("/")
+    journal.append_message(assistant_message(tool_call("c1"), stop_reason="toolUse"))
     journal.append_message(user("never mind"))
-    assert roles(reopened(journal, tmp_path)) == ["assistant", "user"]
+    assert roles(reopen_journal(journal, tmp_path)) == ["assistant", "user"]
 
 
 async def test_a_run_that_died_in_a_tool_goes_on_with_the_next_prompt(tmp_path: Path) -> None:
     tool = AnyTool("tool")
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     journal.append_message(user("go"))
-    journal.append_message(answered(called("c1"), stop_reason="toolUse"))
-    setup = SessionSetup(calls(("tool", {})), says("ready"), journal=reopened(journal, tmp_path), tools=(tool,))
+    journal.append_message(assistant_message(tool_call("c1"), stop_reason="toolUse"))
+    setup = SessionSetup(calls(("tool", {})), says("ready"), journal=reopen_journal(journal, tmp_path), tools=(tool,))
     await setup.prompt("on")
     assert len(tool.seen) == 1, "the new call ran, the old one did not"
     assert said_to(setup) == ["go", "", INTERRUPTED, "on", "", "done"]

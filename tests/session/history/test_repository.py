@@ -10,53 +10,53 @@ from typing import Any
 
 import pytest
 
-from fakes.repositories import NOW, DiskRepository, user
 from pigeon.session.history import journal as journal_module
 from pigeon.session.history.file_store import FileStore
 from pigeon.session.history.journal import Journal
-from pigeon.session.history.reading import InvalidSession, header_in, load_session
+from pigeon.session.history.reading import InvalidSession, load_session, read_header
 from pigeon.session.history.repository import READ_AHEAD, SessionRepository
 from pigeon.wire.base import ABSENT
 from pigeon.wire.entries import ThinkingLevelChange
 from pigeon.wire.errors import Refusal
+from support.sessions import NOW, DiskRepository, user
 
 ONLY_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 HEADER = {"type": "session", "version": 3, "id": "own", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
 
 
-def written(path: Path, *entries: dict[str, Any], **changes: Any) -> Path:
+def write_session(path: Path, *entries: dict[str, Any], **changes: Any) -> Path:
     header = {name: value for name, value in {**HEADER, **changes}.items() if value is not ABSENT}
     path.write_text("".join(json.dumps(line) + "\n" for line in (header, *entries)))
     return path
 
 
 def test_a_file_comes_with_the_first_message_and_holds_what_was_before_it(tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/work")
+    journal = DiskRepository(tmp_path).create_journal("/work")
     journal.append(ThinkingLevelChange, thinking_level="off")
     file = Path(str(journal.file))
-    assert (file.exists(), journal.saved) == (False, False)
+    assert (file.exists(), journal.is_saved) == (False, False)
     journal.append_message(user("hello"))
-    assert (file.exists(), journal.saved) == (True, True)
+    assert (file.exists(), journal.is_saved) == (True, True)
     journal.append(ThinkingLevelChange, thinking_level="low")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert [line["type"] for line in lines] == ["session", "thinking_level_change", "message", "thinking_level_change"]
     assert lines[0] == {"type": "session", "version": 3, "id": journal.session_id, "cwd": "/work",
                         "timestamp": "2026-11-01T10:00:00.000Z"}  # fmt: skip
-    assert str(file) == FileStore.new_file(str(file.parent), journal.session_id, NOW)
+    assert str(file) == FileStore.new_file_path(str(file.parent), journal.session_id, NOW)
     journal.close()
 
 
 def test_without_a_disk_nothing_is_written_until_a_file_is_opened(tmp_path: Path) -> None:
     repository = DiskRepository(tmp_path / "sessions", persistent=False)
-    memory = repository.new("/")
+    memory = repository.create_journal("/")
     memory.append_message(user("hello"))
-    assert (memory.file, memory.saved) == (None, False)
+    assert (memory.file, memory.is_saved) == (None, False)
     memory.sync()
     memory.save_all()
     memory.close()
-    opened = repository.open(str(written(tmp_path / "a.jsonl")), "/")
+    opened = repository.open(str(write_session(tmp_path / "a.jsonl")), "/")
     opened.close()
-    following = repository.new("/")
+    following = repository.create_journal("/")
     assert os.path.dirname(str(following.file)) == str(tmp_path), "from now on beside the file that was opened"
 
 
@@ -68,7 +68,7 @@ def test_a_path_without_a_session_is_bound_to_a_new_one(tmp_path: Path, content:
         path.write_text(content)
     repository = DiskRepository(tmp_path)
     journal = repository.open(str(path), "/work")
-    assert (journal.file, journal.cwd, journal.lines, journal.saved) == (str(path), "/work", [], False)
+    assert (journal.file, journal.cwd, journal.lines, journal.is_saved) == (str(path), "/work", [], False)
     assert (tmp_path / "deep").exists() == (content is not None), "nothing is made before there is something to keep"
     journal.append_message(user("hello"))
     assert (path.parent.stat().st_mode & 0o777 == 0o700) == (content is None)
@@ -101,19 +101,19 @@ def test_a_folder_that_cannot_be_made_is_a_refusal(tmp_path: Path) -> None:
     ],
 )
 def test_a_session_has_its_folder_from_the_file_or_from_the_process(tmp_path: Path, cwd: Any, where: str) -> None:
-    journal = DiskRepository(tmp_path).open(str(written(tmp_path / "a.jsonl", cwd=cwd)), "/tmp")
+    journal = DiskRepository(tmp_path).open(str(write_session(tmp_path / "a.jsonl", cwd=cwd)), "/tmp")
     assert (journal.cwd, journal.session_id) == (where, "own")
     journal.close()
 
 
 @pytest.mark.parametrize("version", [None, ABSENT])
 def test_a_session_without_a_version_is_of_the_first(tmp_path: Path, version: Any) -> None:
-    path = written(tmp_path / "a.jsonl", {"type": "custom", "customType": "x"}, version=version)
+    path = write_session(tmp_path / "a.jsonl", {"type": "custom", "customType": "x"}, version=version)
     journal = DiskRepository(tmp_path).open(str(path), "/")
     assert [line.parent_id for line in journal.lines] == [None]
     assert journal.lines[0].id != ""
     journal.close()
-    header = header_in(str(path))
+    header = read_header(str(path))
     assert header is not None
     assert header["version"] == 3, "written anew"
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 def test_a_file_that_changes_while_it_is_opened_is_refused_and_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path / "a.jsonl")
+    path = write_session(tmp_path / "a.jsonl")
     repository = DiskRepository(tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(journal_module, "load_session", lambda given: None)
@@ -151,32 +151,32 @@ def test_a_file_that_changes_while_it_is_opened_is_refused_and_let_go(
 
 
 def test_a_second_journal_of_the_same_file_reads_unless_it_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl")
+    path = write_session(tmp_path / "a.jsonl")
     repository = DiskRepository(tmp_path)
     first = repository.open(str(path), "/")
-    assert not first.reading
-    assert repository.open(str(path), "/").reading
-    assert repository.open(str(path), "/", repository.new("/")).reading
+    assert not first.is_read_only
+    assert repository.open(str(path), "/").is_read_only
+    assert repository.open(str(path), "/", repository.create_journal("/")).is_read_only
     again = repository.open(str(path), "/", first)
-    assert not again.reading
+    assert not again.is_read_only
     again.close()
 
 
 def test_a_journal_knows_its_file_by_any_path(tmp_path: Path) -> None:
-    path = written(tmp_path / "a.jsonl")
+    path = write_session(tmp_path / "a.jsonl")
     (tmp_path / "link.jsonl").symlink_to(path)
-    written(tmp_path / "b.jsonl")
+    write_session(tmp_path / "b.jsonl")
     repository = DiskRepository(tmp_path)
     journal = repository.open(str(path), "/")
     names = ("a.jsonl", "link.jsonl", "b.jsonl", "none.jsonl")
     assert [repository.is_file_of(str(tmp_path / name), journal) for name in names] == [True, True, False, False]
-    in_memory = DiskRepository(tmp_path, persistent=False).new("/")
+    in_memory = DiskRepository(tmp_path, persistent=False).create_journal("/")
     assert not repository.is_file_of(str(path), in_memory)
     journal.close()
 
 
 def test_paths_are_made_absolute_by_the_agent(tmp_path: Path) -> None:
-    written(tmp_path / "a.jsonl")
+    write_session(tmp_path / "a.jsonl")
     repository = SessionRepository(
         str(tmp_path), FileStore(str(tmp_path)), True, lambda: NOW, lambda text: None, lambda path: str(tmp_path / path)
     )
@@ -188,22 +188,22 @@ def test_paths_are_made_absolute_by_the_agent(tmp_path: Path) -> None:
 
 def test_a_copy_is_saved_at_once_only_if_something_was_said(tmp_path: Path) -> None:
     repository = DiskRepository(tmp_path)
-    source = repository.new("/")
+    source = repository.create_journal("/")
     source.append(ThinkingLevelChange, thinking_level="off")
     quiet = repository.copy(source.lines, "/work", "/parent.jsonl", "chosen")
-    assert (quiet.session_id, quiet.saved, quiet.cwd) == ("chosen", False, "/work")
+    assert (quiet.session_id, quiet.is_saved, quiet.cwd) == ("chosen", False, "/work")
     source.append_message(user("hello"))
     copied = repository.copy(source.lines, "/work", "/parent.jsonl")
-    header = header_in(str(copied.file))
+    header = read_header(str(copied.file))
     assert header is not None
-    assert (header["parentSession"], copied.saved) == ("/parent.jsonl", True)
+    assert (header["parentSession"], copied.is_saved) == ("/parent.jsonl", True)
     assert copied.leaf_id == source.leaf_id
     for journal in (source, quiet, copied):
         journal.close()
 
 
 def test_outputs_are_kept_beside_the_session() -> None:
-    assert FileStore.outputs_of("/sessions/a.jsonl") == "/sessions/a"
+    assert FileStore.outputs_folder_of("/sessions/a.jsonl") == "/sessions/a"
 
 
 def test_an_id_that_is_taken_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ def test_a_link_that_leads_in_a_circle_ends_the_path(tmp_path: Path) -> None:
         {"type": "custom", "id": "a", "parentId": "b", "timestamp": "", "customType": "x"},
         {"type": "custom", "id": "b", "parentId": "a", "timestamp": "", "customType": "x"},
     ]
-    journal = DiskRepository(tmp_path).open(str(written(tmp_path / "a.jsonl", *entries)), "/")
+    journal = DiskRepository(tmp_path).open(str(write_session(tmp_path / "a.jsonl", *entries)), "/")
     assert [line.id for line in journal.branch] == ["a", "b"]
     assert journal.path_to("gone") == []
     assert journal.path_to(None) == []
@@ -228,7 +228,7 @@ def test_a_link_that_leads_in_a_circle_ends_the_path(tmp_path: Path) -> None:
 
 
 def test_moving_the_leaf_writes_nothing_and_is_another_version(tmp_path: Path) -> None:
-    journal = DiskRepository(tmp_path).new("/")
+    journal = DiskRepository(tmp_path).create_journal("/")
     first = journal.append_message(user("one")).id
     journal.append_message(user("two"))
     size, version = os.path.getsize(str(journal.file)), journal.version
@@ -243,12 +243,12 @@ def test_moving_the_leaf_writes_nothing_and_is_another_version(tmp_path: Path) -
 
 def test_what_was_read_ahead_is_read_again_if_the_file_has_changed(tmp_path: Path) -> None:
     repository = DiskRepository(tmp_path)
-    first = repository.new("/")
+    first = repository.create_journal("/")
     first.append_message(user("x" * READ_AHEAD))
     assert first.file is not None
     path = first.file
     first.close()
-    used, outdated = repository.read_ahead(path), repository.read_ahead(path)
+    used, outdated = repository.preload_session(path), repository.preload_session(path)
     assert used is not None
     same = repository.open(path, "/", ahead=used)
     assert same.lines is used.lines
@@ -259,5 +259,5 @@ def test_what_was_read_ahead_is_read_again_if_the_file_has_changed(tmp_path: Pat
     fresh.close()
     short = tmp_path / "short.jsonl"
     short.write_bytes(b"{}")
-    assert repository.read_ahead(str(short)) is None
-    assert repository.read_ahead(str(tmp_path / "none.jsonl")) is None
+    assert repository.preload_session(str(short)) is None
+    assert repository.preload_session(str(tmp_path / "none.jsonl")) is None

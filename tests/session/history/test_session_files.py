@@ -14,22 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journal_strategies import STORIES, grown
-from fakes.json_values import json_values
-from fakes.repositories import NOW, OLD, RECORDED, DiskRepository, raws, recorded, user
 from pigeon.session.context.transcript import context_of, visible_entries
 from pigeon.session.history import entry_line, listing
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.session.history.file_store import FileStore
-from pigeon.session.history.journal import Journal, dangling_calls
+from pigeon.session.history.journal import Journal, find_dangling_calls
 from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session
-from pigeon.session.history.views import entries_pieces, name_of, tree_pieces
-from pigeon.session.model_choice import last_choice
-from pigeon.session.switching import copied_path, fork_messages_pieces
-from pigeon.session.todos import plan_on
+from pigeon.session.history.views import encode_entries, encode_tree, name_of
+from pigeon.session.model_choice import find_last_choice
+from pigeon.session.switching import copy_path, encode_fork_messages
+from pigeon.session.todos import find_plan
 from pigeon.wire import codec
 from pigeon.wire.entries import CompactionEntry, LabelEntry
 from pigeon.wire.errors import Refusal
+from support.sessions import NOW, OLD, RECORDED, DiskRepository, raw_entries, recorded_session_names, user
+from support.strategies import STORIES, journal_of, json_values
 
 HEADER = b'{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/"}\n'
 JSON = json_values(size=8)
@@ -56,21 +55,21 @@ def test_no_line_of_a_file_can_hurt(lines: list[bytes]) -> None:
     journal = Journal("x", "/", HEADER, None, lambda: NOW)
     pieces = [piece for line in lines for piece in line.split(b"\n") if piece.strip()]
     found = [line for line in map(line_from_bytes, pieces) if line is not None]
-    journal.load(_loaded(found))
+    journal.load(_load_lines(found))
     shown = visible_entries(journal.branch)
-    codec.encode(list(map(shown.shown, shown.lines)))
-    json.loads(b"".join(entries_pieces(journal.lines, None)))
-    json.loads(b"".join(tree_pieces(journal.lines, None)))
-    json.loads(b"".join(fork_messages_pieces(journal.lines)))
-    for line in copied_path(journal.branch, journal.lines):
+    codec.encode(list(map(shown.to_host_message, shown.lines)))
+    json.loads(b"".join(encode_entries(journal.lines, None)))
+    json.loads(b"".join(encode_tree(journal.lines, None)))
+    json.loads(b"".join(encode_fork_messages(journal.lines)))
+    for line in copy_path(journal.branch, journal.lines):
         assert line.id is not None
     assert context_of(journal.branch) == shown.messages()
-    assert dangling_calls(journal.branch) is not None
+    assert find_dangling_calls(journal.branch) is not None
     assert name_of(journal.lines) is None
     journal.append_message(user("still here"))
 
 
-def _loaded(lines: list[EntryLine]) -> LoadedSession:
+def _load_lines(lines: list[EntryLine]) -> LoadedSession:
     return LoadedSession({}, b"", lines, needs_newline=False, rewritten=False)
 
 
@@ -84,7 +83,7 @@ def test_any_file_is_a_session_a_beginning_or_refused(tmp_path_factory: pytest.T
         return
 
 
-@pytest.mark.parametrize("name", recorded())
+@pytest.mark.parametrize("name", recorded_session_names())
 def test_a_recorded_session_is_copied_without_loss(name: str, tmp_path: Path) -> None:
     loaded = load_session(str(RECORDED / name))
     assert loaded is not None
@@ -99,8 +98,8 @@ def test_a_recorded_session_is_copied_without_loss(name: str, tmp_path: Path) ->
 
 @given(STORIES)
 def test_a_copied_path_says_the_same_and_has_no_gap(story: list[Any]) -> None:
-    journal = grown(story)
-    copied = copied_path(journal.branch, journal.lines)
+    journal = journal_of(story)
+    copied = copy_path(journal.branch, journal.lines)
     assert [line.parent_id for line in copied] == [None, *(line.id for line in copied)][: len(copied)]
     assert context_of(copied) == context_of(journal.branch)
     labels = [line.type == "label" for line in copied]
@@ -108,22 +107,22 @@ def test_a_copied_path_says_the_same_and_has_no_gap(story: list[Any]) -> None:
 
 
 def test_a_compaction_that_kept_from_a_label_on_keeps_the_same_in_a_copy() -> None:
-    journal = grown([("user", "one"), ("user", "two")])
+    journal = journal_of([("user", "one"), ("user", "two")])
     label = journal.append(LabelEntry, target_id=journal.lines[0].id, label="here")
     journal.append_message(user("three"))
     journal.append(CompactionEntry, summary="s", first_kept_entry_id=label.id, tokens_before=1)
-    copied = copied_path(journal.branch, journal.lines)
+    copied = copy_path(journal.branch, journal.lines)
     assert len(context_of(copied)) == len(context_of(journal.branch)) == 2
     assert [line.type for line in copied] == ["message", "message", "message", "compaction", "label"]
 
 
 def test_labels_that_were_removed_are_not_copied() -> None:
-    journal = grown([("user", "one")])
+    journal = journal_of([("user", "one")])
     target = journal.lines[0].id
     journal.append(LabelEntry, target_id=target, label="here")
     journal.append(LabelEntry, target_id=target)
-    assert [line.type for line in copied_path(journal.branch, journal.lines)] == ["message"]
-    assert b'"children":[]}]' in b"".join(tree_pieces(journal.lines, None))
+    assert [line.type for line in copy_path(journal.branch, journal.lines)] == ["message"]
+    assert b'"children":[]}]' in b"".join(encode_tree(journal.lines, None))
 
 
 def test_version_1_becomes_a_chain_and_its_index_an_id(tmp_path: Path) -> None:
@@ -218,7 +217,7 @@ def test_a_second_header_in_a_file_is_no_entry(tmp_path: Path) -> None:
     raw = (RECORDED / "pigeon.jsonl").read_bytes()
     path.write_bytes(raw + HEADER)
     journal = DiskRepository(tmp_path).open(str(path), "/")
-    assert len(raws(journal)) == raw.count(b"\n") - 1
+    assert len(raw_entries(journal)) == raw.count(b"\n") - 1
     journal.close()
 
 
@@ -236,10 +235,10 @@ def test_a_folder_that_is_gone_is_refused_before_anything_is_touched(tmp_path: P
 
 
 def test_places_and_names_are_those_of_pi() -> None:
-    assert FileStore.of_agent("/a").folder_of("/home/u/p") == "/a/sessions/--home-u-p--"
-    assert FileStore.of_agent("/a").folder_of("/") == "/a/sessions/----"
-    assert FileStore.of_agent("/a").folder_of("C:\\x") == "/a/sessions/--C--x--"
-    assert FileStore.new_file("/f", "id", 1_794_765_301_530) == "/f/2026-11-15T17-55-01-530Z_id.jsonl"
+    assert FileStore.from_agent_dir("/a").folder_of("/home/u/p") == "/a/sessions/--home-u-p--"
+    assert FileStore.from_agent_dir("/a").folder_of("/") == "/a/sessions/----"
+    assert FileStore.from_agent_dir("/a").folder_of("C:\\x") == "/a/sessions/--C--x--"
+    assert FileStore.new_file_path("/f", "id", 1_794_765_301_530) == "/f/2026-11-15T17-55-01-530Z_id.jsonl"
 
 
 def test_the_newest_session_of_a_folder_is_found_and_others_are_passed_over(tmp_path: Path) -> None:
@@ -268,12 +267,12 @@ def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pyte
     read = 0
     real = entry_line.line_from_bytes
 
-    def counted(raw: bytes) -> Any:
+    def count_call(raw: bytes) -> Any:
         nonlocal read
         read += len(raw)
         return real(raw)
 
-    monkeypatch.setattr(listing, "line_from_bytes", counted)
+    monkeypatch.setattr(listing, "line_from_bytes", count_call)
     (row,), cursor = FileStore.list_sessions([str(tmp_path)], None, 10)
     assert (row.name, row.first_message, cursor) == ("at the end", "What is in notes.txt? Grüße 🕊", None)
     assert read < 3 * listing.PEEK
@@ -282,7 +281,7 @@ def test_a_row_is_read_from_the_ends_of_a_file(tmp_path: Path, monkeypatch: pyte
 def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _long(tmp_path, 5_000)
     parsed = 0
-    decoder = entry_line._entries()
+    decoder = entry_line._entry_decoder()
 
     class Counted:
         def decode(self, raw: bytes) -> Any:
@@ -290,13 +289,13 @@ def test_opening_a_long_session_parses_almost_nothing(tmp_path: Path, monkeypatc
             parsed += 1
             return decoder.decode(raw)
 
-    monkeypatch.setattr(entry_line, "_entries", Counted)
+    monkeypatch.setattr(entry_line, "_entry_decoder", Counted)
     journal = DiskRepository(tmp_path).open(str(path), "/")
-    last_choice(journal.branch)
-    plan_on(journal.branch, ["todo"])
+    find_last_choice(journal.branch)
+    find_plan(journal.branch, ["todo"])
     name_of(journal.lines)
     shown = visible_entries(journal.branch)
-    codec.encode(list(map(shown.shown, shown.lines)))
+    codec.encode(list(map(shown.to_host_message, shown.lines)))
     assert len(shown.lines) == 5_000
     assert parsed <= 4
     journal.close()

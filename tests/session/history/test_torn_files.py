@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.repositories import NOW, RECORDED, DiskRepository, raws, recorded, user
 from pigeon.session.history.journal import INTERRUPTED
 from pigeon.session.history.reading import is_unfinished, load_session
 from pigeon.wire import codec
+from support.sessions import NOW, RECORDED, DiskRepository, raw_entries, recorded_session_names, user
 
 
 def whole_lines(raw: bytes) -> list[bytes]:
@@ -25,7 +25,7 @@ def whole_lines(raw: bytes) -> list[bytes]:
     return lines
 
 
-@pytest.mark.parametrize("name", recorded())
+@pytest.mark.parametrize("name", recorded_session_names())
 def test_a_file_cut_at_any_byte_loads_with_every_whole_entry(name: str, tmp_path: Path) -> None:
     raw = (RECORDED / name).read_bytes()
     path = tmp_path / name
@@ -44,7 +44,7 @@ def test_a_file_cut_at_any_byte_loads_with_every_whole_entry(name: str, tmp_path
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", recorded())
+@pytest.mark.parametrize("name", recorded_session_names())
 def test_a_file_cut_anywhere_is_written_on_and_stays_readable(name: str, tmp_path: Path) -> None:
     raw = (RECORDED / name).read_bytes()
     ends = [at for at, byte in enumerate(raw) if byte == 10]
@@ -66,19 +66,19 @@ def _cut_and_go_on(raw: bytes, path: Path) -> None:
     repository = DiskRepository(path.parent)
     whole = whole_lines(raw)
     journal = repository.open(str(path), "/")
-    assert raws(journal)[: len(whole) - 1] == whole[1:]
-    repaired = [codec.decode(line) for line in raws(journal)[len(whole[1:]) :]]
+    assert raw_entries(journal)[: len(whole) - 1] == whole[1:]
+    repaired = [codec.decode(line) for line in raw_entries(journal)[len(whole[1:]) :]]
     assert all(entry["message"]["content"][0]["text"] == INTERRUPTED for entry in repaired)
     leaf = journal.leaf_id
     appended = journal.append_message(user("on we go"))
     assert appended.parent_id == leaf
-    kept = raws(journal)
+    kept = raw_entries(journal)
     journal.close()
     for line in path.read_bytes().splitlines():
         if line not in raw:
             json.loads(line)
     again = repository.open(str(path), "/")
-    assert raws(again) == kept
+    assert raw_entries(again) == kept
     assert (again.leaf_id, again.session_id) == (appended.id, journal.session_id)
     again.close()
     assert repository.reports == []

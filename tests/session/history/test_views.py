@@ -9,20 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.journal_strategies import empty
-from fakes.model_requests import a_model, answered, called, returned, text
-from fakes.repositories import user
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
 from pigeon.session.history.views import (
     clean_name,
     context_usage,
-    entries_pieces,
+    encode_entries,
+    encode_stats,
+    encode_tree,
     name_of,
     stats_of,
-    stats_pieces,
-    tree_pieces,
 )
-from pigeon.session.switching import fork_messages_pieces
+from pigeon.session.switching import encode_fork_messages
 from pigeon.wire import codec
 from pigeon.wire.answers import ContextUsage, Entries, ForkMessages, SessionStats, Tree
 from pigeon.wire.base import ABSENT
@@ -37,36 +34,39 @@ from pigeon.wire.entries import (
 from pigeon.wire.errors import Refusal
 from pigeon.wire.messages import AssistantMessage
 from pigeon.wire.model import Cost, Usage
+from support.model_requests import a_model, assistant_message, text_block, tool_call, tool_result
+from support.sessions import user
+from support.strategies import empty_journal
 
 
-def spent(number: int, total: float = 0.0) -> Usage:
+def usage_of(number: int, total: float = 0.0) -> Usage:
     """Four counts that are told apart in every sum."""
     cost = Cost(total=total)
     return Usage(input=number, output=number * 10, cache_read=number * 100, cache_write=number * 1000, cost=cost)
 
 
-def billed(usage: Usage, *blocks: Any) -> AssistantMessage:
-    message = answered(*(blocks or [text("hello")]))
+def answer_with_usage(usage: Usage, *blocks: Any) -> AssistantMessage:
+    message = assistant_message(*(blocks or [text_block("hello")]))
     message.usage = usage
     return message
 
 
 def test_everything_that_was_billed_is_counted_on_every_branch() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append_message(user("one"))
-    journal.append_message(billed(spent(1, 0.5), called("c1"), text("and"), called("c2")))
-    result = returned("c1", "done")
-    result.usage = spent(2, 0.25)
+    journal.append_message(answer_with_usage(usage_of(1, 0.5), tool_call("c1"), text_block("and"), tool_call("c2")))
+    result = tool_result("c1", "done")
+    result.usage = usage_of(2, 0.25)
     journal.append_message(result)
-    journal.append_message(returned("c2", "done"))
+    journal.append_message(tool_result("c2", "done"))
     journal.move_to(None)
     journal.append_message(user("two"))
-    journal.append_message(billed(spent(4, 1)))
-    journal.append(CompactionEntry, summary="s", first_kept_entry_id="", tokens_before=1, usage=spent(8, 0.25))
-    journal.append(BranchSummaryEntry, from_id="root", summary="s", usage=spent(16))
+    journal.append_message(answer_with_usage(usage_of(4, 1)))
+    journal.append(CompactionEntry, summary="s", first_kept_entry_id="", tokens_before=1, usage=usage_of(8, 0.25))
+    journal.append(BranchSummaryEntry, from_id="root", summary="s", usage=usage_of(16))
     journal.append(CompactionEntry, summary="of an extension", first_kept_entry_id="", tokens_before=1)
     journal.append(CustomEntry, custom_type="x")
-    of_pi = UsageEntry(id="u", parent_id=None, timestamp="", kind="x", provider="p", model="m", usage=spent(32))
+    of_pi = UsageEntry(id="u", parent_id=None, timestamp="", kind="x", provider="p", model="m", usage=usage_of(32))
     stats = stats_of("id", "/file", [*journal.lines, line_from_entry(of_pi, bytes)])
     assert (stats.session_id, stats.session_file, stats.context_usage) == ("id", "/file", ABSENT)
     assert (stats.user_messages, stats.assistant_messages, stats.total_messages) == (2, 2, 6)
@@ -80,9 +80,9 @@ def test_everything_that_was_billed_is_counted_on_every_branch() -> None:
 
 
 def test_the_context_is_as_full_as_its_last_count_says() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append_message(user("one"))
-    journal.append_message(answered(text("hello"), tokens=500))
+    journal.append_message(assistant_message(text_block("hello"), tokens=500))
     model = a_model(context_window=2_000)
     assert context_usage(journal.branch, model) == ContextUsage(tokens=500, context_window=2_000, percent=25)
     assert context_usage(journal.branch, None) is ABSENT
@@ -91,14 +91,14 @@ def test_the_context_is_as_full_as_its_last_count_says() -> None:
 
 
 def test_nobody_knows_how_full_it_is_between_a_compaction_and_the_next_answer() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append_message(user("one"))
-    journal.append_message(answered(text("hello"), tokens=500))
+    journal.append_message(assistant_message(text_block("hello"), tokens=500))
     journal.append(CompactionEntry, summary="s", first_kept_entry_id="", tokens_before=500)
     journal.append_message(user("two"))
     unknown = context_usage(journal.branch, a_model(context_window=2_000))
     assert unknown == ContextUsage(tokens=None, context_window=2_000, percent=None)
-    journal.append_message(answered(text("again"), tokens=100))
+    journal.append_message(assistant_message(text_block("again"), tokens=100))
     known = context_usage(journal.branch, a_model(context_window=2_000))
     assert known is not ABSENT
     assert known.tokens is not None  # type: ignore[union-attr]
@@ -112,7 +112,7 @@ def line(id: str, parent: str | None, timestamp: str = "1", **more: Any) -> Entr
 
 
 def tree_of(lines: list[EntryLine]) -> Any:
-    answer = json.loads(b"".join(tree_pieces(lines, "leaf")))
+    answer = json.loads(b"".join(encode_tree(lines, "leaf")))
     assert answer["leafId"] == "leaf"
     return answer["tree"]
 
@@ -135,7 +135,7 @@ def test_an_orphan_and_an_entry_that_hangs_on_itself_are_roots() -> None:
 
 
 def test_the_last_label_of_an_entry_counts_and_an_empty_one_takes_it_away() -> None:
-    journal = empty()
+    journal = empty_journal()
     ids = [journal.append_message(user(name)).id for name in ("a", "b", "c")]
     journal.append(LabelEntry, target_id=ids[0], label="first")
     last = journal.append(LabelEntry, target_id=ids[0], label="second")
@@ -170,21 +170,21 @@ def test_the_tree_has_every_entry_below_its_parent(parents: list[int]) -> None:
 def test_a_chain_of_any_length_is_a_tree_and_a_list() -> None:
     count = 100_000
     chain = [line(str(at), str(at - 1) if at else None) for at in range(count)]
-    tree = b"".join(tree_pieces(chain, None))
+    tree = b"".join(encode_tree(chain, None))
     assert tree.count(b'"children":[') == count
     assert tree.endswith(b'"children":[]' + b"}]" * (count - 1) + b'}],"leafId":null}')
-    assert len(json.loads(b"".join(entries_pieces(chain, None)))["entries"]) == count
+    assert len(json.loads(b"".join(encode_entries(chain, None)))["entries"]) == count
 
 
 def test_pieces_have_the_shape_of_the_declared_answers() -> None:
-    journal = empty()
+    journal = empty_journal()
     journal.append_message(user("a"))
     lines, leaf = journal.lines, journal.leaf_id
-    codec.convert(codec.decode(b"".join(entries_pieces(lines, leaf))), Entries)
-    codec.convert(codec.decode(b"".join(tree_pieces(lines, leaf))), Tree)
-    codec.convert(codec.decode(b"".join(stats_pieces("id", None, lines, ABSENT))), SessionStats)
-    codec.convert(codec.decode(b"".join(fork_messages_pieces(lines))), ForkMessages)
-    assert [b"".join(entries_pieces([], None)), b"".join(tree_pieces([], None))] == [
+    codec.convert(codec.decode(b"".join(encode_entries(lines, leaf))), Entries)
+    codec.convert(codec.decode(b"".join(encode_tree(lines, leaf))), Tree)
+    codec.convert(codec.decode(b"".join(encode_stats("id", None, lines, ABSENT))), SessionStats)
+    codec.convert(codec.decode(b"".join(encode_fork_messages(lines))), ForkMessages)
+    assert [b"".join(encode_entries([], None)), b"".join(encode_tree([], None))] == [
         b'{"entries":[],"leafId":null}',
         b'{"tree":[],"leafId":null}',
     ]
@@ -202,7 +202,7 @@ def test_a_name_must_say_something(given: str) -> None:
 
 
 def test_the_name_that_was_given_last_counts_and_an_empty_one_is_none() -> None:
-    journal = empty()
+    journal = empty_journal()
     assert name_of(journal.lines) is None
     journal.append(SessionInfo, name="first")
     journal.append_message(user("hi"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakes.virtual_time import virtually
+from fakes.clock import virtually
 from pigeon.agent.scope import Scope
 from pigeon.session.host.dialogs import Dialogs
 from pigeon.wire.commands import ExtensionUiResponse
@@ -19,10 +19,10 @@ from pigeon.wire.events import Outbound
 class Host:
     """Dialogs numbered from 1, and what the host was sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, announces_ends: bool = False) -> None:
         self.sent: list[Outbound] = []
         numbers = count(1)
-        self.dialogs = Dialogs(self.sent.append, lambda: str(next(numbers)))
+        self.dialogs = Dialogs(self.sent.append, lambda: str(next(numbers)), announces_ends)
 
     def ask(self, **more: Any) -> asyncio.Task[ExtensionUiResponse | None]:
         work = self.dialogs.ask(lambda id: ConfirmRequest(id=id, title="t", message="m"), **more)
@@ -32,7 +32,7 @@ class Host:
         self.dialogs.answer(ExtensionUiResponse(id=id, **{"confirmed": True, **more}))
 
 
-async def settled() -> None:
+async def run_loop_briefly() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -40,7 +40,7 @@ async def settled() -> None:
 async def test_each_answer_reaches_the_question_with_its_id() -> None:
     host = Host()
     first, second = host.ask(), host.ask()
-    await settled()
+    await run_loop_briefly()
     assert [request.id for request in host.sent] == ["1", "2"]  # type: ignore[union-attr]
     host.answer("2", value="b")
     host.answer("1", value="a")
@@ -52,9 +52,9 @@ async def test_each_answer_reaches_the_question_with_its_id() -> None:
 async def test_an_answer_to_nothing_is_ignored(id: Any) -> None:
     host = Host()
     asked = host.ask()
-    await settled()
+    await run_loop_briefly()
     host.answer(id)
-    await settled()
+    await run_loop_briefly()
     assert not asked.done()
     host.answer("1")
     host.answer("1", confirmed=False)
@@ -66,7 +66,7 @@ async def test_an_answer_to_nothing_is_ignored(id: Any) -> None:
 async def test_a_cancelled_answer_is_none() -> None:
     host = Host()
     asked = host.ask()
-    await settled()
+    await run_loop_briefly()
     host.answer("1", cancelled=True)
     assert await asked is None
 
@@ -87,7 +87,7 @@ def test_a_question_waits_as_long_as_it_says(timeout: int | None, answered: bool
 async def test_the_end_of_a_scope_ends_its_question_and_no_other() -> None:
     host, scope = Host(), Scope()
     mine, other = host.ask(scope=scope), host.ask()
-    await settled()
+    await run_loop_briefly()
     scope.cancel()
     assert await mine is None
     assert len(host.sent) == 2, "a host closes such a dialog when it sees the end of the run"
@@ -100,7 +100,7 @@ async def test_the_end_of_a_scope_ends_its_question_and_no_other() -> None:
 async def test_an_editor_is_closed_when_its_scope_ends_and_only_then() -> None:
     host, scope = Host(), Scope()
     asked = asyncio.ensure_future(host.dialogs.ask(lambda id: EditorRequest(id=id, title="t"), scope=scope))
-    await settled()
+    await run_loop_briefly()
     scope.cancel()
     assert await asked is None
     closing = host.sent[-1]
@@ -114,7 +114,7 @@ async def test_an_editor_is_closed_when_its_scope_ends_and_only_then() -> None:
 async def test_a_host_that_is_gone_is_asked_nothing_more() -> None:
     host = Host()
     first, second = host.ask(), host.ask()
-    await settled()
+    await run_loop_briefly()
     host.answer("1")
     host.dialogs.close()
     assert await first is not None, "an answer that has come counts"
@@ -125,5 +125,14 @@ async def test_a_host_that_is_gone_is_asked_nothing_more() -> None:
 
 async def test_a_notice_has_an_id_of_its_own() -> None:
     host = Host()
-    host.dialogs.tell(lambda id: NotifyRequest(id=id, message="m"))
+    host.dialogs.send_notice(lambda id: NotifyRequest(id=id, message="m"))
     assert host.sent == [NotifyRequest(id="1", message="m")]
+
+
+async def test_among_several_clients_an_answered_question_is_cancelled_for_the_others() -> None:
+    host = Host(announces_ends=True)
+    question = host.ask()
+    await run_loop_briefly()
+    host.answer("1")
+    await question
+    assert host.sent[1:] == [CancelRequest(id="2", target_id="1")]

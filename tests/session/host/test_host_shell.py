@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from fakes.session_setup import SessionSetup
 from pigeon.session.hooks import NoHooks
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Shell
@@ -15,9 +14,10 @@ from pigeon.wire.base import ABSENT
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import BashExecutionUpdate
 from pigeon.wire.messages import BashExecutionMessage
+from support.session_setup import SessionSetup
 
 
-def kept(setup: SessionSetup) -> list[BashExecutionMessage]:
+def kept_executions(setup: SessionSetup) -> list[BashExecutionMessage]:
     found = [line.message for line in setup.session.journal.branch]
     return [message for message in found if isinstance(message, BashExecutionMessage)]
 
@@ -29,18 +29,18 @@ async def test_a_command_is_shown_answered_and_kept(processes: ProcessOwner) -> 
     assert (result.full_output_path, result.artifact_id) == (ABSENT, ABSENT)
     updates = setup.heard.of(BashExecutionUpdate)
     assert [(update.id, update.delta) for update in updates] == [("b", "hello")]
-    (message,) = kept(setup)
+    (message,) = kept_executions(setup)
     assert (message.command, message.output, message.exit_code) == ("printf hello; exit 3", "hello", 3)
     assert message.exclude_from_context is ABSENT
     await setup.session.shell.run("true", True, "c")
-    assert kept(setup)[-1].exclude_from_context is True
+    assert kept_executions(setup)[-1].exclude_from_context is True
 
 
 async def test_a_shell_that_cannot_be_started_is_a_refusal_and_nothing_is_kept(processes: ProcessOwner) -> None:
     setup = SessionSetup(processes=processes, shell=Shell("/nowhere/sh"))
     with pytest.raises(Refusal, match="/nowhere/sh"):
         await setup.session.shell.run("true", False, "b")
-    assert kept(setup) == []
+    assert kept_executions(setup) == []
 
 
 class Slow(NoHooks):
@@ -51,7 +51,7 @@ class Slow(NoHooks):
         self.answer: BashResult | None = None
         self.goes_on = asyncio.Event()
 
-    async def user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult | None:
+    async def intercept_user_bash(self, command: str, excluded: bool, cwd: str) -> BashResult | None:
         self.seen.append((command, excluded, cwd))
         await self.goes_on.wait()
         return self.answer
@@ -69,7 +69,7 @@ async def test_an_extension_may_answer_instead() -> None:
     setup = SessionSetup(hooks=hooks)
     assert await setup.session.shell.run("false", True, "b") == OWN
     assert hooks.seen == [("false", True, "/")]
-    assert [message.output for message in kept(setup)] == ["mine"]
+    assert [message.output for message in kept_executions(setup)] == ["mine"]
 
 
 async def test_an_abort_reaches_commands_before_they_have_begun_and_only_running_ones() -> None:
@@ -81,7 +81,10 @@ async def test_an_abort_reaches_commands_before_they_have_begun_and_only_running
     results = await asyncio.gather(*waiting)
     assert [(result.cancelled, result.output) for result in results] == [(True, "")] * 2
     assert hooks.seen == []
-    assert [(message.command, message.cancelled) for message in kept(setup)] == [("one", True), ("two", True)]
+    assert [(message.command, message.cancelled) for message in kept_executions(setup)] == [
+        ("one", True),
+        ("two", True),
+    ]
     hooks.answer = OWN
     hooks.goes_on.set()
     assert not (await shell.run("three", False, "c")).cancelled, "an abort is over when it has been obeyed"

@@ -12,7 +12,7 @@ def texts(records: list[Outbound]) -> list[str]:
 def test_a_problem_of_the_start_is_listed_once_and_not_sent() -> None:
     reports, sent = Reports(), list[Outbound]()
     for text in ("one", "two", "one"):
-        reports.at_start(text)
+        reports.add_startup_problem(text)
     reports.connect(sent.append)
     assert (reports.startup, sent) == (["one", "two"], [])
 
@@ -20,7 +20,7 @@ def test_a_problem_of_the_start_is_listed_once_and_not_sent() -> None:
 def test_records_wait_for_the_host_in_their_order() -> None:
     reports, sent = Reports(), list[Outbound]()
     reports.notify("before")
-    reports.skill_failed("/skill", "gone")
+    reports.report_skill_failure("/skill", "gone")
     reports.connect(sent.append)
     reports.notify("after")
     assert texts(sent) == ["before", "after"]

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from fakes.loop_fakes import AnyTool, Script, calls, fails, says
-from fakes.model_requests import a_model
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import AnyTool, Script, calls, fails, says
 from pigeon.agent.inference import Metered
 from pigeon.session.policies.final_answer import FORMAT_INSTRUCTION
 from pigeon.session.policies.finish_gate import VERIFY
-from pigeon.session.prompting import HostMessage, wanted_answer
+from pigeon.session.prompting import HostMessage, make_final_answer
 from pigeon.session.settings import CompactionPolicy, SessionSettings
 from pigeon.wire.base import ABSENT
 from pigeon.wire.content import text_of
@@ -21,6 +19,8 @@ from pigeon.wire.events import AgentSettled, MessageEnd
 from pigeon.wire.messages import CustomMessage
 from pigeon.wire.model import Cost, Usage
 from pigeon.wire.steering import Limits
+from support.model_requests import a_model
+from support.session_setup import SessionSetup
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 TEXTS = {"type": "array", "items": {"type": "string"}}
@@ -32,7 +32,7 @@ async def run(
 ) -> tuple[SessionSetup, AgentSettled]:
     setup = SessionSetup(*scripts, **more)
     setup.formats.known = by_format
-    await setup.prompt("go", final_answer=wanted_answer(schema), limits=limits)
+    await setup.prompt("go", final_answer=make_final_answer(schema), limits=limits)
     return setup, setup.heard.of(AgentSettled)[-1]
 
 
@@ -41,7 +41,7 @@ def reminders(setup: SessionSetup) -> list[str]:
     return [text_of(message.content) for message in messages if isinstance(message, CustomMessage)]
 
 
-def given(value: int, by_format: bool) -> Script:
+def script_with_value(value: int, by_format: bool) -> Script:
     return says(f'{{"n": {value}}}') if by_format else calls(("final_answer", {"n": value}))
 
 
@@ -101,7 +101,9 @@ async def test_wrong_texts_end_the_run_in_an_error() -> None:
 
 
 async def test_a_server_that_refuses_the_format_is_asked_by_the_tool_from_then_on() -> None:
-    setup, settled = await run(fails("unknown field", status=400), given(1, False), given(2, False))
+    setup, settled = await run(
+        fails("unknown field", status=400), script_with_value(1, False), script_with_value(2, False)
+    )
     assert settled.output == {"n": 1}
     refused, asked = setup.provider.requests
     assert refused.output is not None
@@ -109,7 +111,7 @@ async def test_a_server_that_refuses_the_format_is_asked_by_the_tool_from_then_o
     assert asked.output is None
     assert [tool.name for tool in asked.tools] == ["final_answer"]
     assert FORMAT_INSTRUCTION not in asked.system_prompt
-    await setup.prompt("again", final_answer=wanted_answer(SCHEMA))
+    await setup.prompt("again", final_answer=make_final_answer(SCHEMA))
     assert setup.heard.of(AgentSettled)[-1].output == {"n": 2}
     assert setup.provider.requests[-1].output is None
 
@@ -122,14 +124,16 @@ async def test_a_refusal_for_another_reason_says_nothing_about_formats() -> None
 
 
 async def test_a_refused_format_is_one_turn() -> None:
-    _, settled = await run(fails("unknown field", status=400), given(1, False), limits=Limits(turns=1))
+    _, settled = await run(fails("unknown field", status=400), script_with_value(1, False), limits=Limits(turns=1))
     assert (settled.reason, settled.output) == ("done", {"n": 1})
 
 
 @BOTH
 async def test_the_finish_gate_asks_once_and_the_value_is_the_one_after_it(by_format: bool) -> None:
     settings = SessionSettings(finish_gate=True)
-    setup, settled = await run(given(1, by_format), given(2, by_format), by_format=by_format, settings=settings)
+    setup, settled = await run(
+        script_with_value(1, by_format), script_with_value(2, by_format), by_format=by_format, settings=settings
+    )
     assert (settled.reason, settled.output) == ("done", {"n": 2})
     assert reminders(setup) == [VERIFY]
 
@@ -145,9 +149,9 @@ async def test_an_abort_in_the_middle_of_repairs_ends_the_run_without_a_value(by
     async def abort() -> None:
         setup.session.engine.abort()
 
-    setup = SessionSetup(says("no"), [abort, *given(1, by_format)])
+    setup = SessionSetup(says("no"), [abort, *script_with_value(1, by_format)])
     setup.formats.known = by_format
-    await setup.prompt("go", final_answer=wanted_answer(SCHEMA))
+    await setup.prompt("go", final_answer=make_final_answer(SCHEMA))
     settled = setup.heard.of(AgentSettled)[-1]
     assert (settled.reason, settled.output) == ("aborted", ABSENT)
 
@@ -155,11 +159,11 @@ async def test_an_abort_in_the_middle_of_repairs_ends_the_run_without_a_value(by
 @BOTH
 async def test_steering_before_the_end_asks_for_another_value(by_format: bool) -> None:
     async def steer() -> None:
-        setup.session.prompting.queue(HostMessage("no, two"), "steering")
+        setup.session.prompting.queue_message(HostMessage("no, two"), "steering")
 
-    setup = SessionSetup([steer, *given(1, by_format)], given(2, by_format))
+    setup = SessionSetup([steer, *script_with_value(1, by_format)], script_with_value(2, by_format))
     setup.formats.known = by_format
-    await setup.prompt("go", final_answer=wanted_answer(SCHEMA))
+    await setup.prompt("go", final_answer=make_final_answer(SCHEMA))
     assert setup.heard.of(AgentSettled)[-1].output == {"n": 2}
 
 
@@ -171,11 +175,11 @@ async def test_the_answer_is_still_asked_for_after_a_compaction(by_format: bool)
     scripts = [says("one"), says("two"), [full, *calls(("look", {}))], says("THE SUMMARY"), says("no")]
     model = a_model(context_window=10_000, max_tokens=1_000)
     look = (AnyTool("look"),)
-    setup = SessionSetup(*scripts, given(1, by_format), model=model, settings=settings, tools=look)
+    setup = SessionSetup(*scripts, script_with_value(1, by_format), model=model, settings=settings, tools=look)
     setup.formats.known = by_format
     for number in (1, 2):
         await setup.prompt(f"question {number} {long}")
-    await setup.prompt("go", final_answer=wanted_answer(SCHEMA))
+    await setup.prompt("go", final_answer=make_final_answer(SCHEMA))
     assert setup.heard.of(AgentSettled)[-1].output == {"n": 1}
     wanted = [request.output is not None for request in setup.provider.requests[-2:]]
     assert wanted == [by_format, by_format]

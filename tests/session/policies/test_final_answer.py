@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from fakes.loop_fakes import AnyTool, Script, calls, fails, says
-from fakes.model_requests import a_model
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import AnyTool, Script, calls, fails, says
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockOpened, Finished, Metered
-from pigeon.session.prompting import HostMessage, wanted_answer
+from pigeon.session.prompting import HostMessage, make_final_answer
 from pigeon.session.settings import CompactionPolicy, RetryPolicy, SessionSettings
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import text_of
@@ -19,6 +17,8 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AgentSettled, CompactionEnd, MessageEnd, PromptResult
 from pigeon.wire.messages import CustomMessage, ToolResultMessage
 from pigeon.wire.model import Cost, Usage
+from support.model_requests import a_model
+from support.session_setup import SessionSetup
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 GOOD = calls(("final_answer", {"n": 1}))
@@ -37,11 +37,11 @@ def unreadable() -> Script:
 
 async def run(*scripts: Script, schema: Any = SCHEMA, **more: Any) -> tuple[SessionSetup, AgentSettled]:
     setup = SessionSetup(*scripts, **more)
-    await setup.prompt("go", final_answer=wanted_answer(schema))
+    await setup.prompt("go", final_answer=make_final_answer(schema))
     return setup, setup.heard.of(AgentSettled)[-1]
 
 
-def told(setup: SessionSetup) -> list[str]:
+def messages_about_answers(setup: SessionSetup) -> list[str]:
     """What the model was told about its answers."""
     messages = [event.message for event in setup.heard.of(MessageEnd)]
     return [text_of(one.content) for one in messages if isinstance(one, ToolResultMessage | CustomMessage)]
@@ -82,7 +82,7 @@ async def test_tools_are_usable_before_the_final_answer() -> None:
 async def test_an_answer_that_is_wrong_is_asked_for_again_with_what_is_wrong(first: Script, problem: str) -> None:
     setup, settled = await run(first, calls(("final_answer", {"n": 3})), tools=(AnyTool("look"),))
     assert (settled.reason, settled.output) == ("done", {"n": 3})
-    assert problem in "\n".join(told(setup))
+    assert problem in "\n".join(messages_about_answers(setup))
 
 
 async def test_the_same_call_twice_is_one_answer() -> None:
@@ -117,9 +117,9 @@ async def test_the_result_of_the_prompt_has_the_output() -> None:
 
 async def test_a_message_that_follows_the_answer_asks_for_another() -> None:
     setup = SessionSetup(GOOD, calls(("final_answer", {"n": 2})))
-    running = asyncio.ensure_future(setup.prompt("go", final_answer=wanted_answer(SCHEMA)))
+    running = asyncio.ensure_future(setup.prompt("go", final_answer=make_final_answer(SCHEMA)))
     await setup.until(lambda: setup.provider.requests)
-    setup.session.prompting.queue(HostMessage("and now?"), "followUp")
+    setup.session.prompting.queue_message(HostMessage("and now?"), "followUp")
     await running
     assert setup.heard.of(AgentSettled)[-1].output == {"n": 2}
 
@@ -129,7 +129,7 @@ async def test_an_aborted_run_has_no_output() -> None:
         setup.session.engine.abort()
 
     setup = SessionSetup([abort, *GOOD])
-    await setup.prompt("go", final_answer=wanted_answer(SCHEMA))
+    await setup.prompt("go", final_answer=make_final_answer(SCHEMA))
     settled = setup.heard.of(AgentSettled)[-1]
     assert (settled.reason, settled.output, settled.error_message) == ("aborted", ABSENT, ABSENT)
 
@@ -157,7 +157,7 @@ async def test_a_compaction_in_the_run_does_not_lose_what_was_asked_for() -> Non
     )
     for number in (1, 2):
         await setup.prompt(f"question {number} {long}")
-    await setup.prompt("go", final_answer=wanted_answer(SCHEMA))
+    await setup.prompt("go", final_answer=make_final_answer(SCHEMA))
     assert len(setup.heard.of(CompactionEnd)) == 1
     assert setup.heard.of(AgentSettled)[-1].output == {"n": 1}
 
@@ -182,7 +182,7 @@ async def test_a_prompt_with_a_schema_is_not_queued() -> None:
 
     async def prompt_again() -> None:
         try:
-            setup.session.prompting.prompt(HostMessage("more", final_answer=wanted_answer(SCHEMA)), "steer")
+            setup.session.prompting.prompt(HostMessage("more", final_answer=make_final_answer(SCHEMA)), "steer")
         except Refusal as error:
             refused.append(str(error))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fakes.loop_fakes import AnyTool, calls, says
-from fakes.session_setup import SessionSetup
+from fakes.agent_loop import AnyTool, calls, says
 from pigeon.agent.inference import ModelRequest
 from pigeon.agent.interfaces import ModelProvider, Spoken
 from pigeon.session.policies.policy import CompletedTurn, RunEnd, RunPolicy, RunStart
@@ -14,6 +13,7 @@ from pigeon.session.prompting import HostMessage
 from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.events import AgentSettled, MessageEnd, StreamEvent, TextDelta, TtsrTriggered
 from pigeon.wire.messages import AssistantMessage, CustomMessage, UserMessage
+from support.session_setup import SessionSetup
 
 
 class Recorded(RunPolicy):
@@ -40,7 +40,7 @@ class Recorded(RunPolicy):
     def on_answer(self, answer: AssistantMessage) -> None:
         self._note("answer")
 
-    def refuse_call(self, call: ToolCall) -> str | None:
+    def admit_call(self, call: ToolCall) -> str | None:
         self._note("call")
         return None
 
@@ -53,13 +53,13 @@ class Recorded(RunPolicy):
         return None
 
 
-async def played(setup: SessionSetup, *policies: RunPolicy, text: str = "go") -> None:
+async def run_policies(setup: SessionSetup, *policies: RunPolicy, text: str = "go") -> None:
     scope = setup.session.activity.begin_run()
     setup.session.engine.start([UserMessage(content=text, timestamp=1)], scope, policies=policies)
-    await setup.session.engine.told_all()
+    await setup.session.engine.wait_until_reported()
 
 
-def spoken(setup: SessionSetup) -> list[str]:
+def message_texts(setup: SessionSetup) -> list[str]:
     messages = [event.message for event in setup.heard.of(MessageEnd)]
     return [text_of(one.content) for one in messages if isinstance(one, CustomMessage)]
 
@@ -70,7 +70,7 @@ def note(text: str) -> CustomMessage:
 
 async def test_a_policy_is_asked_at_every_moment_of_a_run() -> None:
     policy = Recorded()
-    await played(SessionSetup(calls(("a", {})), says("done"), tools=(AnyTool("a"),)), policy)
+    await run_policies(SessionSetup(calls(("a", {})), says("done"), tools=(AnyTool("a"),)), policy)
     assert policy.log == [
         *("begin", "provider", "request", "answer", "call", "turn", "request", "answer", "ends", "over"),
     ]
@@ -79,7 +79,7 @@ async def test_a_policy_is_asked_at_every_moment_of_a_run() -> None:
 async def test_policies_of_a_run_are_asked_in_their_order_and_in_no_other_run() -> None:
     log: list[str] = []
     setup = SessionSetup(says("done"), says("again"))
-    await played(setup, Recorded("1 ", log), Recorded("2 ", log))
+    await run_policies(setup, Recorded("1 ", log), Recorded("2 ", log))
     assert log == [
         f"{name} {moment}"
         for moment in ("begin", "provider", "request", "answer", "ends", "over")
@@ -99,8 +99,8 @@ async def test_the_first_policy_that_has_something_to_say_decides() -> None:
             return [note(self.texts.pop(0))] if self.texts else ()
 
     setup = SessionSetup(says("one"), says("two"), says("three"))
-    await played(setup, Says("first"), Says("second"))
-    assert spoken(setup) == ["first", "second"]
+    await run_policies(setup, Says("first"), Says("second"))
+    assert message_texts(setup) == ["first", "second"]
     assert len(setup.provider.requests) == 3
 
 
@@ -114,7 +114,7 @@ async def test_a_policy_can_end_the_run_and_every_policy_hears_the_end() -> None
 
     later = Recorded()
     setup = SessionSetup(calls(("a", {})), tools=(AnyTool("a"),))
-    await played(setup, Ends(), later)
+    await run_policies(setup, Ends(), later)
     assert "turn" not in later.log
     assert later.log[-1] == "over"
     settled = setup.heard.of(AgentSettled)[-1]
@@ -123,21 +123,21 @@ async def test_a_policy_can_end_the_run_and_every_policy_hears_the_end() -> None
 
 async def test_what_a_policy_notices_is_said_only_where_the_run_goes_on() -> None:
     class Notices(RunPolicy):
-        def notices(self, turn: CompletedTurn) -> Sequence[str]:
+        def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
             return ("by the way",)
 
     setup = SessionSetup(calls(("a", {})), says("done"), tools=(AnyTool("a"),))
-    await played(setup, Notices(), Notices())
-    assert spoken(setup) == ["by the way", "by the way"]
+    await run_policies(setup, Notices(), Notices())
+    assert message_texts(setup) == ["by the way", "by the way"]
 
 
 async def test_a_call_that_a_policy_owns_is_refused_by_none() -> None:
     class Refuses(RunPolicy):
-        def refuse_call(self, call: ToolCall) -> str | None:
+        def admit_call(self, call: ToolCall) -> str | None:
             return "no"
 
     class Owns(RunPolicy):
-        def owns_call(self, call: ToolCall) -> bool:
+        def is_own_call(self, call: ToolCall) -> bool:
             return call.name == "mine"
 
     ran: list[str] = []
@@ -150,7 +150,7 @@ async def test_a_call_that_a_policy_owns_is_refused_by_none() -> None:
         return AnyTool(name, run)
 
     setup = SessionSetup(calls(("mine", {}), ("yours", {})), says("done"), tools=(tool("mine"), tool("yours")))
-    await played(setup, Refuses(), Owns())
+    await run_policies(setup, Refuses(), Owns())
     assert ran == ["mine"]
 
 
@@ -159,15 +159,15 @@ async def test_an_answer_is_cut_by_whichever_watch_wants_it() -> None:
         def __init__(self, word: str) -> None:
             self.word = word
 
-        def watch(self) -> Cuts:
+        def make_watch(self) -> Cuts:
             return self
 
-        def sees(self, event: StreamEvent) -> TtsrTriggered | None:
+        def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
             return TtsrTriggered(rules=[]) if isinstance(event, TextDelta) and self.word in event.delta else None
 
     for first, second in (("bad", "never"), ("never", "bad")):
         setup = SessionSetup(says("this is bad"), says("good"))
-        await played(setup, Cuts(first), Cuts(second))
+        await run_policies(setup, Cuts(first), Cuts(second))
         answers = [one.message for one in setup.heard.of(MessageEnd) if isinstance(one.message, AssistantMessage)]
         assert answers[0].stop_reason == "aborted"
 
@@ -175,7 +175,9 @@ async def test_an_answer_is_cut_by_whichever_watch_wants_it() -> None:
 async def test_a_prompt_with_a_final_answer_brings_it_as_a_policy() -> None:
     setup = SessionSetup(says('{"n": 1}'))
     assert HostMessage("go").final_answer is None
-    from pigeon.session.prompting import wanted_answer
+    from pigeon.session.prompting import make_final_answer
 
-    await setup.prompt("go", final_answer=wanted_answer({"type": "object", "properties": {"n": {"type": "integer"}}}))
+    await setup.prompt(
+        "go", final_answer=make_final_answer({"type": "object", "properties": {"n": {"type": "integer"}}})
+    )
     assert setup.heard.of(AgentSettled)[-1].output == {"n": 1}

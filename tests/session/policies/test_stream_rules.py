@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.loop_fakes import called
+from fakes.agent_loop import answer_with_calls
 from pigeon.agent.answer import AnswerStream
 from pigeon.agent.inference import ModelRequest
 from pigeon.agent.scope import Scope
@@ -42,7 +42,7 @@ from pigeon.wire.messages import CustomMessage, Message, UserMessage
 from pigeon.wire.steering import Rule
 
 SAID = UserMessage(content="x", timestamp=1)
-TURN = CompletedTurn(called(), (), ends=False)
+TURN = CompletedTurn(answer_with_calls(), (), ends=False)
 
 
 def rule(condition: str = "bad", name: str = "r", **more: Any) -> Rule:
@@ -60,11 +60,11 @@ class RulesSetup:
         self.rules.on_event(event)
 
     def watch(self) -> RuleWatch:
-        watch = self.rules.watch()
+        watch = self.rules.make_watch()
         assert watch is not None
         return watch
 
-    async def given(self) -> list[str]:
+    async def names_given(self) -> list[str]:
         """The names that the next message brings."""
         said = await self.rules.after_turn(TURN)
         if not said:
@@ -97,10 +97,10 @@ def call(arguments: dict[str, Any], tool: str = "write", size: int = 5) -> list[
 
 def cut_at(setup: RulesSetup, events: list[StreamEvent]) -> int | None:
     """The place of the event at which the answer is cut."""
-    watch = setup.rules.watch()
+    watch = setup.rules.make_watch()
     if watch is None:
         return None
-    return next((at for at, event in enumerate(events) if watch.sees(event) is not None), None)
+    return next((at for at, event in enumerate(events) if watch.process_event(event) is not None), None)
 
 
 def cuts(one: Rule, events: list[StreamEvent]) -> bool:
@@ -143,7 +143,7 @@ def test_blocks_do_not_run_into_each_other() -> None:
         TextDelta(content_index=1, delta="word"),
         TextEnd(content_index=1, content=""),
     ]
-    assert [watch.sees(event) for event in [*first, *second]] == [None] * 6
+    assert [watch.process_event(event) for event in [*first, *second]] == [None] * 6
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_arguments_in_pieces_of_any_size_are_read_as_they_were_meant(content: st
     window = Window("toolCall")
     raw = json.dumps(content)
     for at in range(0, len(raw), size):
-        list(window.pieces(raw[at : at + size]))
+        list(window.feed_pieces(raw[at : at + size]))
     shown = window._text.encode("utf-16", "surrogatepass").decode("utf-16")
     assert shown.endswith((content + '"')[-WINDOW:])
 
@@ -213,7 +213,7 @@ def test_arguments_in_pieces_of_any_size_are_read_as_they_were_meant(content: st
 async def test_what_matched_is_announced_and_given_to_the_model() -> None:
     setup = RulesSetup(rule(), rule("bad|worse", "s"), rule("other", "t"))
     watch = setup.watch()
-    seen = [event for event in map(watch.sees, text("so bad.")) if event is not None]
+    seen = [event for event in map(watch.process_event, text("so bad.")) if event is not None]
     assert [codec.to_plain(one)["name"] for one in seen[0].rules] == ["r", "s"]
     (said,) = await setup.rules.after_turn(TURN)
     assert isinstance(said, CustomMessage)
@@ -227,21 +227,21 @@ async def test_what_matched_is_announced_and_given_to_the_model() -> None:
 async def test_a_rule_is_given_once() -> None:
     setup = RulesSetup(rule())
     assert cut_at(setup, text("bad.")) is not None
-    assert await setup.given() == ["r"]
-    assert setup.rules.watch() is None
+    assert await setup.names_given() == ["r"]
+    assert setup.rules.make_watch() is None
 
 
 async def test_a_rule_whose_answer_was_aborted_may_still_come() -> None:
     setup = RulesSetup(rule())
     assert cut_at(setup, text("bad.")) is not None
     assert cut_at(setup, text("bad.")) is not None
-    assert await setup.given() == ["r"]
+    assert await setup.names_given() == ["r"]
 
 
 async def test_a_rule_that_repeats_waits_for_its_gap() -> None:
     setup = RulesSetup(rule(repeat=3))
     assert cut_at(setup, text("bad.")) is not None
-    assert await setup.given() == ["r"]
+    assert await setup.names_given() == ["r"]
     for _ in range(2):
         assert cut_at(setup, text("bad.")) is None
         setup.rules.on_event(MessageEnd(message=SAID))
@@ -252,8 +252,8 @@ async def test_rules_that_come_again_and_again_cannot_go_on_for_ever() -> None:
     setup = RulesSetup(rule(repeat=1))
     for _ in range(MOST_CUTS):
         assert cut_at(setup, text("bad.")) is not None
-        await setup.given()
-    assert setup.rules.watch() is None
+        await setup.names_given()
+    assert setup.rules.make_watch() is None
     setup.rules.on_event(MessageEnd(message=SAID))
     assert cut_at(setup, text("bad.")) is not None
 
@@ -268,7 +268,7 @@ async def test_a_conversation_remembers_what_it_was_given() -> None:
     later = RulesSetup(rule(), rule("worse", "s"))
     later.rules.enter_branch([line_from_entry(entry, bytes)])
     assert cut_at(later, text("bad, worse.")) is not None
-    assert await later.given() == ["s"]
+    assert await later.names_given() == ["s"]
     later.rules.enter_branch([])
     assert cut_at(later, text("bad.")) is not None
 
@@ -281,7 +281,7 @@ async def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(mode: Any,
     for events, cutting in ((text("bad. bad."), in_text), (call({"content": "bad. bad."}), in_tool)):
         setup = RulesSetup(rule(interrupt_mode=mode))
         assert (cut_at(setup, events) is not None) is cutting
-        assert await setup.given() == ["r"]
+        assert await setup.names_given() == ["r"]
         announced = [event for event in setup.published if isinstance(event, TtsrTriggered)]
         assert len(announced) == int(not cutting)
 
@@ -298,7 +298,7 @@ async def test_a_rule_that_does_not_interrupt_is_given_after_the_turn(mode: Any,
 def test_a_rule_that_cannot_be_used_is_reported_once_and_left_out(one: Rule, reason: str) -> None:
     setup = RulesSetup(one, rule("worse", "s"))
     assert cut_at(setup, text("bad, worse.")) is not None
-    setup.rules.watch()
+    setup.rules.make_watch()
     assert len(setup.reports) == 1
     assert one.path in setup.reports[0]
     assert reason in setup.reports[0]
@@ -320,10 +320,10 @@ def test_an_expression_that_would_take_for_ever_is_switched_off() -> None:
 
 def test_a_delta_costs_the_same_at_the_end_of_a_long_answer() -> None:
     watch = RulesSetup(*(rule(f"never{number}", str(number)) for number in range(10))).watch()
-    watch.sees(TextStart(content_index=0))
+    watch.process_event(TextStart(content_index=0))
     began = time.process_time()
     for _ in range(5_000):
-        watch.sees(TextDelta(content_index=0, delta="some words of text "))
+        watch.process_event(TextDelta(content_index=0, delta="some words of text "))
     assert time.process_time() - began < 5
 
 
@@ -340,13 +340,13 @@ async def test_the_answer_is_cut_in_the_stream(tmp_path: Path) -> None:
     setup = RulesSetup(rule())
     asked = ModelRequest(model=scripted_model(str(script), str), system_prompt="", messages=[SAID], tools=[])
 
-    async def unchanged(message: Message) -> Message:
+    async def keep_message(message: Message) -> Message:
         return message
 
-    answer = AnswerStream(asked, setup.publish, lambda: 1, unchanged, (setup.watch(),))
+    answer = AnswerStream(asked, setup.publish, lambda: 1, keep_message, (setup.watch(),))
     message = await answer.stream(ScriptedModel(str), Scope())
     assert answer.cut
     assert message.stop_reason == "aborted"
     kinds = [type(event) for event in setup.published]
     assert kinds[-3:] == [TtsrTriggered, MessageUpdate, MessageEnd]
-    assert await setup.given() == ["r"]
+    assert await setup.names_given() == ["r"]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes.processes import is_alive
 from pigeon.system.process.forking import ForkedProcess, ForkServer
+from support.processes import is_alive
 
 PARENT = """
 import os, sys
@@ -71,7 +71,7 @@ class Family:
 @asynccontextmanager
 async def a_family(program: str = PARENT) -> AsyncIterator[Family]:
     family = Family(program)
-    await family.parent.until_ready()
+    await family.parent.wait_until_ready()
     try:
         yield family
     finally:
@@ -79,11 +79,11 @@ async def a_family(program: str = PARENT) -> AsyncIterator[Family]:
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    async def limited() -> None:
+    async def run_with_limit() -> None:
         async with asyncio.timeout(50):
             await test()
 
-    asyncio.run(limited())
+    asyncio.run(run_with_limit())
 
 
 def test_a_process_gets_its_bytes_and_descriptors_and_its_end_is_told() -> None:
@@ -102,12 +102,12 @@ def test_a_signal_that_has_ended_a_process_is_told() -> None:
         async with a_family() as family:
             pid = await family.fork(b"wait")
             process = ForkedProcess(pid)
-            assert not await process.ended(0.0)
-            process.send(signal.SIGKILL)
-            assert await process.ended(20)
-            process.send(signal.SIGKILL)
+            assert not await process.wait_until_ended(0.0)
+            process.send_signal(signal.SIGKILL)
+            assert await process.wait_until_ended(20)
+            process.send_signal(signal.SIGKILL)
             process.release()
-            assert await process.ended(0.0)
+            assert await process.wait_until_ended(0.0)
             assert await family.code_of(pid) == -signal.SIGKILL
 
     run(test)
@@ -124,7 +124,7 @@ def test_the_death_of_the_parent_is_told_and_its_processes_live_on() -> None:
                 await family.fork(b"more")
             process = ForkedProcess(pid)
             os.write(family.go_on, b"\3")
-            assert await process.ended(20)
+            assert await process.wait_until_ended(20)
             process.release()
 
     run(test)
@@ -161,7 +161,7 @@ def test_a_program_that_never_gets_ready_is_an_error(tmp_path: Path) -> None:
     async def test() -> None:
         family = Family("import sys")
         with pytest.raises(OSError, match="has ended"):
-            await family.parent.until_ready()
+            await family.parent.wait_until_ready()
         family.close()
 
     run(test)

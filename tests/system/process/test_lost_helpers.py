@@ -12,15 +12,26 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fakes.commands import begin, children, drained, helpers, run, started_tree
-from fakes.processes import eventually, is_alive, processes_with
-from fakes.virtual_time import LoopClock
+from fakes.clock import LoopClock
 from pigeon.system.process import fork_server, helper_main, pool, reaper
+from pigeon.system.process.forking import ForkServer
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.process.unsupervised import UnsupervisedProcess
+from support.processes import (
+    children,
+    eventually,
+    helpers,
+    is_alive,
+    processes_with,
+    read_all_output,
+    run_command,
+    start_command,
+    start_tree,
+)
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
 
@@ -53,10 +64,10 @@ def stop(*pids: int) -> None:
     assert eventually(lambda: all(is_stopped(pid) for pid in pids))
 
 
-async def killed(process: Process, marker: str) -> None:
+async def kill_command(process: Process, marker: str) -> None:
     """A command is killed as if nothing had happened."""
     process.kill()
-    assert await process.gone(10)
+    assert await process.wait_until_gone(10)
     assert processes_with(marker) == []
     assert await process.wait() == 137
     process.close()
@@ -64,14 +75,14 @@ async def killed(process: Process, marker: str) -> None:
 
 async def busy(processes: ProcessOwner, marker: str) -> tuple[Process, int]:
     """A tree of processes, and the reaper of it."""
-    process = await started_tree(processes, marker)
+    process = await start_tree(processes, marker)
     (parent,) = {pid for pid in children(helper()) if children(pid)}
     return process, parent
 
 
 async def idle(processes: ProcessOwner) -> list[int]:
     """The free reapers after a first command."""
-    await run(processes, "true")
+    await run_command(processes, "true")
     await until(lambda: len(children(helper())) == 2)
     return children(helper())
 
@@ -81,7 +92,7 @@ async def test_a_helper_that_was_killed_while_idle_is_replaced(processes: Proces
     lost = helper()
     os.kill(lost, signal.SIGKILL)
     await until(lambda: not is_alive(lost))
-    assert await run(processes, "echo again") == (0, b"again\n")
+    assert await run_command(processes, "echo again") == (0, b"again\n")
     assert helper() != lost
 
 
@@ -97,51 +108,88 @@ async def test_a_busy_command_survives_the_helper_and_is_killed_all_the_same(
 ) -> None:
     process, parent = await busy(processes, marker)
     os.kill(helper(), signal.SIGKILL)
-    assert await run(processes, "echo again") == (0, b"again\n")
+    assert await run_command(processes, "echo again") == (0, b"again\n")
     assert is_alive(parent)
-    await killed(process, marker)
+    await kill_command(process, marker)
     await until(lambda: not is_alive(parent))
 
 
 async def test_commands_that_wait_for_a_helper_that_dies_get_another(processes: ProcessOwner) -> None:
-    commands = [await begin(processes, f"echo {number}") for number in range(5)]
+    commands = [await start_command(processes, f"echo {number}") for number in range(5)]
     os.kill(helper(), signal.SIGKILL)
-    assert [await drained(command) for command in commands] == [b"%d\n" % number for number in range(5)]
+    assert [await read_all_output(command) for command in commands] == [b"%d\n" % number for number in range(5)]
     for command in commands:
         command.close()
+
+
+@pytest.mark.parametrize("place", [(ForkServer, "request_fork"), (reaper.ReaperConnection, "run")], ids=["fork", "run"])
+@pytest.mark.parametrize("times", [1, 2, 9])
+async def test_a_helper_that_hangs_up_while_it_gets_a_command_is_replaced(
+    processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], times: int
+) -> None:
+    genuine, failures = getattr(*place), iter(range(times))
+
+    def fail_first(*given: Any) -> Any:
+        if next(failures, None) is not None:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        return genuine(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*place, fail_first)
+        if times < pool.MOST_TRIES:
+            assert await run_command(processes, "echo here") == (0, b"here\n")
+        else:
+            with pytest.raises(BlockingIOError):
+                await run_command(processes, "echo here")
+    assert await run_command(processes, "echo again") == (0, b"again\n")
+
+
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+async def test_a_command_that_is_ended_while_its_helper_dies_never_runs(
+    processes: ProcessOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    os.mkfifo(tmp_path / "gate")
+    with monkeypatch.context() as patched:
+        patched.setattr(pool, "_BOOT", f"open({str(tmp_path / 'gate')!r}).read(); {pool._BOOT}")
+        process = await start_command(processes, f"echo > {tmp_path}/ran")
+    getattr(process, end)()
+    os.kill(helper(), signal.SIGKILL)
+    assert await process.wait() == reaper.LOST
+    process.close()
+    assert await run_command(processes, "ls", cwd=str(tmp_path)) == (0, b"gate\n")
 
 
 async def test_a_reaper_that_was_killed_while_free_is_not_given_a_command(processes: ProcessOwner) -> None:
     for pid in await idle(processes):
         os.kill(pid, signal.SIGKILL)
         await until(lambda pid=pid: not is_alive(pid))  # type: ignore[misc]
-    assert await run(processes, "echo again") == (0, b"again\n")
+    assert await run_command(processes, "echo again") == (0, b"again\n")
 
 
 async def test_a_reaper_that_was_killed_while_busy_loses_its_command_and_leaves_nothing(
     processes: ProcessOwner, marker: str
 ) -> None:
     process, parent = await busy(processes, marker)
-    other = await begin(processes, "echo begun; sleep 300")
+    other = await start_command(processes, "echo begun; sleep 300")
     assert await other.read() == b"begun\n"
     os.kill(parent, signal.SIGKILL)
-    assert await drained(process) == b""
+    assert await read_all_output(process) == b""
     assert await process.wait() == reaper.LOST
-    assert await process.gone(10)
+    assert await process.wait_until_gone(10)
     await until(lambda: processes_with(marker) == [])
     assert await other.read(timeout=0.01) is None
     other.kill()
-    assert await other.gone(10)
+    assert await other.wait_until_gone(10)
     for one in (process, other):
         one.close()
 
 
 async def test_a_reaper_that_was_killed_while_busy_does_not_keep_the_helper(processes: ProcessOwner) -> None:
-    lost = await begin(processes, "kill -KILL $PPID; exec sleep 300")
+    lost = await start_command(processes, "kill -KILL $PPID; exec sleep 300")
     assert await lost.wait() == reaper.LOST
-    last = await begin(processes, "exec sleep 300")
+    last = await start_command(processes, "exec sleep 300")
     last.kill()
-    assert await last.gone(10)
+    assert await last.wait_until_gone(10)
     await until(lambda: helpers() == [])
     for one in (lost, last):
         one.close()
@@ -150,14 +198,14 @@ async def test_a_reaper_that_was_killed_while_busy_does_not_keep_the_helper(proc
 async def test_a_helper_that_was_stopped_while_idle_serves_the_next_command(processes: ProcessOwner) -> None:
     await idle(processes)
     stop(helper())
-    assert await asyncio.gather(*(run(processes, f"echo {n}") for n in range(4))) == [
+    assert await asyncio.gather(*(run_command(processes, f"echo {n}") for n in range(4))) == [
         (0, b"%d\n" % n) for n in range(4)
     ]
 
 
 async def test_a_command_ends_as_ever_while_the_helper_is_stopped(processes: ProcessOwner, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
-    process = await begin(processes, "echo begun; read < gate; exit 3", str(tmp_path))
+    process = await start_command(processes, "echo begun; read < gate; exit 3", str(tmp_path))
     assert await process.read() == b"begun\n"
     stop(helper())
     await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
@@ -166,15 +214,15 @@ async def test_a_command_ends_as_ever_while_the_helper_is_stopped(processes: Pro
 
 
 async def test_a_stopped_reaper_is_continued(processes: ProcessOwner, tmp_path: Path) -> None:
-    process = await begin(processes, "kill -STOP $PPID; kill -TSTP $PPID; exit 3")
-    assert await drained(process) == b""
+    process = await start_command(processes, "kill -STOP $PPID; kill -TSTP $PPID; exit 3")
+    assert await read_all_output(process) == b""
     assert await process.wait() == 3
     process.close()
 
 
 async def test_helpers_that_are_asked_to_end_go_on(processes: ProcessOwner, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
-    process = await begin(processes, "echo begun; read < gate; exit 3", str(tmp_path))
+    process = await start_command(processes, "echo begun; read < gate; exit 3", str(tmp_path))
     assert await process.read() == b"begun\n"
     first = helper()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
@@ -182,7 +230,7 @@ async def test_helpers_that_are_asked_to_end_go_on(processes: ProcessOwner, tmp_
             os.kill(pid, number)
     await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
     assert await process.wait() == 3
-    assert await run(processes, "echo next") == (0, b"next\n")
+    assert await run_command(processes, "echo next") == (0, b"next\n")
     assert helper() == first
     process.close()
 
@@ -191,7 +239,7 @@ async def test_a_request_that_is_more_than_a_stopped_reaper_takes_waits_for_it(p
     free = await idle(processes)
     stop(helper(), *free)
     variables = {f"V{number}": "x" * 100_000 for number in range(12)}
-    assert await run(processes, "echo ${#V11}", environment=variables) == (0, b"100000\n")
+    assert await run_command(processes, "echo ${#V11}", environment=variables) == (0, b"100000\n")
 
 
 async def test_a_request_that_no_reaper_takes_is_an_error(
@@ -203,8 +251,8 @@ async def test_a_request_that_no_reaper_takes_is_an_error(
     with monkeypatch.context() as patched:
         patched.setattr(reaper, "send", refuse)
         with pytest.raises(OSError, match=os.strerror(errno.EMSGSIZE)):
-            await run(processes, "true")
-    assert await run(processes, "echo next") == (0, b"next\n")
+            await run_command(processes, "true")
+    assert await run_command(processes, "echo next") == (0, b"next\n")
 
 
 @pytest.mark.parametrize("who", ["helper", "reaper", "both"])
@@ -217,7 +265,7 @@ async def test_a_command_whose_helpers_are_stopped_is_killed_all_the_same(
         os.kill(parent, signal.SIGSTOP)
     else:
         stop(helper(), *([parent] if who == "both" else []))
-    await killed(process, marker)
+    await kill_command(process, marker)
 
 
 @pytest.mark.parametrize("who", ["helper", "both"])
@@ -241,9 +289,9 @@ async def test_a_reaper_that_does_not_answer_is_given_up_without_a_helper_too(
     stop(parent)
     process.kill()
     await LoopClock().advance(reaper.KILL_WITHIN)
-    assert await drained(process) == b""
+    assert await read_all_output(process) == b""
     assert await process.wait() == reaper.LOST
-    assert await process.gone(0)
+    assert await process.wait_until_gone(0)
     os.kill(parent, signal.SIGCONT)
     await until(lambda: processes_with(marker) == [])
     process.close()
@@ -265,7 +313,7 @@ os.waitpid(pid, WALL)
 
 
 @contextmanager
-def debugged(pid: int) -> Iterator[None]:
+def hold_by_debugger(pid: int) -> Iterator[None]:
     """Hold a process as a debugger does: it does nothing at all, whatever signal it gets but SIGKILL."""
     argv = [sys.executable, "-c", DEBUGGER, str(pid)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as debugger:
@@ -282,19 +330,19 @@ async def test_the_helper_kills_a_reaper_that_does_not_answer_and_what_it_left(
     processes: ProcessOwner, marker: str
 ) -> None:
     process, parent = await busy(processes, marker)
-    other = await begin(processes, "echo begun; sleep 300")
+    other = await start_command(processes, "echo begun; sleep 300")
     assert await other.read() == b"begun\n"
-    with debugged(parent):
+    with hold_by_debugger(parent):
         process.kill()
-        assert not await process.gone(0)
+        assert not await process.wait_until_gone(0)
         await LoopClock().advance(reaper.KILL_WITHIN)
-        assert await process.gone(0)
+        assert await process.wait_until_gone(0)
         assert await process.wait() == reaper.LOST
         await until(lambda: processes_with(marker) == [])
     await until(lambda: not is_alive(parent))
     assert await other.read(timeout=0.01) is None
     other.kill()
-    assert await other.gone(10)
+    assert await other.wait_until_gone(10)
     for one in (process, other):
         one.close()
 
@@ -303,12 +351,12 @@ async def test_a_helper_that_cannot_run_here_is_reported_and_then_done_without(
     processes: ProcessOwner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pool, "_BOOT", "raise SystemExit(1)")
-    process = await begin(processes, "true")
+    process = await start_command(processes, "true")
     assert await process.read() == b""
     with pytest.raises(BlockingIOError):
         await process.wait()
     process.close()
-    assert await run(processes, "echo unsupervised") == (0, b"unsupervised\n")
+    assert await run_command(processes, "echo unsupervised") == (0, b"unsupervised\n")
     assert helpers() == []
 
 
@@ -318,8 +366,8 @@ async def test_a_helper_that_is_killed_again_and_again_is_an_error(
     with monkeypatch.context() as patched:
         patched.setattr(pool, "_BOOT", "import os; os.kill(os.getpid(), 9)")
         with pytest.raises(BlockingIOError):
-            await run(processes, "true")
-    assert await run(processes, "echo again") == (0, b"again\n")
+            await run_command(processes, "true")
+    assert await run_command(processes, "echo again") == (0, b"again\n")
 
 
 @pytest.mark.parametrize(("number", "next_is_supervised"), [(errno.EAGAIN, True), (errno.EACCES, False)])
@@ -330,13 +378,13 @@ async def test_a_helper_that_cannot_be_started_is_done_without_for_now_or_for_go
         raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patched:
-        patched.setattr(pool, "take_descriptors", refuse)
-        first = await begin(processes, "true")
-    second = await begin(processes, "true")
+        patched.setattr(pool, "raise_descriptor_limit", refuse)
+        first = await start_command(processes, "true")
+    second = await start_command(processes, "true")
     assert isinstance(first, UnsupervisedProcess)
     assert isinstance(second, UnsupervisedProcess) is not next_is_supervised
     for process in (first, second):
-        assert await drained(process) == b""
+        assert await read_all_output(process) == b""
         process.close()
 
 
@@ -371,10 +419,10 @@ def test_of_descendants_those_above_come_first_and_those_below_are_known_by_then
 def test_a_namespace_that_cannot_be_looked_into_is_not_taken_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = helper_main.ReaperLoop.__new__(helper_main.ReaperLoop)
     monkeypatch.setattr(helper_main, "child_finder", lambda ignored: lambda pid: [])
-    assert loop._namespace_is_empty()
+    assert loop._is_namespace_empty()
 
     def fail(pid: int) -> list[int]:
         raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
 
     monkeypatch.setattr(helper_main, "child_finder", lambda ignored: fail)
-    assert not loop._namespace_is_empty()
+    assert not loop._is_namespace_empty()

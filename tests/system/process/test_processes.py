@@ -15,11 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from fakes.commands import BASH, begin, children, drained, helpers, run
-from fakes.processes import eventually, kill_all, processes_with
 from pigeon.system.process import pool, supervised
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.system.process.unsupervised import UnsupervisedProcess, start_unsupervised
+from support.processes import (
+    BASH,
+    children,
+    eventually,
+    helpers,
+    kill_all,
+    processes_with,
+    read_all_output,
+    run_command,
+    start_command,
+)
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has subreapers")
 
@@ -32,19 +41,19 @@ def marker() -> Iterator[str]:
 
 
 async def test_both_outputs_come_in_one_stream_and_input_is_empty(processes: ProcessOwner) -> None:
-    assert await run(processes, "echo out; echo err >&2; cat; echo end") == (0, b"out\nerr\nend\n")
+    assert await run_command(processes, "echo out; echo err >&2; cat; echo end") == (0, b"out\nerr\nend\n")
 
 
 async def test_the_exit_code_is_the_commands_and_a_signal_is_128_and_its_number(processes: ProcessOwner) -> None:
-    assert (await run(processes, "exit 7"))[0] == 7
-    assert (await run(processes, "kill -TERM $$"))[0] == 128 + signal.SIGTERM
-    assert (await run(processes, "kill -9 $$"))[0] == 137
+    assert (await run_command(processes, "exit 7"))[0] == 7
+    assert (await run_command(processes, "kill -TERM $$"))[0] == 128 + signal.SIGTERM
+    assert (await run_command(processes, "kill -9 $$"))[0] == 137
 
 
 @linux
 async def test_commands_neither_ignore_nor_block_a_signal(processes: ProcessOwner) -> None:
     process = await processes.start(["/bin/cat", "/proc/self/status"], cwd="/", environment={})
-    status = dict(line.split(b":\t") for line in (await drained(process)).splitlines())
+    status = dict(line.split(b":\t") for line in (await read_all_output(process)).splitlines())
     ordinary = 0x7FFFFFFF  # beyond are those of the C library
     assert [int(status[name], 16) & ordinary for name in (b"SigIgn", b"SigBlk")] == [0, 0]
     process.close()
@@ -53,56 +62,58 @@ async def test_commands_neither_ignore_nor_block_a_signal(processes: ProcessOwne
 async def test_directory_and_environment_are_what_was_asked_for(processes: ProcessOwner, tmp_path: Path) -> None:
     place = tmp_path / "é \udcff"
     place.mkdir()
-    code, output = await run(processes, 'pwd; echo "$ODD"', str(place), {"PATH": os.environ["PATH"], "ODD": "ü\udcfe"})
+    code, output = await run_command(
+        processes, 'pwd; echo "$ODD"', str(place), {"PATH": os.environ["PATH"], "ODD": "ü\udcfe"}
+    )
     assert (code, output) == (0, os.fsencode(place) + b"\n\xc3\xbc\xfe\n")
 
 
 async def test_an_environment_that_changed_is_seen_by_the_next_command(processes: ProcessOwner) -> None:
     for value in ("one", "one", "two", "one"):
-        assert (await run(processes, 'echo "$ODD"', environment={"ODD": value}))[1] == f"{value}\n".encode()
+        assert (await run_command(processes, 'echo "$ODD"', environment={"ODD": value}))[1] == f"{value}\n".encode()
     variables = {"ODD": "three"}
-    assert (await run(processes, 'echo "$ODD"', environment=variables))[1] == b"three\n"
+    assert (await run_command(processes, 'echo "$ODD"', environment=variables))[1] == b"three\n"
     variables["ODD"] = "four"
-    assert (await run(processes, 'echo "$ODD"', environment=variables))[1] == b"four\n"
+    assert (await run_command(processes, 'echo "$ODD"', environment=variables))[1] == b"four\n"
 
 
 async def test_a_large_environment_arrives_whole(processes: ProcessOwner) -> None:
     variables = {f"V{number}": f"{number}" * 100_000 for number in range(8)}
-    code, output = await run(processes, 'echo "${#V0} ${#V7}"; [[ $V3 == *333 ]]', environment=variables)
+    code, output = await run_command(processes, 'echo "${#V0} ${#V7}"; [[ $V3 == *333 ]]', environment=variables)
     assert (code, output) == (0, b"100000 100000\n")
 
 
 async def test_more_output_than_a_pipe_holds_arrives_whole(processes: ProcessOwner) -> None:
-    code, output = await run(processes, "head -c 3000000 /dev/zero; echo end")
+    code, output = await run_command(processes, "head -c 3000000 /dev/zero; echo end")
     assert (code, len(output), output[-4:]) == (0, 3_000_004, b"end\n")
 
 
 async def test_output_waits_in_the_pipe_while_it_is_not_read(processes: ProcessOwner) -> None:
-    process = await begin(processes, "echo one; read -t 300 < <(sleep 300) || :; echo two")
+    process = await start_command(processes, "echo one; read -t 300 < <(sleep 300) || :; echo two")
     assert await process.read() == b"one\n"
     process.kill()
-    assert await drained(process) == b""
+    assert await read_all_output(process) == b""
     process.close()
 
 
 async def test_a_command_that_closed_its_output_is_waited_for(processes: ProcessOwner, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "gate")
-    process = await begin(processes, "exec >&- 2>&-; read < gate; exit 4", str(tmp_path))
+    process = await start_command(processes, "exec >&- 2>&-; read < gate; exit 4", str(tmp_path))
     assert await process.read(timeout=0.01) is None
     await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
-    assert await drained(process) == b""
+    assert await read_all_output(process) == b""
     assert await process.wait() == 4
     process.close()
 
 
 @linux
 async def test_commands_have_three_descriptors_and_no_more(processes: ProcessOwner) -> None:
-    assert (await run(processes, "ls /proc/self/fd | wc -l"))[1].strip() == b"4"  # three, and the listing's own
+    assert (await run_command(processes, "ls /proc/self/fd | wc -l"))[1].strip() == b"4"  # three, and the listing's own
 
 
 @linux
 async def test_commands_lead_their_own_session(processes: ProcessOwner) -> None:
-    _, output = await run(processes, "ps -o sid= -p $$; echo $$")
+    _, output = await run_command(processes, "ps -o sid= -p $$; echo $$")
     session, pid = output.split()
     assert session == pid
 
@@ -117,28 +128,28 @@ async def test_a_program_that_is_not_there_is_an_error(processes: ProcessOwner) 
 
 async def test_a_directory_that_is_not_there_is_an_error_and_the_next_command_runs(processes: ProcessOwner) -> None:
     with pytest.raises(FileNotFoundError):
-        await run(processes, "true", cwd="/nowhere")
-    assert await run(processes, "pwd") == (0, b"/\n")
+        await run_command(processes, "true", cwd="/nowhere")
+    assert await run_command(processes, "pwd") == (0, b"/\n")
 
 
 @pytest.mark.parametrize(("command", "cwd"), [("a\0b", "/"), ("true", "/\0")])
 async def test_a_command_cannot_hold_a_nul(processes: ProcessOwner, command: str, cwd: str) -> None:
     with pytest.raises(ValueError, match="NUL"):
-        await begin(processes, command, cwd)
+        await start_command(processes, command, cwd)
 
 
 @linux
 async def test_a_command_that_is_too_long_is_refused_at_once(processes: ProcessOwner) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.E2BIG)):
-        await begin(processes, "#" * (20 << 20))
+        await start_command(processes, "#" * (20 << 20))
     longest = f"# {'x' * (128 * 1024 - 3)}"
-    assert await run(processes, longest) == (0, b"")
+    assert await run_command(processes, longest) == (0, b"")
     with pytest.raises(OSError, match=os.strerror(errno.E2BIG)):
-        await begin(processes, longest + "x")
+        await start_command(processes, longest + "x")
 
 
 async def test_names_that_no_variable_can_have_are_left_out(processes: ProcessOwner) -> None:
-    assert await run(processes, "echo $OK", environment={"": "x", "A=B": "c", "OK": "1"}) == (0, b"1\n")
+    assert await run_command(processes, "echo $OK", environment={"": "x", "A=B": "c", "OK": "1"}) == (0, b"1\n")
 
 
 @linux
@@ -151,9 +162,9 @@ async def test_without_room_for_its_descriptors_a_command_is_an_error(processes:
     before = resource.prlimit(reaper, resource.RLIMIT_NOFILE)
     resource.prlimit(reaper, resource.RLIMIT_NOFILE, (6, before[1]))
     with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
-        await run(processes, "true")
+        await run_command(processes, "true")
     resource.prlimit(reaper, resource.RLIMIT_NOFILE, before)
-    assert await run(processes, "echo x") == (0, b"x\n")
+    assert await run_command(processes, "echo x") == (0, b"x\n")
 
 
 @linux
@@ -161,7 +172,7 @@ async def test_the_helper_keeps_no_end_of_an_output_and_no_folder(
     processes: ProcessOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervised, "PIPE_GRACE", 3600.0)  # then only a closed pipe ends the output
-    assert await run(processes, "echo x", str(tmp_path)) == (0, b"x\n")
+    assert await run_command(processes, "echo x", str(tmp_path)) == (0, b"x\n")
     (helper,) = helpers()
     assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 2)
     if os.geteuid() == 0:  # for others, these are closed
@@ -172,7 +183,7 @@ async def test_the_helper_keeps_no_end_of_an_output_and_no_folder(
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 async def test_commands_cannot_read_what_the_helper_and_we_hold(processes: ProcessOwner) -> None:
     for pid in ("$PPID", str(os.getpid())):
-        code, _ = await run(processes, f"head -c 1 /proc/{pid}/environ")
+        code, _ = await run_command(processes, f"head -c 1 /proc/{pid}/environ")
         assert code != 0
 
 
@@ -214,7 +225,8 @@ def test_the_agent_takes_as_many_descriptors_as_it_may_and_commands_get_what_it_
         "from pigeon.system.process import pool\n"
         "_, most = resource.getrlimit(resource.RLIMIT_NOFILE)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, most))\n"
-        "print(pool.take_descriptors(), pool.take_descriptors(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "print(pool.raise_descriptor_limit(), pool.raise_descriptor_limit(), "
+        "resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
         "import asyncio\n"
         "from pigeon.system.process.start import ProcessOwner\n"
         "async def main():\n"
@@ -229,7 +241,7 @@ def test_the_agent_takes_as_many_descriptors_as_it_may_and_commands_get_what_it_
 
 
 async def test_a_background_child_does_not_hold_the_call_open(processes: ProcessOwner, marker: str) -> None:
-    assert await run(processes, f"(exec -a {marker} sleep 300; echo late) & echo started") == (0, b"started\n")
+    assert await run_command(processes, f"(exec -a {marker} sleep 300; echo late) & echo started") == (0, b"started\n")
     assert await asyncio.to_thread(eventually, lambda: len(processes_with(f"{marker}\x00")) == 1)
     assert await processes.kill_everything()
 
@@ -238,7 +250,7 @@ async def test_what_a_background_child_writes_soon_after_the_exit_belongs_to_the
     processes: ProcessOwner, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "gate")
-    process = await begin(processes, "(read < gate; echo late; exec sleep 300) & echo started", str(tmp_path))
+    process = await start_command(processes, "(read < gate; echo late; exec sleep 300) & echo started", str(tmp_path))
     assert await process.read() == b"started\n"
     assert await process.wait() == 0
     more = asyncio.ensure_future(process.read())
@@ -249,24 +261,24 @@ async def test_what_a_background_child_writes_soon_after_the_exit_belongs_to_the
 
 @linux
 async def test_a_background_child_goes_on_after_its_command(processes: ProcessOwner, marker: str) -> None:
-    await run(processes, f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
+    await run_command(processes, f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
     assert await asyncio.to_thread(eventually, lambda: len(processes_with(f"{marker}\x00")) == 1)
-    await run(processes, "true")
+    await run_command(processes, "true")
     assert len(processes_with(marker)) == 1
     assert await processes.kill_everything()
     assert processes_with(marker) == []
 
 
 async def test_reading_gives_up_when_its_time_is_over(processes: ProcessOwner) -> None:
-    process = await begin(processes, "sleep 300")
+    process = await start_command(processes, "sleep 300")
     assert await process.read(timeout=0.01) is None
     process.kill()
-    assert await process.gone(10)
+    assert await process.wait_until_gone(10)
     process.close()
 
 
 async def test_after_close_there_is_no_more_output(processes: ProcessOwner) -> None:
-    process = await begin(processes, "while echo x; do :; done")
+    process = await start_command(processes, "while echo x; do :; done")
     assert await process.read()
     process.close()
     process.close()
@@ -275,15 +287,15 @@ async def test_after_close_there_is_no_more_output(processes: ProcessOwner) -> N
 
 
 async def test_many_commands_at_once(processes: ProcessOwner) -> None:
-    results = await asyncio.gather(*(run(processes, f"echo {number}") for number in range(20)))
+    results = await asyncio.gather(*(run_command(processes, f"echo {number}") for number in range(20)))
     assert results == [(0, f"{number}\n".encode()) for number in range(20)]
 
 
 @linux
 async def test_a_few_reapers_are_kept_after_many_commands(processes: ProcessOwner) -> None:
-    commands = [await begin(processes, "read") for _ in range(20)]
+    commands = [await start_command(processes, "read") for _ in range(20)]
     for command in commands:
-        await drained(command)
+        await read_all_output(command)
         command.close()
     (helper,) = helpers()
     assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == pool.MOST_FREE)
@@ -291,12 +303,12 @@ async def test_a_few_reapers_are_kept_after_many_commands(processes: ProcessOwne
 
 @linux
 async def test_a_command_after_another_needs_no_new_process_of_ours(processes: ProcessOwner) -> None:
-    _, first = await run(processes, "echo $PPID")
+    _, first = await run_command(processes, "echo $PPID")
     (helper,) = helpers()
     assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 2)
     ours = set(children(helper))
     for _ in range(5):
-        _, parent = await run(processes, "echo $PPID")
+        _, parent = await run_command(processes, "echo $PPID")
         assert int(parent) in ours
     assert int(first) in ours
     assert set(children(helper)) == ours
@@ -308,19 +320,19 @@ async def test_warming_up_makes_a_reaper_wait_for_the_first_command(processes: P
     (helper,) = helpers()
     assert await asyncio.to_thread(eventually, lambda: len(children(helper)) == 1)
     (reaper,) = children(helper)
-    assert await run(processes, "echo $PPID") == (0, b"%d\n" % reaper)
+    assert await run_command(processes, "echo $PPID") == (0, b"%d\n" % reaper)
 
 
 @linux
 async def test_descriptors_are_given_back(processes: ProcessOwner) -> None:
     async def some_of_each() -> None:
-        await run(processes, "echo x")
-        await run(processes, "(sleep 300) & echo x")
+        await run_command(processes, "echo x")
+        await run_command(processes, "(sleep 300) & echo x")
         with pytest.raises(FileNotFoundError):
-            await run(processes, "true", cwd="/nowhere")
+            await run_command(processes, "true", cwd="/nowhere")
         killed = await processes.start(["/bin/cat"], cwd="/", environment={}, separate_errors=True, stdin=b"x")
         killed.kill(keep_helper=True)
-        assert await killed.gone(10)
+        assert await killed.wait_until_gone(10)
         killed.close()
         assert await processes.kill_everything(10)
 
@@ -332,15 +344,15 @@ async def test_descriptors_are_given_back(processes: ProcessOwner) -> None:
 
 async def test_two_owners_on_one_loop_end_only_their_own(processes: ProcessOwner, marker: str) -> None:
     other = ProcessOwner()
-    await run(other, f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
-    own = await begin(processes, "sleep 300")
-    theirs = await begin(other, f"echo begun; exec -a {marker} sleep 300")
+    await run_command(other, f"(exec -a {marker} sleep 300) >/dev/null 2>&1 & echo started")
+    own = await start_command(processes, "sleep 300")
+    theirs = await start_command(other, f"echo begun; exec -a {marker} sleep 300")
     assert await theirs.read() == b"begun\n"
     assert await asyncio.to_thread(eventually, lambda: len(processes_with(f"{marker}\x00")) == 2)
     assert await processes.kill_everything(10)
     assert await own.wait() == 137
     assert len(processes_with(marker)) == 2
-    assert await run(other, "echo still here") == (0, b"still here\n")
+    assert await run_command(other, "echo still here") == (0, b"still here\n")
     assert await other.kill_everything(10)
     assert processes_with(marker) == []
     assert helpers() == []
@@ -351,7 +363,7 @@ async def test_two_owners_on_one_loop_end_only_their_own(processes: ProcessOwner
 def test_loops_in_several_threads_have_helpers_of_their_own() -> None:
     async def some() -> list[tuple[int, bytes]]:
         processes = ProcessOwner()
-        results = await asyncio.gather(*(run(processes, f"echo {number}") for number in range(5)))
+        results = await asyncio.gather(*(run_command(processes, f"echo {number}") for number in range(5)))
         assert await processes.kill_everything(10)
         return results
 
@@ -363,7 +375,7 @@ def test_loops_in_several_threads_have_helpers_of_their_own() -> None:
     assert helpers() == []
 
 
-async def unsupervised(command: str, gone: list[UnsupervisedProcess]) -> Process:
+async def start_command_unsupervised(command: str, gone: list[UnsupervisedProcess]) -> Process:
     return await start_unsupervised(
         BASH,
         ["bash", "-c", command],
@@ -378,23 +390,25 @@ async def unsupervised(command: str, gone: list[UnsupervisedProcess]) -> Process
 
 async def test_systems_without_subreapers_run_commands_too(marker: str) -> None:
     gone: list[UnsupervisedProcess] = []
-    process = await unsupervised("cat; echo err >&2; exit 3", gone)
-    assert await drained(process) == b"given\n"
+    process = await start_command_unsupervised("cat; echo err >&2; exit 3", gone)
+    assert await read_all_output(process) == b"given\n"
     assert await process.read_errors() == b"err\n"
     assert await process.wait() == 3
     assert gone == [process]
     process.close()
-    process = await unsupervised(f"trap 'echo asked; exit 5' TERM; echo begun; sleep 300 & wait # {marker}", gone)
+    process = await start_command_unsupervised(
+        f"trap 'echo asked; exit 5' TERM; echo begun; sleep 300 & wait # {marker}", gone
+    )
     assert await process.read() == b"begun\n"
     process.terminate()
     assert await process.read() == b"asked\n"
     assert await process.wait() == 5
     process.kill()
     process.close()
-    process = await unsupervised(f"exec -a {marker} sleep 300", gone)
+    process = await start_command_unsupervised(f"exec -a {marker} sleep 300", gone)
     assert await process.read(timeout=0.01) is None
     process.kill()
-    assert await process.gone(10)
+    assert await process.wait_until_gone(10)
     assert await process.wait() == 137
     process.close()
 
@@ -403,11 +417,11 @@ async def test_unsupervised_commands_are_killed_with_the_rest(
     processes: ProcessOwner, marker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    process = await begin(processes, "sleep 300")
+    process = await start_command(processes, "sleep 300")
     assert isinstance(process, UnsupervisedProcess)
     processes.warm_up()
     assert await processes.kill_everything(10)
     assert await process.wait() == 137
     process.close()
-    assert await run(processes, f"(exec -a {marker} sleep 300) & echo early") == (0, b"early\n")
+    assert await run_command(processes, f"(exec -a {marker} sleep 300) & echo early") == (0, b"early\n")
     kill_all(processes_with(marker))

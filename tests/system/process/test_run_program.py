@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.processes import eventually, processes_with
-from fakes.virtual_time import LoopClock
+from fakes.clock import LoopClock
 from pigeon.system.process.run_program import ProgramResult, find_program, run_program
 from pigeon.system.process.start import ProcessOwner
+from support.processes import eventually, processes_with
 
 LONG = 3600.0
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}

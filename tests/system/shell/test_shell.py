@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from fakes.processes import eventually, processes_with
-from fakes.tool_runs import workplace
-from fakes.virtual_time import LoopClock
+from fakes.clock import LoopClock
+from fakes.tool_run import workplace
 from pigeon.agent.scope import Scope
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import Shell, ShellMissing, Workplace, find_shell, run_shell
 from pigeon.system.shell.truncation import OutputLimits
+from support.processes import eventually, processes_with
 
 LONG = 3600.0
 
@@ -35,7 +35,7 @@ def mode(path: str | Path) -> int:
 
 async def test_a_short_command_has_no_file_and_says_how_it_ended(place: Workplace, tmp_path: Path) -> None:
     result = await run_shell("echo hi; exit 4", place)
-    assert (result.output, result.exit_code, result.cancelled, result.truncated) == ("hi\n", 4, False, False)
+    assert (result.output, result.exit_code, result.cancelled, result.is_truncated) == ("hi\n", 4, False, False)
     assert (result.total_lines, result.output_lines, result.total_bytes, result.output_bytes) == (2, 2, 3, 3)
     assert (result.full_output_path, result.artifact_id) == (None, None)
     assert not (tmp_path / "session").exists()
@@ -48,7 +48,7 @@ async def test_no_output_counts_nothing(place: Workplace) -> None:
 
 async def test_a_long_output_is_whole_on_disk_and_private(place: Workplace, tmp_path: Path) -> None:
     result = await run_shell("seq 1 5000", place)
-    assert result.truncated
+    assert result.is_truncated
     assert result.output == "\n".join(map(str, range(3001, 5001)))
     assert result.total_lines == 5001
     assert result.total_lines > result.output_lines
@@ -85,7 +85,7 @@ async def test_a_disk_that_refuses_costs_the_file_not_the_result(tmp_path: Path,
     (tmp_path / "session").write_text("a file where the folder should be")
     place = workplace(tmp_path, processes, artifacts=lambda: str(tmp_path / "session"))
     result = await run_shell("seq 1 5000", place)
-    assert result.truncated
+    assert result.is_truncated
     assert result.full_output_path is None
     assert result.output.endswith("5000")
 
@@ -93,10 +93,12 @@ async def test_a_disk_that_refuses_costs_the_file_not_the_result(tmp_path: Path,
 async def test_all_of_the_output_is_streamed_clean_and_in_order(place: Workplace) -> None:
     pieces: list[str] = []
 
-    async def take(piece: str) -> None:
+    async def add_piece(piece: str) -> None:
         pieces.append(piece)
 
-    await run_shell(r"seq 1 5000; printf '\033[32mgreen\033[0m 1%%\r2%%\r\n\xc3'; printf '\xa9'", place, on_output=take)
+    await run_shell(
+        r"seq 1 5000; printf '\033[32mgreen\033[0m 1%%\r2%%\r\n\xc3'; printf '\xa9'", place, on_output=add_piece
+    )
     assert "".join(pieces) == "".join(f"{n}\n" for n in range(1, 5001)) + "green 1%2%\né"
 
 
@@ -150,7 +152,7 @@ async def test_cancelling_waits_for_the_end_of_what_an_ended_command_left_runnin
         def kill(self, keep_helper: bool = False) -> None:
             self.left = "killed"
 
-        async def gone(self, timeout: float) -> bool:
+        async def wait_until_gone(self, timeout: float) -> bool:
             assert self.left == "killed"
             self.left = "gone"
             return True
@@ -255,9 +257,9 @@ def test_without_bash_in_its_usual_place_the_given_path_is_searched(
 async def test_a_listener_that_fails_ends_the_command(place: Workplace) -> None:
     marker = f"nap-{uuid.uuid4().hex}"
 
-    async def broken(_: str) -> None:
+    async def fail(_: str) -> None:
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):
-        await run_shell(f"echo x; exec -a {marker} sleep 300", place, on_output=broken)
+        await run_shell(f"echo x; exec -a {marker} sleep 300", place, on_output=fail)
     assert await asyncio.to_thread(eventually, lambda: processes_with(marker) == [])

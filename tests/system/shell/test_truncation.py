@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pigeon.system.shell.truncation import OutputLimits, end_within, head_of, human_size, lines_in, size_of, tail_of
+from pigeon.system.shell.truncation import OutputLimits, count_lines, head_of, human_size, size_of, tail_of, tail_within
 
 texts = st.text(alphabet=st.sampled_from("ab\n\né漢😀"), max_size=200)
 limits = st.builds(OutputLimits, lines=st.integers(1, 12), bytes=st.integers(1, 60))
@@ -13,10 +13,10 @@ limits = st.builds(OutputLimits, lines=st.integers(1, 12), bytes=st.integers(1, 
 def test_the_head_is_a_start_of_the_text_within_the_limits(text: str, limits: OutputLimits) -> None:
     shown = head_of(text, limits)
     assert text.startswith(shown.text)
-    assert size_of(shown.text) <= limits.bytes or not shown.truncated
-    assert lines_in(shown.text + "\n" * shown.truncated) <= max(limits.lines, 1)
-    assert shown.truncated == (shown.text != text)
-    if shown.truncated:
+    assert size_of(shown.text) <= limits.bytes or not shown.is_truncated
+    assert count_lines(shown.text + "\n" * shown.is_truncated) <= max(limits.lines, 1)
+    assert shown.is_truncated == (shown.text != text)
+    if shown.is_truncated:
         assert shown.output_bytes == size_of(shown.text)
         assert text[len(shown.text) :].startswith("\n") or shown.first_line_exceeds_limit
 
@@ -25,27 +25,27 @@ def test_the_head_is_a_start_of_the_text_within_the_limits(text: str, limits: Ou
 def test_the_tail_is_an_end_of_the_text_within_the_limits(text: str, limits: OutputLimits) -> None:
     shown = tail_of(text, limits)
     assert text.removesuffix("\n").endswith(shown.text) or shown.text == text
-    assert shown.truncated == (shown.text != text)
-    if shown.truncated:
+    assert shown.is_truncated == (shown.text != text)
+    if shown.is_truncated:
         assert size_of(shown.text) <= limits.bytes
         assert shown.output_lines <= limits.lines
         assert shown.output_bytes == size_of(shown.text)
-        assert shown.total_lines == lines_in(text)
+        assert shown.total_lines == count_lines(text)
         assert shown.total_bytes == size_of(text)
 
 
 @given(st.text(alphabet=st.sampled_from("aé漢😀"), max_size=60), st.integers(0, 80))
 def test_a_cut_never_falls_into_a_character(text: str, size: int) -> None:
-    end = end_within(text, size)
+    end = tail_within(text, size)
     assert text.endswith(end)
     assert size_of(end) <= size
     assert len(end) == len(text) or size_of(text[len(text) - len(end) - 1 :]) > size
 
 
 def test_a_final_newline_is_not_another_line() -> None:
-    assert lines_in("a\nb\n") == lines_in("a\nb") == 2
-    assert lines_in("") == 0
-    assert tail_of("a\nb\n", OutputLimits(2, 100)).truncated is False
+    assert count_lines("a\nb\n") == count_lines("a\nb") == 2
+    assert count_lines("") == 0
+    assert tail_of("a\nb\n", OutputLimits(2, 100)).is_truncated is False
 
 
 def test_a_single_line_over_the_limit_shows_its_end_or_nothing() -> None:
@@ -57,7 +57,7 @@ def test_a_single_line_over_the_limit_shows_its_end_or_nothing() -> None:
 
 
 def test_the_record_does_not_repeat_the_text() -> None:
-    record = tail_of("a\nb\nc\n", OutputLimits(2, 100)).record()
+    record = tail_of("a\nb\nc\n", OutputLimits(2, 100)).to_record()
     assert record == {
         "truncated": True,
         "truncatedBy": "lines",

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pigeon.tools.editing.replacing import edited_file
+from pigeon.tools.editing.replacing import edit_content
 from pigeon.wire.errors import ToolFailed
 
 
@@ -22,11 +22,11 @@ from pigeon.wire.errors import ToolFailed
 def test_blanks_at_the_end_of_a_line_go_with_the_line_that_is_replaced(
     before: str, old: str, new: str, after: str
 ) -> None:
-    data, _ = edited_file(before.encode(), [{"oldText": old, "newText": new}], "f")
+    data, _ = edit_content(before.encode(), [{"oldText": old, "newText": new}], "f")
     assert data.decode() == after
 
 
 def test_an_edit_may_not_begin_in_the_blanks_of_a_line_that_another_one_replaces() -> None:
     edits = [{"oldText": "q = 'a'", "newText": "q"}, {"oldText": "  \nnext", "newText": "x"}]
     with pytest.raises(ToolFailed, match="overlap"):
-        edited_file("q = \u2018a\u2019  \nnext\n".encode(), edits, "f")
+        edit_content("q = \u2018a\u2019  \nnext\n".encode(), edits, "f")

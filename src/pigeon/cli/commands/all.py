@@ -10,75 +10,75 @@ from pigeon.frontends.serve.arguments import SERVE
 from pigeon.frontends.stdio.arguments import ATTACH
 
 
-def _sessions(call: CommandCall) -> int:
+def _run_sessions(call: CommandCall) -> int:
     from pigeon.cli.commands.sessions import run_sessions
 
     return run_sessions(call)
 
 
-def _models(call: CommandCall) -> int:
+def _run_models(call: CommandCall) -> int:
     from pigeon.cli.commands.models import run_models
 
     return run_models(call)
 
 
-def _config(call: CommandCall) -> int:
+def _run_config(call: CommandCall) -> int:
     from pigeon.cli.commands.config import run_config
 
     return run_config(call)
 
 
-def _doctor(call: CommandCall) -> int:
+def _run_doctor(call: CommandCall) -> int:
     from pigeon.cli.commands.doctor import run_doctor
 
     return run_doctor(call)
 
 
-def _demo(call: CommandCall) -> int:
+def _run_demo(call: CommandCall) -> int:
     from pigeon.cli.commands.demo import run_demo
 
     return run_demo(call)
 
 
-def _completions(call: CommandCall) -> int:
+def _run_completions(call: CommandCall) -> int:
     from pigeon.cli.commands.completions import run_completions
 
     return run_completions(call)
 
 
-def _schema(call: CommandCall) -> int:
+def _run_schema(call: CommandCall) -> int:
     import json
 
-    from pigeon.frontends.printing import say
+    from pigeon.frontends.printing import print_line
     from pigeon.transport import exit_codes
     from pigeon.wire.schema import protocol_schema
 
-    say(json.dumps(protocol_schema(), indent=2))
+    print_line(json.dumps(protocol_schema(), indent=2))
     return exit_codes.OK
 
 
-def _replay(call: CommandCall) -> int:
+def _run_replay(call: CommandCall) -> int:
     from pigeon.cli.commands.replay import run_replay
 
     return run_replay(call)
 
 
-def _mcp(call: CommandCall) -> int:
+def _run_mcp(call: CommandCall) -> int:
     from pigeon.cli.commands.mcp import run_mcp
 
     return run_mcp(call)
 
 
-def _help(call: CommandCall) -> int:
+def _run_help(call: CommandCall) -> int:
     from pigeon.cli.help_pages import show_help
 
-    return show_help(call.word(0))
+    return show_help(call.word_at(0))
 
 
 SESSIONS = CommandDeclaration(
     name="sessions",
     summary="list, search, show, export, rename and delete conversations",
-    run=_sessions,
+    run=_run_sessions,
     actions=(
         Action("list", (), "list the sessions of this folder, newest first"),
         Action("search", ("TEXT...",), "find sessions that contain this text"),
@@ -109,7 +109,7 @@ SESSIONS = CommandDeclaration(
 REPLAY = CommandDeclaration(
     name="replay",
     summary="play a session to a host program as if it were happening now",
-    run=_replay,
+    run=_run_replay,
     actions=(Action("", ("SESSION",), "send its events on stdout, as --mode rpc does, and answer commands"),),
     options=(
         ("--speed", "N", "play N times as fast (default: 1), or max for no pauses at all"),
@@ -127,7 +127,7 @@ REPLAY = CommandDeclaration(
 MODELS = CommandDeclaration(
     name="models",
     summary="list models, with context size, price and whether you have a key",
-    run=_models,
+    run=_run_models,
     actions=(Action("", ("[SEARCH...]",), "list the models you can use, or all whose name contains these words"),),
     options=(("--all -a", "", "include models without a key"), JSON),
     examples=(
@@ -139,7 +139,7 @@ MODELS = CommandDeclaration(
 CONFIG = CommandDeclaration(
     name="config",
     summary="show and change settings",
-    run=_config,
+    run=_run_config,
     actions=(
         Action("list", (), "list every setting with its value and where it comes from"),
         Action("get", ("KEY",), "print the value of one setting"),
@@ -159,7 +159,7 @@ CONFIG = CommandDeclaration(
 DOCTOR = CommandDeclaration(
     name="doctor",
     summary="check keys, models, shell, folders and terminal, and say how to fix problems",
-    run=_doctor,
+    run=_run_doctor,
     actions=(Action("", (), "check everything"),),
     options=(
         ("--offline", "", "do not contact the model servers"),
@@ -174,7 +174,7 @@ DOCTOR = CommandDeclaration(
 DEMO = CommandDeclaration(
     name="demo",
     summary="try Pigeon without a key",
-    run=_demo,
+    run=_run_demo,
     actions=(Action("", ("[PROMPT...]",), "chat with the demo model, starting with this prompt if given"),),
     examples=(
         ("pigeon demo", "a chat; without a terminal: a short tour"),
@@ -186,7 +186,7 @@ DEMO = CommandDeclaration(
 COMPLETIONS = CommandDeclaration(
     name="completions",
     summary="print a script that completes commands and options in your shell",
-    run=_completions,
+    run=_run_completions,
     actions=(Action("", ("bash|zsh|fish",), "print the script for this shell"),),
     examples=(
         ('eval "$(pigeon completions bash)"', "in ~/.bashrc"),
@@ -197,14 +197,14 @@ COMPLETIONS = CommandDeclaration(
 SCHEMA = CommandDeclaration(
     name="schema",
     summary="print the JSON Schema of the protocol",
-    run=_schema,
+    run=_run_schema,
     actions=(Action("", (), "describes everything that --mode rpc reads and writes"),),
     examples=(("pigeon schema > protocol.schema.json", "save it for a client"),),
 )
 MCP = CommandDeclaration(
     name="mcp",
     summary="add, list, test and remove tool servers (Model Context Protocol)",
-    run=_mcp,
+    run=_run_mcp,
     actions=(
         Action("list", (), "list the configured servers and the files that define them"),
         Action("add", ("NAME", "COMMAND|URL", "[ARGUMENT...]"), "add a server: a program to start, or a URL"),
@@ -235,7 +235,7 @@ MCP = CommandDeclaration(
 HELP = CommandDeclaration(
     name="help",
     summary="explain a command",
-    run=_help,
+    run=_run_help,
     actions=(Action("", ("[COMMAND]",), "show the general help, or that of a command"),),
     examples=(("pigeon help sessions", "the help for a command"),),
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pigeon.cli.args import MODES, OUTPUTS, option_rows
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.frontends.call import CommandCall, CommandDeclaration, Row
-from pigeon.frontends.printing import say
+from pigeon.frontends.printing import print_line
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
 from pigeon.wire.model import LEVELS
@@ -41,11 +41,11 @@ def run_completions(call: CommandCall) -> int:
     scripts = {"bash": bash_script, "zsh": zsh_script, "fish": fish_script}
     if call.words[0] not in scripts:
         raise UsageError(f"There are completions for {', '.join(scripts)}, and not for {call.words[0]}")
-    say(scripts[call.words[0]]())
+    print_line(scripts[call.words[0]]())
     return exit_codes.OK
 
 
-def _shown(rows: Sequence[Row]) -> list[Row]:
+def _visible_rows(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row[2]]
 
 
@@ -67,15 +67,17 @@ def bash_script() -> str:
     """For bash 3.2, which macOS has, and newer."""
     cases = []
     for command in COMMANDS.values():
-        names = " ".join(name for row in _shown(command.rows) for name in row[0].split() if name.startswith("--"))
+        names = " ".join(
+            name for row in _visible_rows(command.rows) for name in row[0].split() if name.startswith("--")
+        )
         words = " ".join(word for word, _ in _words_of(command))
         cases.append(f'    {command.name}) options="{names}"; words="{words}" ;;')
-    options = " ".join(name for row in _shown(option_rows()) for name in row[0].split() if name.startswith("--"))
+    options = " ".join(name for row in _visible_rows(option_rows()) for name in row[0].split() if name.startswith("--"))
     values = [
         f'    {option}) COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$current")); return ;;'
         for option, words in WORDS.items()
     ]
-    files = "|".join(sorted(name for row in option_rows() if _takes_file(row) for name in row[0].split()))
+    files = "|".join(sorted(name for row in option_rows() if _has_file_value(row) for name in row[0].split()))
     return "\n".join(
         [
             "# bash completion of pigeon; made by `pigeon completions bash`",
@@ -116,9 +118,9 @@ def zsh_script() -> str:
     cases = []
     for command in COMMANDS.values():
         actions = " ".join(_zsh_pair(word, text) for word, text in _words_of(command))
-        specs = " ".join(spec for row in _shown(command.rows) for spec in _zsh_specs(row))
+        specs = " ".join(spec for row in _visible_rows(command.rows) for spec in _zsh_specs(row))
         cases += [f"    {command.name})", f"      actions=({actions})", f"      options=({specs}) ;;"]
-    options = [f"        {spec}" for row in _shown(option_rows()) for spec in _zsh_specs(row)]
+    options = [f"        {spec}" for row in _visible_rows(option_rows()) for spec in _zsh_specs(row)]
     return "\n".join(
         [
             "#compdef pigeon",
@@ -153,22 +155,22 @@ def zsh_script() -> str:
 
 
 def fish_script() -> str:
-    """For fish 3 and newer."""
+    """Returns the completion script for fish 3 and newer."""
     names = " ".join(COMMANDS)
     lines = ["# fish completion of pigeon; made by `pigeon completions fish`"]
     for command in COMMANDS.values():
-        lines.append(f"complete -c pigeon -n __fish_is_first_arg -a {command.name} -d {_quoted(command.summary)}")
-        inside = _quoted(f"__fish_seen_subcommand_from {command.name}")
+        lines.append(f"complete -c pigeon -n __fish_is_first_arg -a {command.name} -d {_quote_word(command.summary)}")
+        inside = _quote_word(f"__fish_seen_subcommand_from {command.name}")
         for word, text in _words_of(command):
-            lines.append(f"complete -c pigeon -f -n {inside} -a {word} -d {_quoted(text)}")
-        lines += [_fish_option(row, inside) for row in _shown(command.rows)]
-    outside = _quoted(f"not __fish_seen_subcommand_from {names}")
-    lines += [_fish_option(row, outside) for row in _shown(option_rows())]
-    lines.append(f"complete -c pigeon -n {_quoted(FISH_MENTIONED)} -a {_quoted(FISH_MENTIONS)}")
+            lines.append(f"complete -c pigeon -f -n {inside} -a {word} -d {_quote_word(text)}")
+        lines += [_fish_option(row, inside) for row in _visible_rows(command.rows)]
+    outside = _quote_word(f"not __fish_seen_subcommand_from {names}")
+    lines += [_fish_option(row, outside) for row in _visible_rows(option_rows())]
+    lines.append(f"complete -c pigeon -n {_quote_word(FISH_MENTIONED)} -a {_quote_word(FISH_MENTIONS)}")
     return "\n".join(lines)
 
 
-def _takes_file(row: Row) -> bool:
+def _has_file_value(row: Row) -> bool:
     return any(sign in row[1] for sign in FILES)
 
 
@@ -180,25 +182,25 @@ def _fish_option(row: Row, condition: str) -> str:
         parts.append(f"-l {name[2:]}" if name.startswith("--") else f"-{'s' if len(name) == 2 else 'o'} {name[1:]}")
     words = WORDS.get(names.split()[0])
     if words:
-        parts.append(f"-x -a {_quoted(' '.join(words))}")
+        parts.append(f"-x -a {_quote_word(' '.join(words))}")
     elif value and not value.startswith("["):
-        parts.append("-r" if _takes_file(row) else "-x")
-    return " ".join([*parts, f"-d {_quoted(text)}"])
+        parts.append("-r" if _has_file_value(row) else "-x")
+    return " ".join([*parts, f"-d {_quote_word(text)}"])
 
 
 def _zsh_specs(row: Row) -> list[str]:
     names, value, text = row
     words = WORDS.get(names.split()[0])
-    action = f"({' '.join(words)})" if words else "_files" if _takes_file(row) else ""
+    action = f"({' '.join(words)})" if words else "_files" if _has_file_value(row) else ""
     tail = "" if not value or value.startswith("[") else f":{value.removesuffix('...').lower()}:{action}"
     about = text.replace("[", "(").replace("]", ")").replace(":", r"\:")
-    return [_quoted(f"{'*' if value.endswith('...') else ''}{name}[{about}]{tail}") for name in names.split()]
+    return [_quote_word(f"{'*' if value.endswith('...') else ''}{name}[{about}]{tail}") for name in names.split()]
 
 
 def _zsh_pair(word: str, text: str) -> str:
-    return _quoted(f"{word}:{text}" if text else word)
+    return _quote_word(f"{word}:{text}" if text else word)
 
 
-def _quoted(text: str) -> str:
+def _quote_word(text: str) -> str:
     """As a shell takes it literally; the three agree on this form as long as there is no backslash at its end."""
     return "'" + text.replace("'", "'\\''") + "'"

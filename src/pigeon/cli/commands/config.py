@@ -7,19 +7,19 @@ import os
 from typing import Any
 
 from pigeon.config.paths import own_folder
-from pigeon.config.settings import Settings, fitting, keys_of
+from pigeon.config.settings import Settings, keys_of, select_valid_keys
 from pigeon.config.settings_editing import (
     UNSET,
     SettingsFile,
     UnknownSetting,
-    check_known,
     declared_settings,
     default_of,
+    require_known,
     value_at,
     with_defaults,
 )
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import complain, did_you_mean, say, table
+from pigeon.frontends.printing import did_you_mean, format_table, print_line, print_to_stderr
 from pigeon.transport import exit_codes
 from pigeon.wire.base import Json
 from pigeon.wire.errors import StartupError, UsageError
@@ -31,43 +31,43 @@ LONGEST_VALUE = 60
 def run_config(call: CommandCall) -> int:
     """Do one of the actions; raises `UsageError` for a key or a value that cannot be."""
     try:
-        return _run(call, _file_of(call))
+        return _run_action(call, _settings_file_for(call))
     except UnknownSetting as error:
         meant = did_you_mean(error.key, error.known)
         raise UsageError(f"{error}.{meant} `pigeon config` lists them") from None
 
 
-def _file_of(call: CommandCall) -> SettingsFile:
-    environment, of_project = call.environment, call.has("project")
+def _settings_file_for(call: CommandCall) -> SettingsFile:
+    environment, of_project = call.environment, call.has_option("project")
     folder = own_folder(environment.cwd) if of_project else environment.agent_dir()
     return SettingsFile(
-        os.path.join(folder, "settings.json"), of_project=of_project, checks={"permissions": _wrong_rules}
+        os.path.join(folder, "settings.json"), of_project=of_project, checks={"permissions": _find_wrong_rules}
     )
 
 
-def _wrong_rules(given: Json) -> list[str]:
-    from pigeon.permissions.rules import wrong_rules
+def _find_wrong_rules(given: Json) -> list[str]:
+    from pigeon.permissions.rules import describe_wrong_rules
 
-    return wrong_rules(given)
+    return describe_wrong_rules(given)
 
 
-def _run(call: CommandCall, file: SettingsFile) -> int:
+def _run_action(call: CommandCall, file: SettingsFile) -> int:
     if call.action == "path":
-        say(file.path)
+        print_line(file.path)
     elif call.action == "get":
-        _show_one(file, call.words[0], call.has("json"))
+        _show_one(file, call.words[0], call.has_option("json"))
     elif call.action == "set":
-        value = _value(call.words[1])
+        value = _parse_value(call.words[1])
         file.set(call.words[0], value)
-        say(f"{call.words[0]} = {_text_of(value)}")
+        print_line(f"{call.words[0]} = {_text_of(value)}")
     elif call.action == "unset":
         key = call.words[0]
         removed = file.unset(key)
-        say(f"{key} is back to its default: {_text_of(default_of(key))}" if removed else f"{key} is not set")
+        print_line(f"{key} is back to its default: {_text_of(default_of(key))}" if removed else f"{key} is not set")
     elif call.action == "edit":
-        return _edit(call, file)
+        return _edit_file(call, file)
     else:
-        _show_all(file, call.has("json"))
+        _show_all(file, call.has_option("json"))
     return exit_codes.OK
 
 
@@ -75,31 +75,31 @@ def _show_all(file: SettingsFile, as_json: bool) -> None:
     """Every setting that is declared, and every key that the file has besides."""
     raw = file.read()
     wrong: list[str] = []
-    fitting({key: raw[key] for key in raw if key in keys_of(Settings)}, wrong.append)
+    select_valid_keys({key: raw[key] for key in raw if key in keys_of(Settings)}, wrong.append)
     for problem in wrong:
-        complain(f"Warning: {problem}")
+        print_to_stderr(f"Warning: {problem}")
     if as_json:
-        say(_json(with_defaults(raw)))
+        print_line(_to_json(with_defaults(raw)))
         return
     rows = [("setting", "value", "from")]
     for key, default in declared_settings():
         given = value_at(raw, key)
         rows.append((key, _text_of(default if given is UNSET else given), "default" if given is UNSET else "file"))
     rows += [(key, _text_of(raw[key]), "file, not used here") for key in raw if key not in keys_of(Settings)]
-    say(table(rows))
-    say(f"\nThe file: {file.path}")
+    print_line(format_table(rows))
+    print_line(f"\nThe file: {file.path}")
 
 
 def _show_one(file: SettingsFile, key: str, as_json: bool) -> None:
     """One value, as text or JSON; a group with the defaults of what the file does not say."""
     given = value_at(with_defaults(file.read()), key)
     if given is UNSET:
-        check_known(key)
+        require_known(key)
         given = default_of(key) or None
-    say(given if isinstance(given, str) and not as_json else _json(given))
+    print_line(given if isinstance(given, str) and not as_json else _to_json(given))
 
 
-def _edit(call: CommandCall, file: SettingsFile) -> int:
+def _edit_file(call: CommandCall, file: SettingsFile) -> int:
     """Open the file in an editor, and print what is wrong with it afterwards."""
     variables = call.environment.variables
     editor = variables.get("VISUAL") or variables.get("EDITOR")
@@ -117,11 +117,11 @@ def _edit(call: CommandCall, file: SettingsFile) -> int:
         raise StartupError(f"The editor {editor} cannot be started: {error}") from None
     wrong = file.problems()
     for problem in wrong:
-        complain(f"Warning: {problem}")
+        print_to_stderr(f"Warning: {problem}")
     return exit_codes.FAILED if wrong or code else exit_codes.OK
 
 
-def _value(text: str) -> Json:
+def _parse_value(text: str) -> Json:
     """JSON, or the text itself where it is none."""
     try:
         return json.loads(text)
@@ -129,7 +129,7 @@ def _value(text: str) -> Json:
         return text
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, indent=INDENT, ensure_ascii=False)
 
 

@@ -7,9 +7,9 @@ import os
 import signal
 from typing import Any
 
-from pigeon.cli.args import parse
+from pigeon.cli.args import parse_arguments
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import say
+from pigeon.frontends.printing import print_line
 from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.agent import Agent
 from pigeon.transport import exit_codes
@@ -45,17 +45,17 @@ def run_demo(call: CommandCall) -> int:
     from pigeon.cli.running import has_terminal, open_chat
 
     if has_terminal():
-        return open_chat(parse([*MODEL, "--", *prompt] if prompt else list(MODEL)), call.environment)
+        return open_chat(parse_arguments([*MODEL, "--", *prompt] if prompt else list(MODEL)), call.environment)
     if prompt:
         from pigeon.frontends.print.one_answer import run_one_answer
 
-        return run_one_answer(parse(["-p", *MODEL, "--no-session", "--", *prompt]), call.environment)
-    return asyncio.run(_until_signal(call.environment.temporary))
+        return run_one_answer(parse_arguments(["-p", *MODEL, "--no-session", "--", *prompt]), call.environment)
+    return asyncio.run(_run_until_signal(call.environment.temporary_folder))
 
 
-async def _until_signal(temporary: str) -> int:
+async def _run_until_signal(temporary: str) -> int:
     """The tour, which a signal ends early: its folder is removed all the same. Ctrl-C is seen by `asyncio.run`."""
-    tour = asyncio.ensure_future(_tour(temporary))
+    tour = asyncio.ensure_future(_run_tour(temporary))
     codes: list[int] = []
 
     def end(code: int) -> None:
@@ -72,22 +72,22 @@ async def _until_signal(temporary: str) -> int:
         return codes[0]
 
 
-async def _tour(temporary: str) -> int:
+async def _run_tour(temporary: str) -> int:
     import shutil
     import tempfile
 
     folder = tempfile.mkdtemp(prefix="pigeon-demo-", dir=temporary)
     try:
         _write_files(folder)
-        say(INTRODUCTION)
+        print_line(INTRODUCTION)
         async with Agent(
             model=DEMO.name, cwd=folder, no_session=True, no_extensions=True, no_context_files=True, trust_project=False
         ) as agent:
             for prompt in TOUR:
-                say(f"\nyou     {prompt}")
+                print_line(f"\nyou     {prompt}")
                 async for event in agent.prompt(prompt):
-                    _show(event)
-        say(f"\n{CLOSING}")
+                    _show_event(event)
+        print_line(f"\n{CLOSING}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return exit_codes.OK
@@ -99,14 +99,14 @@ def _write_files(folder: str) -> None:
             file.write(text)
 
 
-def _show(event: Any) -> None:
+def _show_event(event: Any) -> None:
     if isinstance(event, ToolExecutionStart):
         shown = event.args if isinstance(event.args, dict) else {}
-        say(f"{event.tool_name.ljust(6)}  {' '.join(' '.join(str(value).split()) for value in shown.values())}")
+        print_line(f"{event.tool_name.ljust(6)}  {' '.join(' '.join(str(value).split()) for value in shown.values())}")
     elif isinstance(event, ToolExecutionEnd):
         for line in text_of(event.result.content).strip().splitlines():
-            say(f"        | {line}")
+            print_line(f"        | {line}")
     elif isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
         text = text_of(event.message.content).strip()
         if text:
-            say("pigeon  " + text.replace("\n", "\n        "))
+            print_line("pigeon  " + text.replace("\n", "\n        "))

@@ -10,22 +10,22 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from msgspec import Struct
 
 from pigeon import __version__
-from pigeon.app.models import registry_of
+from pigeon.app.models import make_registry
 from pigeon.app.options import AgentOptions
-from pigeon.app.sandbox import sandbox_of
+from pigeon.app.sandbox import make_sandbox
 from pigeon.config.layers import Layers
 from pigeon.config.settings import Settings
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import has_colours, painted, say, say_painted
+from pigeon.frontends.printing import colour_text, has_colours, print_coloured, print_line
 from pigeon.providers.apis import find_api
-from pigeon.providers.catalog.built_in import current_name
+from pigeon.providers.catalog.built_in import current_provider_name
 from pigeon.providers.default_model import default_of, first_usable
 from pigeon.providers.errors import from_exception
 from pigeon.providers.http.client import HttpClient
@@ -37,7 +37,7 @@ from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.shell import find_shell
 from pigeon.transport import exit_codes
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.errors import StartupError
 from pigeon.wire.model import Model
 
@@ -59,184 +59,219 @@ class Finding(Struct, frozen=True):
 def run_doctor(call: CommandCall) -> int:
     """Check everything and print it."""
     findings: list[Finding] = []
-    for one in _Checks(call.environment, offline=call.has("offline")).all():
+    for one in diagnose_all(CheckedSetup(call.environment, offline=call.has_option("offline"))):
         findings.append(one)
-        if not call.has("json"):
-            _show(one)
+        if not call.has_option("json"):
+            _print_finding(one)
             # The servers may take their time: what is known by now is read meanwhile.
             sys.stdout.flush()
-    if call.has("json"):
+    if call.has_option("json"):
         import json
 
-        say(json.dumps([{name: getattr(one, name) for name in one.__struct_fields__} for one in findings], indent=2))
+        print_line(
+            json.dumps([{name: getattr(one, name) for name in one.__struct_fields__} for one in findings], indent=2)
+        )
     broken = [one for one in findings if one.state == "broken"]
-    if not call.has("json"):
-        say("\nEverything works." if not broken else f"\n{len(broken)} broken: see what to do above.")
+    if not call.has_option("json"):
+        print_line("\nEverything works." if not broken else f"\n{len(broken)} broken: see what to do above.")
     return exit_codes.FAILED if broken else exit_codes.OK
 
 
-def _show(one: Finding) -> None:
+def _print_finding(one: Finding) -> None:
     """A line, and below it what to do."""
-    state, subject = painted(one.state.ljust(6), COLOURS[one.state]), painted(one.subject.ljust(10), "bold")
-    say_painted(f"{state}  {subject}  {painted(one.found, 'plain')}")
+    state, subject = colour_text(one.state.ljust(6), COLOURS[one.state]), colour_text(one.subject.ljust(10), "bold")
+    print_coloured(f"{state}  {subject}  {colour_text(one.found, 'plain')}")
     if one.advice:
-        say_painted(f"{' ' * 20}{painted('→ ' + one.advice, 'dim')}")
+        print_coloured(f"{' ' * 20}{colour_text('→ ' + one.advice, 'dim')}")
 
 
-class _Checks:
-    """The checks of one call, in the order in which they are shown."""
+class CheckedSetup:
+    """What the checks of one call look at."""
 
     def __init__(self, environment: Environment, offline: bool) -> None:
-        self._environment = environment
-        self._offline = offline
-        self._folder = environment.agent_dir()
-        self._problems: list[str] = []
-        self._layers = Layers(self._folder, self._problems.append)
-        self._redactor = Redactor()
+        self.environment = environment
+        self.offline = offline
+        self.folder = environment.agent_dir()
+        self.problems: list[str] = []
+        self.layers = Layers(self.folder, self.problems.append)
+        self.redactor = Redactor()
         # Commands that print keys run behind the wall that the settings ask for.
-        self._wall = sandbox_of(AgentOptions(), environment, self._folder, self._layers, ProcessOwner())
-        self._wall.enclose_key_commands(environment.cwd or "/")
-        self._registry = registry_of(
-            self._folder, environment.variables, environment.cwd or "/", self._wall.processes, self._redactor
+        self.wall = make_sandbox(AgentOptions(), environment, self.folder, self.layers, ProcessOwner())
+        self.wall.enclose_key_commands(environment.cwd or "/")
+        self.registry = make_registry(
+            self.folder, environment.variables, environment.cwd or "/", self.wall.processes, self.redactor
         )
 
-    def all(self) -> Iterator[Finding]:
-        """Every line, the servers' last: they may take their time."""
-        yield from self._versions()
-        yield from self._files()
-        yield from self._keys()
-        yield from self._shell()
-        yield from self._terminal()
-        try:
-            yield from self._reached()
-        finally:
-            self._wall.close()
-
-    def _versions(self) -> Iterator[Finding]:
-        yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
-        libraries = _libraries()
-        missing = [name for name in libraries if not _version(name)]
-        if missing:
-            yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "reinstall Pigeon")
-        else:
-            yield Finding("libraries", "ok", ", ".join(f"{name} {_version(name)}" for name in libraries))
-
-    def _files(self) -> Iterator[Finding]:
-        yield _folder("folder", self._folder, "set PIGEON_CODING_AGENT_DIR to a folder you can write to")
-        own = self._layers.settings.session_dir
-        if not isinstance(own, Absent):
-            yield _folder("sessions", self._environment.absolute(own), "change it: pigeon config set sessionDir DIR")
-        yield _folder("temporary", self._environment.temporary, "set TMPDIR to a folder you can write to")
-        if self._environment.cwd:
-            yield _folder("work", self._environment.cwd, "Pigeon can read files here but not change them")
-        else:
-            yield Finding("work", "broken", "the working directory does not exist any more", "change to another folder")
-        wrong = [*self._layers.doubts, *self._problems]
-        if not wrong and self._layers.user_permissions is not None:
-            from pigeon.permissions.rules import parsed_rules
-
-            parsed_rules(self._layers.user_permissions, "yolo", wrong)
-        for problem in wrong:
-            yield Finding("settings", "broken", problem, "fix it: pigeon config edit")
-        if not wrong:
-            yield _settings(os.path.join(self._folder, "settings.json"))
-        for problem in self._registry.problems():
-            yield Finding("models", "broken", problem, "fix the file")
-
-    def _keys(self) -> Iterator[Finding]:
-        having = [provider for provider in self._registry.providers() if self._registry.has_key(provider)]
-        if not having:
-            yield Finding(
-                "keys",
-                "broken",
-                "no provider has a key",
-                "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or describe your own server in "
-                f"{self._folder}/models.json; without a key: pigeon demo",
-            )
-            return
-        shown = [f"{one} ({source})" if (source := self._registry.key_source(one)) != one else one for one in having]
-        yield Finding("keys", "ok", ", ".join(shown))
-        yield self._model()
-
-    def _model(self) -> Finding:
-        settings = self._layers.settings
-        model = _default_model(settings, self._registry)
-        if model is None:
-            return Finding("model", "broken", "no model can be used", "choose one from `pigeon models` with --model")
-        named = or_else(settings.default_model, model.id)
-        if named != model.id:
-            return Finding(
-                "model",
-                "note",
-                f"{model.reference}, because there is no key for {named}, which the settings name",
-                "set another: pigeon config set defaultModel ID",
-            )
-        return Finding("model", "ok", f"{model.reference}, unless --model names another")
-
-    def _reached(self) -> list[Finding]:
-        """One line for each provider that has a key."""
-        models = [
-            model
-            for provider in self._registry.providers()
-            if self._registry.has_key(provider) and (model := default_of(provider, self._registry)) is not None
-        ]
-        if self._offline:
-            return [
-                Finding("network", "note", "model servers were not contacted", "run without --offline to contact them")
-            ]
-        return asyncio.run(_ask_all(models, self._registry, self._environment, self._layers.settings, self._redactor))
-
-    def _shell(self) -> Iterator[Finding]:
-        settings, variables = self._layers.settings, self._environment.variables
-        configured = or_else(settings.shell_path, None)
-        shell = find_shell(configured, self._environment.home, variables.get("PATH", ""))
-        if os.access(shell.path, os.X_OK) and os.path.isfile(shell.path):
-            yield Finding("shell", "ok", shell.path)
-        else:
-            advice = "change it: pigeon config set shellPath /bin/bash" if configured else "install bash"
-            yield Finding("shell", "broken", f"{shell.path} cannot be run", advice)
-        yield self._sandbox()
-
-    def _sandbox(self) -> Finding:
-        """Whether a sandbox works here and what builds it, even if none is configured."""
-        page = os.path.join(DOCS_FOLDER, "sandbox.md")
-        options = AgentOptions(sandbox="read-only")
-        setup = sandbox_of(options, self._environment, self._folder, self._layers, ProcessOwner())
-        try:
-            setup.enclose(self._environment.cwd or "/")
-            asyncio.run(_proved(setup))
-            state = setup.state()
-            asked = or_else(self._layers.settings.sandbox, None)
-            builder = "" if isinstance(state, Absent) else or_else(state.builder, "")
-            found = f"available ({builder})"
-            if asked is not None:
-                return Finding("sandbox", "ok", found)
-            return Finding(
-                "sandbox", "ok", f"{found}, not in use; turn it on with: pigeon --sandbox workspace", f"see {page}"
-            )
-        except StartupError as error:
-            return Finding("sandbox", "note", str(error).splitlines()[0], f"see {page}")
-        finally:
-            setup.close()
-
-    def _terminal(self) -> Iterator[Finding]:
-        variables = self._environment.variables
-        if not sys.stdout.isatty():
-            yield Finding("terminal", "note", "stdout is not a terminal", "the chat needs one; pigeon -p does not")
-            return
-        columns = f"{os.get_terminal_size().columns or 'unknown'} columns"
-        colours = "colours" if has_colours(sys.stdout) else "no colours"
-        encoding = (sys.stdout.encoding or "").lower()
-        name = variables.get("TERM", "")
-        if not name or name == "dumb":
-            yield Finding("terminal", "note", f"TERM is {name or 'not set'}", "set TERM, for example to xterm-256color")
-        else:
-            yield Finding("terminal", "ok", f"{name}, {columns}, {colours}, {encoding}")
+    def providers_with_keys(self) -> list[str]:
+        return [provider for provider in self.registry.providers() if self.registry.has_key(provider)]
 
 
-async def _proved(setup: SandboxControl) -> None:
+def diagnose_pigeon(here: CheckedSetup) -> Iterator[Finding]:
+    yield Finding("pigeon", "ok", f"{__version__}, Python {platform.python_version()}, {platform.platform()}")
+
+
+def diagnose_libraries(here: CheckedSetup) -> Iterator[Finding]:
+    libraries = _library_versions()
+    missing = [name for name in libraries if not _version_of(name)]
+    if missing:
+        yield Finding("libraries", "broken", f"not installed: {', '.join(missing)}", "reinstall Pigeon")
+    else:
+        yield Finding("libraries", "ok", ", ".join(f"{name} {_version_of(name)}" for name in libraries))
+
+
+def diagnose_folders(here: CheckedSetup) -> Iterator[Finding]:
+    yield _check_folder("folder", here.folder, "set PIGEON_CODING_AGENT_DIR to a folder you can write to")
+    environment, sessions = here.environment, here.layers.settings.session_dir
+    if not isinstance(sessions, Absent):
+        advice = "change it: pigeon config set sessionDir DIR"
+        yield _check_folder("sessions", environment.absolute_path(sessions), advice)
+    yield _check_folder("temporary", environment.temporary_folder, "set TMPDIR to a folder you can write to")
+    if environment.cwd:
+        yield _check_folder("work", environment.cwd, "Pigeon can read files here but not change them")
+    else:
+        yield Finding("work", "broken", "the working directory does not exist any more", "change to another folder")
+
+
+def diagnose_settings(here: CheckedSetup) -> Iterator[Finding]:
+    wrong = [*here.layers.doubts, *here.problems]
+    if not wrong and here.layers.user_permissions is not None:
+        from pigeon.permissions.rules import parse_rules
+
+        parse_rules(here.layers.user_permissions, "yolo", wrong)
+    for problem in wrong:
+        yield Finding("settings", "broken", problem, "fix it: pigeon config edit")
+    if not wrong:
+        path = os.path.join(here.folder, "settings.json")
+        exists = os.path.exists(path)
+        yield Finding("settings", "ok", path if exists else f"none, so the defaults apply ({path} does not exist)")
+
+
+def diagnose_models_file(here: CheckedSetup) -> Iterator[Finding]:
+    for problem in here.registry.problems():
+        yield Finding("models", "broken", problem, "fix the file")
+
+
+def diagnose_keys(here: CheckedSetup) -> Iterator[Finding]:
+    having = here.providers_with_keys()
+    if not having:
+        yield Finding(
+            "keys",
+            "broken",
+            "no provider has a key",
+            "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or describe your own server in "
+            f"{here.folder}/models.json; without a key: pigeon demo",
+        )
+        return
+    shown = [f"{one} ({source})" if (source := here.registry.key_source(one)) != one else one for one in having]
+    yield Finding("keys", "ok", ", ".join(shown))
+
+
+def diagnose_default_model(here: CheckedSetup) -> Iterator[Finding]:
+    if not here.providers_with_keys():
+        return
+    settings = here.layers.settings
+    model = _default_model(settings, here.registry)
+    if model is None:
+        yield Finding("model", "broken", "no model can be used", "choose one from `pigeon models` with --model")
+        return
+    named = value_or_default(settings.default_model, model.id)
+    if named != model.id:
+        yield Finding(
+            "model",
+            "note",
+            f"{model.reference}, because there is no key for {named}, which the settings name",
+            "set another: pigeon config set defaultModel ID",
+        )
+        return
+    yield Finding("model", "ok", f"{model.reference}, unless --model names another")
+
+
+def diagnose_shell(here: CheckedSetup) -> Iterator[Finding]:
+    configured = value_or_default(here.layers.settings.shell_path, None)
+    environment = here.environment
+    shell = find_shell(configured, environment.home, environment.variables.get("PATH", ""))
+    if os.access(shell.path, os.X_OK) and os.path.isfile(shell.path):
+        yield Finding("shell", "ok", shell.path)
+    else:
+        advice = "change it: pigeon config set shellPath /bin/bash" if configured else "install bash"
+        yield Finding("shell", "broken", f"{shell.path} cannot be run", advice)
+
+
+def diagnose_sandbox(here: CheckedSetup) -> Iterator[Finding]:
+    """Whether a sandbox works here and what builds it, even if none is configured."""
+    page = os.path.join(DOCS_FOLDER, "sandbox.md")
+    options = AgentOptions(sandbox="read-only")
+    setup = make_sandbox(options, here.environment, here.folder, here.layers, ProcessOwner())
     try:
-        await setup.prove()
+        setup.enclose(here.environment.cwd or "/")
+        asyncio.run(_prove_sandbox(setup))
+        state = setup.state()
+        builder = "" if isinstance(state, Absent) else value_or_default(state.builder, "")
+        found = f"available ({builder})"
+        if value_or_default(here.layers.settings.sandbox, None) is not None:
+            yield Finding("sandbox", "ok", found)
+        else:
+            advice = f"{found}, not in use; turn it on with: pigeon --sandbox workspace"
+            yield Finding("sandbox", "ok", advice, f"see {page}")
+    except StartupError as error:
+        yield Finding("sandbox", "note", str(error).splitlines()[0], f"see {page}")
+    finally:
+        setup.close()
+
+
+def diagnose_terminal(here: CheckedSetup) -> Iterator[Finding]:
+    if not sys.stdout.isatty():
+        yield Finding("terminal", "note", "stdout is not a terminal", "the chat needs one; pigeon -p does not")
+        return
+    columns = f"{os.get_terminal_size().columns or 'unknown'} columns"
+    colours = "colours" if has_colours(sys.stdout) else "no colours"
+    encoding = (sys.stdout.encoding or "").lower()
+    name = here.environment.variables.get("TERM", "")
+    if not name or name == "dumb":
+        yield Finding("terminal", "note", f"TERM is {name or 'not set'}", "set TERM, for example to xterm-256color")
+    else:
+        yield Finding("terminal", "ok", f"{name}, {columns}, {colours}, {encoding}")
+
+
+def diagnose_model_servers(here: CheckedSetup) -> Iterator[Finding]:
+    """One line for each provider that has a key."""
+    if here.offline:
+        yield Finding("network", "note", "model servers were not contacted", "run without --offline to contact them")
+        return
+    models = [
+        model for provider in here.providers_with_keys() if (model := default_of(provider, here.registry)) is not None
+    ]
+    yield from asyncio.run(_check_servers(models, here.registry, here.environment, here.layers.settings, here.redactor))
+
+
+# Every check, in the order in which their lines are shown; the servers last, which may take their time.
+DIAGNOSES: tuple[Callable[[CheckedSetup], Iterator[Finding]], ...] = (
+    diagnose_pigeon,
+    diagnose_libraries,
+    diagnose_folders,
+    diagnose_settings,
+    diagnose_models_file,
+    diagnose_keys,
+    diagnose_default_model,
+    diagnose_shell,
+    diagnose_sandbox,
+    diagnose_terminal,
+    diagnose_model_servers,
+)
+
+
+def diagnose_all(here: CheckedSetup) -> Iterator[Finding]:
+    """The lines of every check in turn; releases the wall of key commands at the end."""
+    try:
+        for diagnose in DIAGNOSES:
+            yield from diagnose(here)
+    finally:
+        here.wall.close()
+
+
+async def _prove_sandbox(setup: SandboxControl) -> None:
+    try:
+        await setup.prove_wall()
     finally:
         await setup.processes.kill_everything()
 
@@ -244,19 +279,13 @@ async def _proved(setup: SandboxControl) -> None:
 def _default_model(settings: Settings, registry: ModelRegistry) -> Model | None:
     provider, name = settings.default_provider, settings.default_model
     if not isinstance(provider, Absent) and not isinstance(name, Absent):
-        found = registry.find(current_name(provider), name)
+        found = registry.find(current_provider_name(provider), name)
         if found is not None:
             return found
     return first_usable(registry)
 
 
-def _settings(path: str) -> Finding:
-    if os.path.exists(path):
-        return Finding("settings", "ok", path)
-    return Finding("settings", "ok", f"none, so the defaults apply ({path} does not exist)")
-
-
-def _folder(subject: str, path: str, advice: str) -> Finding:
+def _check_folder(subject: str, path: str, advice: str) -> Finding:
     """Whether a folder can be written, or made."""
     above = path
     while not os.path.lexists(above) and os.path.dirname(above) != above:
@@ -273,21 +302,21 @@ def _folder(subject: str, path: str, advice: str) -> Finding:
     return Finding(subject, "ok", path if above == path else f"{path} (will be created when needed)")
 
 
-async def _ask_all(
+async def _check_servers(
     models: list[Model], registry: ModelRegistry, environment: Environment, settings: Settings, redactor: Redactor
 ) -> list[Finding]:
-    http = HttpClient(environment.variables, proxy=or_else(settings.http_proxy, ""))
+    http = HttpClient(environment.variables, proxy=value_or_default(settings.http_proxy, ""))
     try:
-        return list(await asyncio.gather(*(_ask(model, registry, http, redactor) for model in models)))
+        return list(await asyncio.gather(*(_check_server(model, registry, http, redactor) for model in models)))
     finally:
         await http.aclose()
 
 
-async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor: Redactor) -> Finding:
+async def _check_server(model: Model, registry: ModelRegistry, http: HttpClient, redactor: Redactor) -> Finding:
     """Ask a server for its list of models: it costs nothing, and shows whether the key is taken."""
     subject = model.provider
     try:
-        access = await registry.access(model)
+        access = await registry.resolve_access(model)
     except NoKey as error:
         return Finding(subject, "broken", str(error), "set another key")
     address = model.base_url.rstrip("/")
@@ -321,7 +350,7 @@ async def _ask(model: Model, registry: ModelRegistry, http: HttpClient, redactor
 _NETWORK = "check the address, the network and the proxy (HTTPS_PROXY)"
 
 
-def _libraries() -> list[str]:
+def _library_versions() -> list[str]:
     """What Pigeon needs, as it was installed."""
     with suppress(PackageNotFoundError):
         needed = [one for one in requires(PACKAGE) or [] if "extra ==" not in one]
@@ -329,7 +358,7 @@ def _libraries() -> list[str]:
     return []
 
 
-def _version(name: str) -> str:
+def _version_of(name: str) -> str:
     with suppress(PackageNotFoundError):
         return version(name)
     return ""

@@ -12,11 +12,11 @@ from typing import Any
 from pigeon.app.options import AgentOptions
 from pigeon.config.paths import own_folder
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import complain, did_you_mean, say, table
+from pigeon.frontends.printing import did_you_mean, format_table, print_line, print_to_stderr
 from pigeon.mcp.connector.main import NOT_INSTALLED
 from pigeon.mcp.file_editing import NoSuchServer, add_server, remove_server
-from pigeon.mcp.server_config import ServerConfig, server_of
-from pigeon.mcp.server_files import merged_servers, project_files, read_servers, user_file
+from pigeon.mcp.server_config import ServerConfig, parse_server
+from pigeon.mcp.server_files import merge_servers, project_files, read_servers, user_file
 from pigeon.providers.demo.api import DEMO
 from pigeon.sdk.host_calls import Question
 from pigeon.system.environment import Environment
@@ -50,72 +50,72 @@ ADVICE = {
 def run_mcp(call: CommandCall) -> int:
     """Do one of the actions; raises `UsageError` for what cannot be."""
     if call.action == "add":
-        return _add(call)
+        return _add_server(call)
     if call.action == "remove":
-        return _remove(call)
+        return _remove_server(call)
     if call.action == "test":
-        return _test(call)
-    return _list(call)
+        return _test_server(call)
+    return _print_servers(call)
 
 
-def _place(call: CommandCall) -> str:
+def _file_path_for(call: CommandCall) -> str:
     environment = call.environment
-    if call.has("project"):
+    if call.has_option("project"):
         return os.path.join(own_folder(environment.cwd), "mcp.json")
     return user_file(environment.agent_dir())
 
 
-def _add(call: CommandCall) -> int:
+def _add_server(call: CommandCall) -> int:
     name, target, *arguments = call.words
     entry: dict[str, Any] = {}
     if target.startswith(("http://", "https://")):
         if arguments or call.options["env"]:
             raise UsageError("A URL takes neither arguments nor --env; did you mean --header?")
-        entry["type"] = "sse" if call.has("sse") else "http"
+        entry["type"] = "sse" if call.has_option("sse") else "http"
         entry["url"] = target
-        headers = dict(_pair(given, ":", "--header") for given in call.options["header"])
+        headers = dict(_parse_pair(given, ":", "--header") for given in call.options["header"])
         if headers:
             entry["headers"] = headers
-        if call.has("device"):
+        if call.has_option("device"):
             entry["oauth"] = {"flow": "device"}
     else:
-        if call.options["header"] or call.has("sse") or call.has("device"):
+        if call.options["header"] or call.has_option("sse") or call.has_option("device"):
             raise UsageError("--header, --sse and --device need a URL; pass variables to a program with --env")
         entry["command"] = target
         entry["args"] = arguments
-        variables = dict(_pair(given, "=", "--env") for given in call.options["env"])
+        variables = dict(_parse_pair(given, "=", "--env") for given in call.options["env"])
         if variables:
             entry["env"] = variables
-    checked = server_of(name, entry, "user")
+    checked = parse_server(name, entry, "user")
     if checked.problem is not None:
         raise UsageError(f"{name} {checked.problem}. Nothing was changed")
-    path = _place(call)
+    path = _file_path_for(call)
     add_server(path, name, entry)
-    say(f"Added {name} to {path}. Try it: pigeon mcp test {shlex.quote(name)}")
-    if call.has("project"):
-        say("The servers of a project are used once it is trusted.")
+    print_line(f"Added {name} to {path}. Try it: pigeon mcp test {shlex.quote(name)}")
+    if call.has_option("project"):
+        print_line("The servers of a project are used once it is trusted.")
     return exit_codes.OK
 
 
-def _remove(call: CommandCall) -> int:
-    name, path = call.words[0], _place(call)
+def _remove_server(call: CommandCall) -> int:
+    name, path = call.words[0], _file_path_for(call)
     try:
         remove_server(path, name)
     except NoSuchServer as error:
         other = " Other files are not searched." if error.known else ""
         raise StartupError(f"{error}.{did_you_mean(name, error.known)}{other}") from None
-    say(f"Removed {name} from {path}.")
+    print_line(f"Removed {name} from {path}.")
     return exit_codes.OK
 
 
-def _pair(given: str, sign: str, option: str) -> tuple[str, str]:
+def _parse_pair(given: str, sign: str, option: str) -> tuple[str, str]:
     name, found, value = given.partition(sign)
     if not found or not name.strip():
         raise UsageError(f"{option} needs NAME{sign}VALUE, not {given!r}")
     return name.strip(), value.strip()
 
 
-def _configured(environment: Environment) -> tuple[list[ServerConfig], list[str], list[str]]:
+def _read_configuration(environment: Environment) -> tuple[list[ServerConfig], list[str], list[str]]:
     """The servers that an agent in this folder would have, what is wrong with files, and which wait for trust."""
     problems: list[str] = []
     agent_dir, cwd = environment.agent_dir(), environment.cwd
@@ -126,14 +126,14 @@ def _configured(environment: Environment) -> tuple[list[ServerConfig], list[str]
         problems.append(problem)
     if trusted:
         layers += [read_servers(path, "project", problems.append) for path in project_files(cwd)]
-    return merged_servers(layers), problems, [] if trusted else files
+    return merge_servers(layers), problems, [] if trusted else files
 
 
-def _list(call: CommandCall) -> int:
-    servers, problems, waiting = _configured(call.environment)
+def _print_servers(call: CommandCall) -> int:
+    servers, problems, waiting = _read_configuration(call.environment)
     for problem in problems:
-        complain(f"Warning: {problem}")
-    if call.has("json"):
+        print_to_stderr(f"Warning: {problem}")
+    if call.has_option("json"):
         rows = [
             {
                 "name": one.name,
@@ -145,29 +145,29 @@ def _list(call: CommandCall) -> int:
             }
             for one in servers
         ]
-        say(json.dumps({"servers": rows, "waiting": waiting}, indent=2, ensure_ascii=False))
+        print_line(json.dumps({"servers": rows, "waiting": waiting}, indent=2, ensure_ascii=False))
         return exit_codes.OK
     if servers:
-        say(table([("server", "kind", "what", "from"), *(_row(one) for one in servers)]))
+        print_line(format_table([("server", "kind", "what", "from"), *(_server_row(one) for one in servers)]))
     elif not waiting:
-        say("No tool server is configured. Add one: pigeon mcp add NAME COMMAND|URL")
+        print_line("No tool server is configured. Add one: pigeon mcp add NAME COMMAND|URL")
     for path in waiting:
-        say(f"{path} is not used: this folder is not trusted. The chat asks; --approve trusts it once.")
+        print_line(f"{path} is not used: this folder is not trusted. The chat asks; --approve trusts it once.")
     return exit_codes.OK
 
 
-def _row(server: ServerConfig) -> tuple[str, str, str, str]:
+def _server_row(server: ServerConfig) -> tuple[str, str, str, str]:
     what = server.problem or server.url or shlex.join([server.command, *server.args])
     what = what if len(what) <= 60 else f"{what[:57]}..."
     kind = "wrong" if server.problem else "disabled" if not server.enabled else server.transport or ""
     return server.name, kind, what, server.source
 
 
-def _test(call: CommandCall) -> int:
+def _test_server(call: CommandCall) -> int:
     name = call.words[0]
-    servers, problems, waiting = _configured(call.environment)
+    servers, problems, waiting = _read_configuration(call.environment)
     for problem in problems:
-        complain(f"Warning: {problem}")
+        print_to_stderr(f"Warning: {problem}")
     config = next((one for one in servers if one.name == name), None)
     if config is None:
         hint = f" {waiting[0]} is not used: this folder is not trusted." if waiting else ""
@@ -177,45 +177,45 @@ def _test(call: CommandCall) -> int:
         )
     if config.problem is None and not config.enabled:
         raise StartupError(f"The server {name!r} is disabled in {config.file}")
-    state = asyncio.run(_tried(call.environment, name))
-    if call.has("json"):
+    state = asyncio.run(_try_server(call.environment, name))
+    if call.has_option("json"):
         from pigeon.wire import codec
 
-        say(codec.encode(state).decode())
+        print_line(codec.encode(state).decode())
     else:
-        _show(config, state)
+        _print_state(config, state)
     return exit_codes.OK if state.status == "connected" else exit_codes.FAILED
 
 
-def _show(config: ServerConfig, state: McpServerState) -> None:
+def _print_state(config: ServerConfig, state: McpServerState) -> None:
     known = f"{state.server_name or config.name} {state.server_version or ''}".strip()
     if state.status == "connected":
         form = "" if isinstance(state.transport, Absent) else f" over {FORMS[state.transport]}"
-        say(f"{config.name} works: {known}, protocol {state.protocol_version}{form}.")
-        say(f"  {len(state.tools)} tools, {len(state.prompts)} prompts, {state.resources} resources")
+        print_line(f"{config.name} works: {known}, protocol {state.protocol_version}{form}.")
+        print_line(f"  {len(state.tools)} tools, {len(state.prompts)} prompts, {state.resources} resources")
         for tool in state.tools[:20]:
-            say(f"  {tool}")
+            print_line(f"  {tool}")
         if len(state.tools) > 20:
-            say(f"  and {len(state.tools) - 20} more")
+            print_line(f"  and {len(state.tools) - 20} more")
         if state.error:
-            say(f"  Note: {state.error}")
+            print_line(f"  Note: {state.error}")
         return
     if NOT_INSTALLED in (state.error or ""):
-        say(f"{state.error}")
+        print_line(f"{state.error}")
         return
     step = state.step or "start"
-    say(f"{config.name} does not work. It failed at the step {step}:")
-    say(f"  {state.error}")
+    print_line(f"{config.name} does not work. It failed at the step {step}:")
+    print_line(f"  {state.error}")
     if state.status == "sign_in":
-        say("You have to sign in. Run this in a terminal and open the address it shows.")
+        print_line("You have to sign in. Run this in a terminal and open the address it shows.")
         return
     place = f" in {config.file}" if config.file else ""
     command = shlex.join([config.command, *config.args]) if config.command else config.url
     advice = "service" if step == "initialize" and not config.command else step
-    say(ADVICE.get(advice, "").format(file=place, command=command))
+    print_line(ADVICE.get(advice, "").format(file=place, command=command))
 
 
-async def _tried(environment: Environment, name: str) -> McpServerState:
+async def _try_server(environment: Environment, name: str) -> McpServerState:
     """The state of the server after one attempt; what it asks is asked on the terminal, if there is one."""
     from pigeon.app.build import build
     from pigeon.rpc.in_process import SPOKEN
@@ -231,8 +231,8 @@ async def _tried(environment: Environment, name: str) -> McpServerState:
         tool_servers=(name,),
         unattended=not attended,
     )
-    built = await build(options.spoken_in(SPOKEN), environment)
-    async with Agent.over(built, on_dialog=_on_terminal if attended else None) as agent:
+    built = await build(options.for_dialect(SPOKEN), environment)
+    async with Agent.over(built, on_dialog=_ask_on_terminal if attended else None) as agent:
         events = agent.events()
         await agent.hello(features=["mcp"])
         while True:
@@ -244,11 +244,11 @@ async def _tried(environment: Environment, name: str) -> McpServerState:
                     break
 
 
-async def _on_terminal(question: Question) -> str | bool | None:
+async def _ask_on_terminal(question: Question) -> str | bool | None:
     """Ask a person. A sign-in may end by itself meanwhile: the line is read without a thread that would hold us."""
-    say(question.title)
+    print_line(question.title)
     if isinstance(question, SelectRequest):
-        say("Choose one of: " + ", ".join(question.options))
+        print_line("Choose one of: " + ", ".join(question.options))
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
 

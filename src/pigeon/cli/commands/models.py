@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pigeon.app.models import registry_of
+from pigeon.app.models import make_registry
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import complain, did_you_mean, say, table
-from pigeon.providers.default_model import short_count
+from pigeon.frontends.printing import did_you_mean, format_table, print_line, print_to_stderr
+from pigeon.providers.default_model import format_count
 from pigeon.providers.registry import ModelRegistry
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.environment import Environment
@@ -29,63 +29,63 @@ NO_KEY = (
 
 def run_models(call: CommandCall) -> int:
     """Print the models; 1 if there is none, with what to do on stderr."""
-    registry = _registry(call.environment)
+    registry = _make_registry(call.environment)
     words = [word.lower() for given in call.words for word in given.split()]
-    every = registry.all() if words or call.has("all") else registry.available()
+    every = registry.all_models() if words or call.has_option("all") else registry.list_available()
     shown = sorted(
-        _matching(every, words),
+        _find_matching(every, words),
         key=lambda model: (not registry.has_key(model.provider), model.provider, model.id),
     )
-    if call.has("json"):
+    if call.has_option("json"):
         import json
 
-        say(json.dumps([_object(model, registry) for model in shown], indent=2))
+        print_line(json.dumps([_to_object(model, registry) for model in shown], indent=2))
     elif shown:
-        say(_table(shown, registry))
-    _complain_of(registry)
+        print_line(_models_table(shown, registry))
+    _print_problems(registry)
     if shown:
         return exit_codes.OK
-    if not call.has("json"):
-        meant = "".join(did_you_mean(word, _names(every)) for word in words if not _matching(every, [word]))
+    if not call.has_option("json"):
+        meant = "".join(did_you_mean(word, _search_words(every)) for word in words if not _find_matching(every, [word]))
         nothing = f'No model matches "{" ".join(call.words)}".{meant} `pigeon models --all` lists all.'
-        complain(nothing if words else NO_KEY.format(file=f"{call.environment.agent_dir()}/models.json"))
+        print_to_stderr(nothing if words else NO_KEY.format(file=f"{call.environment.agent_dir()}/models.json"))
     return exit_codes.FAILED
 
 
-def _table(models: Sequence[Model], registry: ModelRegistry) -> str:
+def _models_table(models: Sequence[Model], registry: ModelRegistry) -> str:
     rows = [
         (
-            *_row(model),
+            *_model_row(model),
             f"{model.cost.input:g}/{model.cost.output:g}",
             "yes" if registry.has_key(model.provider) else "no key",
         )
         for model in models
     ]
-    return table([(*COLUMNS, "$ in/out", "key"), *rows])
+    return format_table([(*COLUMNS, "$ in/out", "key"), *rows])
 
 
-def _row(model: Model) -> tuple[str, ...]:
+def _model_row(model: Model) -> tuple[str, ...]:
     return (
         model.provider,
         model.id,
-        short_count(model.context_window),
-        short_count(model.max_tokens),
+        format_count(model.context_window),
+        format_count(model.max_tokens),
         "yes" if model.reasoning else "no",
         "yes" if "image" in model.input else "no",
     )
 
 
-def _matching(models: Sequence[Model], words: Sequence[str]) -> list[Model]:
+def _find_matching(models: Sequence[Model], words: Sequence[str]) -> list[Model]:
     return [model for model in models if all(word in f"{model.reference} {model.name}".lower() for word in words)]
 
 
-def _names(models: Sequence[Model]) -> set[str]:
+def _search_words(models: Sequence[Model]) -> set[str]:
     """The words that people look for: providers, ids and their parts."""
     known = {name for model in models for name in (model.provider, model.id.lower())}
     return known | {part for name in known for part in re.split(r"[^a-z0-9.]+", name) if len(part) > 2}
 
 
-def _object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
+def _to_object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
     return {
         "provider": model.provider,
         "id": model.id,
@@ -99,28 +99,30 @@ def _object(model: Model, registry: ModelRegistry) -> dict[str, Json]:
     }
 
 
-def list_models(search: str, environment: Environment) -> int:
+def print_models(search: str, environment: Environment) -> int:
     """Print the models that can be used as pi does, with what is wrong with the files on stderr."""
-    registry = _registry(environment)
-    say(_known_table(registry.available(), search))
-    _complain_of(registry)
+    registry = _make_registry(environment)
+    print_line(_known_table(registry.list_available(), search))
+    _print_problems(registry)
     return exit_codes.OK
 
 
 def _known_table(models: Sequence[Model], search: str) -> str:
-    shown = _matching(models, search.lower().split())
+    shown = _find_matching(models, search.lower().split())
     if shown:
-        return table([COLUMNS, *(_row(model) for model in sorted(shown, key=lambda one: (one.provider, one.id)))])
+        return format_table(
+            [COLUMNS, *(_model_row(model) for model in sorted(shown, key=lambda one: (one.provider, one.id)))]
+        )
     if search.split():
         return f'No models matching "{search}"'
     return "No models available. Set a provider's API key in the environment, auth.json or models.json."
 
 
-def _registry(environment: Environment) -> ModelRegistry:
+def _make_registry(environment: Environment) -> ModelRegistry:
     folder = environment.agent_dir()
-    return registry_of(folder, environment.variables, environment.cwd or "/", None, Redactor())
+    return make_registry(folder, environment.variables, environment.cwd or "/", None, Redactor())
 
 
-def _complain_of(registry: ModelRegistry) -> None:
+def _print_problems(registry: ModelRegistry) -> None:
     for problem in registry.problems():
-        complain(f"pigeon: {problem}")
+        print_to_stderr(f"pigeon: {problem}")

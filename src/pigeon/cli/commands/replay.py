@@ -15,21 +15,20 @@ from msgspec.structs import replace
 from pigeon import __version__
 from pigeon.app.build import BuiltAgent, build
 from pigeon.app.options import AgentOptions
-from pigeon.cli.commands.sessions import session_file
+from pigeon.cli.commands.sessions import find_session_file
 from pigeon.dialects.base import Dialect
-from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.dialects.choice import choose_dialect_name, make_dialect
 from pigeon.frontends.call import CommandCall
-from pigeon.providers.recording.agent_recordings import speed_of
 from pigeon.rpc.handlers.all import HANDLERS
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.router import CommandHandler
 from pigeon.rpc.shutdown import die_if_interrupted
 from pigeon.session.history.reading import LoadedSession, load_session
-from pigeon.session.playback import PlaybackPace, PlayedClock, SessionPlayer, last_branch_of
-from pigeon.system.clock import SteadyLoop
+from pigeon.session.playback import PlayedClock, SessionPlayer, last_branch_of
+from pigeon.system.clock import PlaybackPace, SteadyLoop, speed_of
 from pigeon.system.environment import Environment
 from pigeon.transport import stdio
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.commands import NAMES, Abort, Command
 from pigeon.wire.errors import Refusal, StartupError, UsageError
 from pigeon.wire.messages import AssistantMessage
@@ -41,25 +40,25 @@ REFUSED = "This is a replay of past events, so {} is not possible. To continue a
 def run_replay(call: CommandCall) -> int:
     """Play a session; returns the exit code."""
     environment = call.environment
-    path = session_file(call, call.words[0])
+    path = find_session_file(call, call.words[0])
     speed = speed_of(call.options.get("speed") or "1")
     if speed is None:
         raise UsageError(f'--speed must be a number above 0, or max; got "{call.options.get("speed")}"')
-    pace = PlaybackPace(speed, _seconds(call.options.get("max_gap")))
+    pace = PlaybackPace(speed, _parse_gap(call.options.get("max_gap")))
     loaded = load_session(path)
     if loaded is None or not any(line.type == "message" for line in loaded.lines):
         raise StartupError(f"{path} has no messages, so there is nothing to play")
     variables = environment.variables
-    name = chosen_name(call.options.get("dialect"), environment.called, (), variables)
-    dialect = dialect_named(name, __version__, variables)
-    descriptors = stdio.claim()
-    drains = call.has("drain")
+    name = choose_dialect_name(call.options.get("dialect"), environment.called, (), variables)
+    dialect = make_dialect(name, __version__, variables)
+    descriptors = stdio.claim_stdio()
+    drains = call.has_option("drain")
     code = SteadyLoop().run_until_complete(_serve(loaded, path, environment, dialect, descriptors, pace, drains))
     die_if_interrupted(code)
     return code
 
 
-def _seconds(text: str | None) -> float:
+def _parse_gap(text: str | None) -> float:
     try:
         seconds = LONGEST_GAP if text is None else float(text)
     except ValueError:
@@ -80,29 +79,31 @@ async def _serve(
 ) -> int:
     clock = PlayedClock()
     surroundings = replace(environment, now=clock.now, ids=clock)
-    agent = await _built(loaded, surroundings, dialect)
+    agent = await _build_agent(loaded, surroundings, dialect)
     session, life = agent.session, agent.lifecycle
     session.journal.load(LoadedSession({}, b"", [], needs_newline=False, rewritten=False))
-    host = _ReplayHost(session, dialect, PipeChannel(descriptors), lambda: drains, _nothing, mask=agent.redactor.mask)
+    host = _ReplayHost(
+        session, dialect, PipeChannel(descriptors), lambda: drains, _do_nothing, mask=agent.redactor.mask
+    )
     player = SessionPlayer(session, clock, pace)
     playing: list[asyncio.Future[None]] = []
 
     async def begin(ended: object) -> None:
-        await life.started(lambda: None)
+        await life.on_host_ready(lambda: None)
         playing.append(asyncio.ensure_future(player.play(last_branch_of(loaded))))
 
     try:
-        return await host.serve(begin, life.leaving, life.stop)
+        return await host.serve(begin, life.close_extensions, life.stop)
     finally:
         for task in playing:
             task.cancel()
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     """There is nothing to warm up."""
 
 
-async def _built(loaded: LoadedSession, environment: Environment, dialect: Dialect) -> BuiltAgent:
+async def _build_agent(loaded: LoadedSession, environment: Environment, dialect: Dialect) -> BuiltAgent:
     """An agent with the session's id and model, that keeps nothing on disk and loads nothing that could act."""
     answers = (line.message for line in loaded.lines if line.role == "assistant")
     answer = next((message for message in answers if isinstance(message, AssistantMessage)), None)
@@ -113,8 +114,8 @@ async def _built(loaded: LoadedSession, environment: Environment, dialect: Diale
         no_context_files=True,
         trust_project=False,
         unattended=True,
-    ).spoken_in(dialect)
-    level = or_else(answer.thinking_level, None) if answer is not None else None
+    ).for_dialect(dialect)
+    level = value_or_default(answer.thinking_level, None) if answer is not None else None
     if answer is None:
         return await build(options, environment)
     try:
@@ -125,7 +126,7 @@ async def _built(loaded: LoadedSession, environment: Environment, dialect: Diale
         return await build(options, environment)
 
 
-def _refuse(cmd: Command, s: Any) -> None:
+def _refuse_command(cmd: Command, s: Any) -> None:
     raise Refusal(REFUSED.format(NAMES[type(cmd)]))
 
 
@@ -133,6 +134,6 @@ class _ReplayHost(Host):
     """Serves a session that is played: what only looks is answered, and a run can be stopped."""
 
     handlers: ClassVar[Mapping[type[Command], CommandHandler]] = {
-        kind: handler if kind.required_scope == "read" or kind is Abort else _refuse
+        kind: handler if kind.required_scope == "read" or kind is Abort else _refuse_command
         for kind, handler in HANDLERS.items()
     }

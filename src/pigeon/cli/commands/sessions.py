@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pigeon.app.options import AgentOptions
 from pigeon.app.pages import export_file, export_trajectory
-from pigeon.app.sessions import repository_of
+from pigeon.app.sessions import make_repository
 from pigeon.config.layers import Layers
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import complain, say, table
+from pigeon.frontends.printing import format_table, print_line, print_to_stderr
 from pigeon.secrets.redactor import Redactor
 from pigeon.session.history.listing import header_of, title_of
 from pigeon.session.history.reading import LoadedSession, load_session
@@ -39,14 +39,14 @@ def run_sessions(call: CommandCall) -> int:
     """Do one of the actions; raises `StartupError` for a session that is not there."""
     sessions = _Sessions(call)
     actions: dict[str, Callable[[], int]] = {
-        "list": sessions.list_newest,
+        "list": sessions.print_newest,
         "search": sessions.search,
         "show": sessions.show,
         "export": sessions.export,
         "rename": sessions.rename,
         "delete": sessions.delete,
         "undelete": sessions.undelete,
-        "trash": sessions.list_trash,
+        "trash": sessions.print_trash,
     }
     try:
         return actions[call.action]()
@@ -54,79 +54,81 @@ def run_sessions(call: CommandCall) -> int:
         raise StartupError(str(refusal)) from None
 
 
-def session_file(call: CommandCall, reference: str) -> str:
+def find_session_file(call: CommandCall, reference: str) -> str:
     """The file of a session that a command names by a path, an id or its beginning; raises `StartupError`."""
-    return _Sessions(call).found(reference)
+    return _Sessions(call).find_file(reference)
 
 
 class _Sessions:
-    """The actions of one call."""
+    """The actions of one call of `pigeon sessions`."""
 
     def __init__(self, call: CommandCall) -> None:
         self._call = call
         self._environment = call.environment
         agent_dir = call.environment.agent_dir()
-        self._repository = _repository(call.environment, agent_dir, call.options.get("session_dir"))
+        self._repository = _make_repository(call.environment, agent_dir, call.options.get("session_dir"))
         self._trash = SessionTrash(self._repository.store, call.environment.now)
 
-    def list_newest(self) -> int:
-        rows = self._rows(_most(self._call.options.get("limit")))
-        if not rows and not self._call.has("json"):
-            elsewhere = "" if self._call.has("all") else " `pigeon sessions --all` lists those of other folders."
-            complain(f"There are no sessions {'yet' if self._call.has('all') else 'in this folder'}.{elsewhere}")
+    def print_newest(self) -> int:
+        rows = self._read_rows(_parse_limit(self._call.options.get("limit")))
+        if not rows and not self._call.has_option("json"):
+            elsewhere = "" if self._call.has_option("all") else " `pigeon sessions --all` lists those of other folders."
+            print_to_stderr(
+                f"There are no sessions {'yet' if self._call.has_option('all') else 'in this folder'}.{elsewhere}"
+            )
             return exit_codes.OK
-        self._print(rows)
+        self._print_rows(rows)
         return exit_codes.OK
 
     def search(self) -> int:
         wanted = " ".join(self._call.words).casefold()
-        found = [row for row in self._rows(sys.maxsize) if wanted in _said(row.path).casefold()]
-        if not found and not self._call.has("json"):
-            elsewhere = "" if self._call.has("all") else " To search all folders, add --all."
-            complain(f'No session contains "{" ".join(self._call.words)}".{elsewhere}')
+        found = [row for row in self._read_rows(sys.maxsize) if wanted in _read_texts(row.path).casefold()]
+        if not found and not self._call.has_option("json"):
+            elsewhere = "" if self._call.has_option("all") else " To search all folders, add --all."
+            print_to_stderr(f'No session contains "{" ".join(self._call.words)}".{elsewhere}')
             return exit_codes.FAILED
-        self._print(found[: _most(self._call.options.get("limit"))])
+        self._print_rows(found[: _parse_limit(self._call.options.get("limit"))])
         return exit_codes.OK
 
     def show(self) -> int:
-        path = self.found(self._call.words[0])
-        loaded = _loaded(path)
-        if self._call.has("json"):
-            say(json.dumps([loaded.header, *(line.plain() for line in loaded.lines)], indent=2))
+        path = self.find_file(self._call.words[0])
+        loaded = _load_existing(path)
+        if self._call.has_option("json"):
+            print_line(json.dumps([loaded.header, *(line.plain() for line in loaded.lines)], indent=2))
             return exit_codes.OK
         stats = stats_of(str(loaded.header.get("id", "")), path, loaded.lines)
         name = name_of(loaded.lines)
         if name:
-            say(name)
-        say(f"{loaded.header.get('id')}  {str(loaded.header.get('timestamp', ''))[:16].replace('T', ' ')}")
-        say(f"{loaded.header.get('cwd', '')}  {stats.total_messages} messages, ${stats.cost:.4f}")
+            print_line(name)
+        print_line(f"{loaded.header.get('id')}  {str(loaded.header.get('timestamp', ''))[:16].replace('T', ' ')}")
+        print_line(f"{loaded.header.get('cwd', '')}  {stats.total_messages} messages, ${stats.cost:.4f}")
         for line in loaded.lines:
             entry = line.entry
             if isinstance(entry, MessageEntry):
                 _show_message(entry.message)
             elif isinstance(entry, CompactionEntry):
-                say(f"\n[older messages were summarized]\n{entry.summary.strip()}")
+                print_line(f"\n[older messages were summarized]\n{entry.summary.strip()}")
         return exit_codes.OK
 
     def export(self) -> int:
-        path, asked = self.found(self._call.words[0]), self._call.word(1)
+        path, asked = self.find_file(self._call.words[0]), self._call.word_at(1)
         form, leaf = self._call.options.get("format") or "html", self._call.options.get("leaf") or ""
         if form not in EXPORT_FORMATS:
             raise UsageError(f'--format must be one of {", ".join(EXPORT_FORMATS)}; got "{form}"')
         if leaf and form != "atif":
             raise UsageError("--leaf needs --format atif; a page has all branches")
         if form == "atif":
-            say(f"Exported to: {export_trajectory(self._environment, path, asked, leaf)}")
+            print_line(f"Exported to: {export_trajectory(self._environment, path, asked, leaf)}")
         else:
-            say(f"Exported to: {export_file(self._environment, path, asked, by_title=True)}")
+            print_line(f"Exported to: {export_file(self._environment, path, asked, by_title=True)}")
         return exit_codes.OK
 
     def rename(self) -> int:
         name = clean_name(" ".join(self._call.words[1:]))
-        path = self.found(self._call.words[0])
+        path = self.find_file(self._call.words[0])
         journal = self._repository.open(path, self._environment.cwd)
         try:
-            if journal.reading:
+            if journal.is_read_only:
                 raise StartupError(
                     f"Another process is writing this session: {path}. Close it first, or rename it there"
                 )
@@ -134,66 +136,66 @@ class _Sessions:
             journal.sync()
         finally:
             journal.close()
-        say(f"{_short_id(path)} is now called {name}")
+        print_line(f"{_short_id(path)} is now called {name}")
         return exit_codes.OK
 
     def delete(self) -> int:
-        path = self.found(self._call.words[0])
-        gone = self._trash.put(path)
-        say(f"Deleted {title_of(gone.row)} ({gone.row.id})")
-        say(f"Undo: pigeon sessions undelete {gone.row.id}")
+        path = self.find_file(self._call.words[0])
+        gone = self._trash.delete_session(path)
+        print_line(f"Deleted {title_of(gone.row)} ({gone.row.id})")
+        print_line(f"Undo: pigeon sessions undelete {gone.row.id}")
         return exit_codes.OK
 
     def undelete(self) -> int:
-        back = self._trash.take_back(self._call.word(0))
-        say(f"Brought back {title_of(back.row)} ({back.row.id})")
+        back = self._trash.restore_session(self._call.word_at(0))
+        print_line(f"Brought back {title_of(back.row)} ({back.row.id})")
         return exit_codes.OK
 
-    def list_trash(self) -> int:
-        gone, unreadable = self._trash.all(), self._trash.unreadable()
+    def print_trash(self) -> int:
+        gone, unreadable = self._trash.list_sessions(), self._trash.list_unreadable()
         for folder in unreadable:
-            complain(f"Warning: {folder} cannot be read; move its session back by hand")
-        if self._call.has("json"):
-            say(json.dumps([_trashed_object(one) for one in gone], indent=2))
+            print_to_stderr(f"Warning: {folder} cannot be read; move its session back by hand")
+        if self._call.has_option("json"):
+            print_line(json.dumps([_trashed_record(one) for one in gone], indent=2))
         elif gone:
             ids = _short_ids([one.row.id for one in gone], ())
             titles = [(one.deleted[:16].replace("T", " "), title_of(one.row)) for one in gone]
             rows = [(id, *title) for id, title in zip(ids, titles, strict=True)]
-            say(table([("id", "deleted", "session"), *rows]))
-            say(f"\nThey are in {self._trash.folder}and stay there until you delete them.")
+            print_line(format_table([("id", "deleted", "session"), *rows]))
+            print_line(f"\nThey are in {self._trash.folder}and stay there until you delete them.")
         elif not unreadable:
-            complain("The trash is empty.")
+            print_to_stderr("The trash is empty.")
         return exit_codes.OK
 
-    def _rows(self, most: int) -> list[SessionRow]:
+    def _read_rows(self, most: int) -> list[SessionRow]:
         return self._repository.store.list_sessions(self._folders(), None, most)[0]
 
     def _folders(self) -> list[str]:
-        return self._repository.folders() if self._call.has("all") else [self._repository.folder]
+        return self._repository.folders() if self._call.has_option("all") else [self._repository.folder]
 
     def _known_ids(self) -> Iterator[str]:
         """The ids of all sessions that could be meant, as the names of their files end with them."""
         for folder in self._folders():
-            for path in self._repository.store.files_in(folder):
+            for path in self._repository.store.list_files(folder):
                 yield self._repository.store.id_in_name(path)
 
-    def _print(self, rows: list[SessionRow]) -> None:
-        if self._call.has("json"):
-            say(json.dumps([codec.to_plain(row) for row in rows], indent=2))
+    def _print_rows(self, rows: list[SessionRow]) -> None:
+        if self._call.has_option("json"):
+            print_line(json.dumps([codec.to_plain(row) for row in rows], indent=2))
             return
         lines = []
         for id, row in zip(_short_ids([row.id for row in rows], self._known_ids()), rows, strict=True):
-            folder = (_shown_folder(row.cwd, self._environment.home),) if self._call.has("all") else ()
+            folder = (_folder_text(row.cwd, self._environment.home),) if self._call.has_option("all") else ()
             lines.append((id, row.modified[:16].replace("T", " "), *folder, title_of(row)))
-        heads = ("id", "changed (UTC)", *(("folder",) if self._call.has("all") else ()), "session")
-        say(table([heads, *lines]))
+        heads = ("id", "changed (UTC)", *(("folder",) if self._call.has_option("all") else ()), "session")
+        print_line(format_table([heads, *lines]))
 
-    def found(self, reference: str) -> str:
+    def find_file(self, reference: str) -> str:
         """The file of a session: a path, an id or its beginning, of any folder."""
         if not reference.strip():
             raise UsageError("The ID of the session is empty. `pigeon sessions` lists the ids")
         if self._repository.store.is_file_name(reference):
-            path = self._environment.absolute(reference)
+            path = self._environment.absolute_path(reference)
             if header_of(path) is None:
                 raise StartupError(f"There is no session in {path}")
             return path
@@ -203,15 +205,15 @@ class _Sessions:
         return found[0]
 
 
-def _repository(environment: Environment, agent_dir: str, session_dir: str | None) -> SessionRepository:
-    layers = Layers(agent_dir, lambda problem: complain(f"Warning: {problem}"))
+def _make_repository(environment: Environment, agent_dir: str, session_dir: str | None) -> SessionRepository:
+    layers = Layers(agent_dir, lambda problem: print_to_stderr(f"Warning: {problem}"))
     options = AgentOptions(session_dir=session_dir)
-    return repository_of(
-        options, environment, layers.settings, agent_dir, environment.cwd or "/", complain, Redactor().mask
+    return make_repository(
+        options, environment, layers.settings, agent_dir, environment.cwd or "/", print_to_stderr, Redactor().mask
     )
 
 
-def _most(asked: str | None) -> int:
+def _parse_limit(asked: str | None) -> int:
     if asked is None:
         return MOST_LISTED
     if not re.fullmatch("0*[1-9][0-9]{0,17}", asked):
@@ -219,7 +221,7 @@ def _most(asked: str | None) -> int:
     return int(asked)
 
 
-def _loaded(path: str) -> LoadedSession:
+def _load_existing(path: str) -> LoadedSession:
     loaded = load_session(path)
     if loaded is None:
         raise StartupError(f"There is nothing in {path} yet")
@@ -236,7 +238,7 @@ def _short_ids(ids: Sequence[str], known: Iterable[str]) -> Iterator[str]:
         yield next((id[:most] for most in lengths if not any(one.startswith(id[:most]) for one in beside)), id)
 
 
-def _said(path: str) -> str:
+def _read_texts(path: str) -> str:
     """Everything that was said in a session, and its name; nothing where the file cannot be read."""
     try:
         loaded = load_session(path)
@@ -254,16 +256,16 @@ def _said(path: str) -> str:
 
 def _show_message(message: Message) -> None:
     if isinstance(message, UserMessage):
-        say("\n" + "\n".join(f"> {line}" for line in text_of(message.content).strip().splitlines()))
+        print_line("\n" + "\n".join(f"> {line}" for line in text_of(message.content).strip().splitlines()))
     elif isinstance(message, AssistantMessage):
         for block in message.content:
             if isinstance(block, TextContent) and block.text.strip():
-                say(f"\n{block.text.strip()}")
+                print_line(f"\n{block.text.strip()}")
             elif isinstance(block, ToolCall):
-                say(f"\n[{block.name}] {json.dumps(block.arguments, ensure_ascii=False)}")
+                print_line(f"\n[{block.name}] {json.dumps(block.arguments, ensure_ascii=False)}")
     elif isinstance(message, ToolResultMessage):
         text = text_of(message.content).strip()
-        say(f"{text[:LONGEST_RESULT]}{' …' if len(text) > LONGEST_RESULT else ''}")
+        print_line(f"{text[:LONGEST_RESULT]}{' …' if len(text) > LONGEST_RESULT else ''}")
 
 
 def _short_id(path: str) -> str:
@@ -271,9 +273,9 @@ def _short_id(path: str) -> str:
     return str(header["id"])[:ID_SHOWN] if header else path
 
 
-def _shown_folder(path: str, home: str) -> str:
+def _folder_text(path: str, home: str) -> str:
     return f"~{path[len(home) :]}" if path == home or path.startswith(f"{home}/") else path
 
 
-def _trashed_object(one: TrashedSession) -> dict[str, object]:
+def _trashed_record(one: TrashedSession) -> dict[str, object]:
     return {"deleted": one.deleted, "from": one.path, **codec.to_plain(one.row)}

@@ -45,10 +45,10 @@ class ExtensionTool(ArgumentTool):
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Do it; whatever the extension raises becomes the text of the failure."""
         timeout = PausableTimeout(None)
-        context = self._loaded.tool_context(run, timeout)
-        forget = run.scope.on_cancel(context.cancel)
+        context = self._loaded.make_tool_context(run, timeout)
+        forget = run.scope.add_cancel_callback(context.cancel)
         try:
-            call = self._definition.bound(arguments, context)
+            call = self._definition.bind_call(arguments, context)
             result = await run.scope.wait(self._loaded.thread.call(call, (), timeout))
             return outcome_of(result)
         except msgspec.ValidationError as error:
@@ -84,7 +84,7 @@ class Contributions:
         for loaded in self._dispatcher.extensions:
             for definition in loaded.extension.registered.tools.values():
                 if definition.spec.name in tools:
-                    self._report_taken(loaded, "tool", definition.spec.name)
+                    self._report_name_conflict(loaded, "tool", definition.spec.name)
                 else:
                     tools[definition.spec.name] = ExtensionTool(definition, loaded)
         return list(tools.values())
@@ -95,32 +95,32 @@ class Contributions:
         for loaded in self._dispatcher.extensions:
             for definition in loaded.extension.registered.providers.values():
                 if definition.name in providers:
-                    self._report_taken(loaded, "provider", definition.name)
+                    self._report_name_conflict(loaded, "provider", definition.name)
                 else:
-                    providers[definition.name] = _contributed(loaded, definition)
+                    providers[definition.name] = _build_contribution(loaded, definition)
         return list(providers.values())
 
-    def tool_added(self, loaded: LoadedExtension, tool: ToolDef) -> None:
-        """A tool was registered late."""
+    def register_tool(self, loaded: LoadedExtension, tool: ToolDef) -> None:
+        """Add a tool that an extension registered after the start."""
         owner = self._owner(tool.spec.name)
         if owner is not None and owner is not loaded:
-            self._report_taken(loaded, "tool", tool.spec.name)
+            self._report_name_conflict(loaded, "tool", tool.spec.name)
         elif self._binding.port is not None:
             self._binding.port.tools.add(ExtensionTool(tool, loaded))
 
-    def provider_added(self, loaded: LoadedExtension, definition: ProviderDef) -> None:
-        """A provider was registered late."""
+    def register_provider(self, loaded: LoadedExtension, definition: ProviderDef) -> None:
+        """Add a provider that an extension registered after the start."""
         if self._binding.port is not None:
-            late = _contributed(loaded, definition)
+            late = _build_contribution(loaded, definition)
             self._binding.port.models.add_provider(late.name, late.entry, late.provider)
 
-    def provider_removed(self, name: str) -> None:
-        """A provider was taken back."""
+    def unregister_provider(self, name: str) -> None:
+        """Remove a provider that an extension has unregistered."""
         if self._binding.port is not None:
             self._binding.port.models.remove_provider(name)
 
-    def emitted(self, topic: str, data: Any) -> None:
-        """One extension sends something to those that listen to a topic, without waiting for them."""
+    def emit_message(self, topic: str, data: Any) -> None:
+        """Send data of one extension to those that listen to a topic, without waiting for them."""
         for loaded in self._dispatcher.extensions:
             for name, function in list(loaded.extension.registered.topics):
                 if name == topic:
@@ -137,12 +137,12 @@ class Contributions:
     def _owner(self, tool: str) -> LoadedExtension | None:
         return next((one for one in self._dispatcher.extensions if tool in one.extension.registered.tools), None)
 
-    def _report_taken(self, loaded: LoadedExtension, what: str, name: str) -> None:
+    def _report_name_conflict(self, loaded: LoadedExtension, what: str, name: str) -> None:
         text = f'the {what} "{name}" is ignored: another extension has one with that name'
         self._dispatcher.reports(loaded.source.path, "load", text)
 
 
-def _contributed(loaded: LoadedExtension, definition: ProviderDef) -> ContributedProvider:
+def _build_contribution(loaded: LoadedExtension, definition: ProviderDef) -> ContributedProvider:
     answers = definition.answer is not None
     provider = ExtensionProvider(definition, loaded.thread, loaded.access.bridge) if answers else None
     return ContributedProvider(definition.name, definition.entry, provider)

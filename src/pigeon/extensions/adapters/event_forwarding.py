@@ -14,7 +14,7 @@ from pigeon.extensions.adapters.hooks import ExtensionHooks
 from pigeon.extensions.public import events as e
 from pigeon.extensions.runtime.dispatcher import Dispatcher
 from pigeon.wire import events as w
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 
 _DELTAS = (w.TextDelta, w.ThinkingDelta, w.ToolcallDelta)
 
@@ -30,14 +30,14 @@ class EventForwarding:
         self.level_before: str | None = None
 
     def forward(self, event: w.Outbound) -> None:
-        """Something happened."""
+        """Queue an event of the session for the extensions that listen to it."""
         self._remember(event)
         forwarded = _FORWARDED.get(type(event))
-        if forwarded is None or not any(self._dispatcher.listens(kind) for kind in forwarded[0]):
+        if forwarded is None or not any(self._dispatcher.has_listeners(kind) for kind in forwarded[0]):
             return
-        if isinstance(event, w.MessageEnd) and self._hooks.was_asked_about(event.message):
+        if isinstance(event, w.MessageEnd) and self._hooks.has_seen_message(event.message):
             return  # its handlers were asked before it was put on record
-        self._dispatcher.tell(forwarded[1](event, self))
+        self._dispatcher.post_event(forwarded[1](event, self))
 
     def _remember(self, event: w.Outbound) -> None:
         if isinstance(event, w.AgentStart):
@@ -48,15 +48,15 @@ class EventForwarding:
             self.level_before, self.level = self.level, event.level
 
 
-def _update(event: w.MessageUpdate, state: EventForwarding) -> e.Event:
+def _to_update_event(event: w.MessageUpdate, state: EventForwarding) -> e.Event:
     stream = event.assistant_message_event
     kind = str(stream.__struct_config__.tag)
     return e.MessageUpdate(kind, stream.content_index, stream.delta if isinstance(stream, _DELTAS) else "")
 
 
-def _compaction(event: w.CompactionEnd, state: EventForwarding) -> e.Event:
+def _to_compaction_event(event: w.CompactionEnd, state: EventForwarding) -> e.Event:
     if isinstance(event.result, Absent):
-        return e.SessionCompactFailed(event.reason, event.aborted, or_else(event.error_message, "") or None)
+        return e.SessionCompactFailed(event.reason, event.aborted, value_or_default(event.error_message, "") or None)
     done = event.result
     return e.SessionCompact(event.reason, done.summary, done.first_kept_entry_id, done.tokens_before, event.will_retry)
 
@@ -73,7 +73,7 @@ _FORWARDED: dict[type[Any], tuple[tuple[type[e.Event], ...], _Make]] = {
         lambda event, state: e.TurnEnd(state.turn, _copy(event.message), _copy(event.tool_results)),
     ),
     w.MessageStart: ((e.MessageStart,), lambda event, state: e.MessageStart(_copy(event.message))),
-    w.MessageUpdate: ((e.MessageUpdate,), _update),
+    w.MessageUpdate: ((e.MessageUpdate,), _to_update_event),
     w.MessageEnd: ((e.MessageEnd,), lambda event, state: e.MessageEnd(_copy(event.message))),
     w.ToolCallStarted: (
         (e.ToolExecutionStart,),
@@ -91,11 +91,11 @@ _FORWARDED: dict[type[Any], tuple[tuple[type[e.Event], ...], _Make]] = {
     ),
     w.SessionInfoChanged: (
         (e.SessionInfoChanged,),
-        lambda event, state: e.SessionInfoChanged(or_else(event.name, "") or None),
+        lambda event, state: e.SessionInfoChanged(value_or_default(event.name, "") or None),
     ),
     w.ThinkingLevelChanged: (
         (e.ThinkingLevelSelect,),
         lambda event, state: e.ThinkingLevelSelect(event.level, state.level_before),
     ),
-    w.CompactionEnd: ((e.SessionCompact, e.SessionCompactFailed), _compaction),
+    w.CompactionEnd: ((e.SessionCompact, e.SessionCompactFailed), _to_compaction_event),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from pigeon.agent.interfaces import PreparedCall
 from pigeon.extensions.public.events import ToolCall, ToolResult
-from pigeon.extensions.public.results import Block, Override, checked, plain
+from pigeon.extensions.public.results import Block, Override, to_plain_json, validate_record
 from pigeon.extensions.runtime.dispatcher import Answer, Dispatcher
 from pigeon.wire import content as wire
 from pigeon.wire.base import Absent, Json
@@ -37,15 +37,15 @@ class ExtensionGate:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
 
-    async def before(self, prepared: PreparedCall) -> None:
+    async def before_call(self, prepared: PreparedCall) -> None:
         """Let the handlers change the arguments; raises `Blocked`."""
-        await self._dispatcher.until_started(START_SECONDS)
-        if not self._dispatcher.listens(ToolCall):
+        await self._dispatcher.wait_until_started(START_SECONDS)
+        if not self._dispatcher.has_listeners(ToolCall):
             return
         call, current = prepared.call, prepared.arguments
         stopped: list[Blocked] = []
 
-        def take(answer: Answer) -> bool:
+        def on_answer(answer: Answer) -> bool:
             nonlocal current
             if answer.failure is not None:
                 stopped.append(Blocked(UNJUDGED.format(name=answer.loaded.extension.name, why=answer.failure)))
@@ -53,21 +53,21 @@ class ExtensionGate:
                 stopped.append(Blocked(_reason(answer.value), answer.value.terminate is True))
             else:
                 try:
-                    current = _arguments(answer.event.args)
+                    current = _check_arguments(answer.event.args)
                 except TypeError as error:
                     self._dispatcher.reports(answer.loaded.source.path, "tool_call", str(error))
                     stopped.append(Blocked(UNJUDGED.format(name=answer.loaded.extension.name, why=error)))
             return bool(stopped)
 
-        await self._dispatcher.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), take)
+        await self._dispatcher.ask(ToolCall, lambda: ToolCall(call.name, call.id, copy.deepcopy(current)), on_answer)
         if stopped:
             raise stopped[0]
         if current != prepared.arguments:
-            await prepared.change(current)
+            await prepared.replace_arguments(current)
 
-    async def after(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
+    async def after_call(self, call: wire.ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         """The outcome as the handlers left it."""
-        if not self._dispatcher.listens(ToolResult):
+        if not self._dispatcher.has_listeners(ToolResult):
             return outcome, is_error
         current, failed = outcome, is_error
 
@@ -78,24 +78,24 @@ class ExtensionGate:
             arguments = copy.deepcopy(call.arguments)
             return ToolResult(call.name, call.id, arguments, shown.content, details, failed, usage)
 
-        def take(answer: Answer) -> bool:
+        def on_answer(answer: Answer) -> bool:
             nonlocal current, failed
             if isinstance(answer.value, Override):
                 try:
-                    current = overridden(current, answer.value)
+                    current = apply_override(current, answer.value)
                 except TypeError as error:
                     self._dispatcher.reports(answer.loaded.source.path, "tool_result", str(error))
                 else:
                     failed = failed if answer.value.is_error is None else bool(answer.value.is_error)
             return False
 
-        await self._dispatcher.ask(ToolResult, make, take)
+        await self._dispatcher.ask(ToolResult, make, on_answer)
         return current, failed
 
 
-def _arguments(changed: Any) -> dict[str, Json]:
+def _check_arguments(changed: Any) -> dict[str, Json]:
     """The arguments as a handler left them; raises `TypeError` for what cannot be arguments."""
-    arguments = plain(changed, "args")
+    arguments = to_plain_json(changed, "args")
     if not isinstance(arguments, dict):
         raise TypeError("args must be a dict")
     return arguments
@@ -109,12 +109,12 @@ def _reason(block: Block) -> str:
         return "blocked by an extension"
 
 
-def overridden(outcome: ToolOutcome, change: Override) -> ToolOutcome:
+def apply_override(outcome: ToolOutcome, change: Override) -> ToolOutcome:
     """The outcome with what is given replaced; raises `TypeError` for what cannot be an outcome."""
     content: Any = outcome.content if change.content is None else change.content
     if isinstance(content, str):
         content = [wire.TextContent(text=content)]
-    return checked(
+    return validate_record(
         ToolOutcome(
             content=content,
             details=outcome.details if isinstance(change.details, Absent) else change.details,

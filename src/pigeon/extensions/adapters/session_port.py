@@ -34,7 +34,7 @@ RemoveProvider = Callable[[str], None]
 
 
 class SessionFacts(Struct, frozen=True):
-    """Which conversation this is."""
+    """The identity of a conversation: its id, file, name, folder and leaf."""
 
     session_id: str
     file: str | None
@@ -105,7 +105,7 @@ class ConversationPort:
 
     def set_label(self, entry_id: str, label: str | None) -> None:
         """A bookmark on an entry; none removes it."""
-        if self._session.journal.line(entry_id) is None:
+        if self._session.journal.find_line(entry_id) is None:
             raise Refusal(f"Entry not found: {entry_id}")
         self._session.journal.append(LabelEntry, target_id=entry_id, label=label or ABSENT)
 
@@ -118,11 +118,11 @@ class ToolsPort:
 
     def active(self) -> list[str]:
         """Names of the tools that the model has."""
-        return list(self._toolset.active())
+        return list(self._toolset.active_tools())
 
-    def every(self) -> list[tuple[str, str]]:
+    def describe_all(self) -> list[tuple[str, str]]:
         """Name and description of every tool."""
-        return [(tool.spec.name, tool.spec.description) for tool in self._toolset.every()]
+        return [(tool.spec.name, tool.spec.description) for tool in self._toolset.all_tools()]
 
     def activate(self, names: list[str]) -> None:
         """The tools of the next turn; unknown names are left out."""
@@ -138,34 +138,34 @@ class ModelsPort:
 
     def __init__(self, session: Session, add_provider: AddProvider, remove_provider: RemoveProvider) -> None:
         self._models = session.models
-        self._tell_selection = session.tell_selection
+        self._tell_selection = session.announce_selection
         self._add_provider = add_provider
         self._remove_provider = remove_provider
 
     def current(self) -> Model | None:
-        """The model that answers."""
+        """The selected model, if there is one."""
         return self._models.model
 
     def available(self) -> list[Model]:
         """The models that can be chosen."""
-        return self._models.available()
+        return self._models.list_available()
 
-    def use(self, provider: str, model_id: str) -> bool:
+    def select_model(self, provider: str, model_id: str) -> bool:
         """Choose a model; false when it cannot be used."""
         try:
-            self._models.use(provider, model_id)
+            self._models.select_model(provider, model_id)
             self._tell_selection("set_model")
         except Refusal:
             return False
         return True
 
     def thinking(self) -> ThinkingLevel:
-        """How hard the model thinks."""
+        """The thinking level that is set."""
         return self._models.level
 
-    def think(self, level: ThinkingLevel) -> None:
+    def set_thinking(self, level: ThinkingLevel) -> None:
         """How hard it shall think, as far as the model can."""
-        self._models.think(level)
+        self._models.set_level(level)
 
     def add_provider(self, name: str, entry: Mapping[str, Any], provider: ModelProvider | None) -> None:
         """A provider in the form of `models.json`; one that answers by itself does so under the api `name`."""
@@ -184,7 +184,6 @@ class ControlPort:
         self._shutdown = shutdown
 
     def is_idle(self) -> bool:
-        """True while nothing runs."""
         return self._session.activity.state == "idle"
 
     def has_pending_messages(self) -> bool:
@@ -209,24 +208,22 @@ class ControlPort:
         return self._session.system_prompt.text()
 
     def commands(self) -> list[SlashCommand]:
-        """All slash commands."""
         return self._session.prompting.commands()
 
     async def compact(self, instructions: str | None) -> None:
-        """Summarize the history now."""
+        """Summarize the history now; raises if that fails."""
         await self._session.history.compact(ABSENT if instructions is None else instructions)
 
-    async def until_idle(self) -> None:
-        """Wait until nothing runs."""
-        await self._session.activity.until_idle()
+    async def wait_until_idle(self) -> None:
+        await self._session.activity.wait_until_idle()
 
     async def new_session(self, parent: str | None) -> bool:
         """Begin an empty conversation; false if that was vetoed."""
-        return not await self._session.switching.new(parent or ABSENT)
+        return not await self._session.switching.veto_or_open_new(parent or ABSENT)
 
     async def switch_session(self, path: str) -> bool:
         """Open another conversation; false if that was vetoed."""
-        return not await self._session.switching.open(path)
+        return not await self._session.switching.veto_or_open(path)
 
     async def fork(self, entry_id: str) -> bool:
         """Go on before a user message, in a new conversation; false if that was vetoed."""
@@ -260,7 +257,7 @@ class SessionPort(Struct, frozen=True):
     control: ControlPort
 
 
-def session_port(
+def make_session_port(
     session: Session, add_provider: AddProvider, remove_provider: RemoveProvider, shutdown: Callable[[], None]
 ) -> SessionPort:
     """The port of a session; providers are registered and the process is ended by what the composition root gives."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pigeon.extensions.public.events import BY_NAME, Event
 from pigeon.extensions.public.failures import NO_SESSION, ExtensionFailed, NotBound
-from pigeon.extensions.public.provider import ProviderDef, provider_def
-from pigeon.extensions.public.tool_def import ToolDef, tool_def
+from pigeon.extensions.public.provider import ProviderDef, build_provider_def
+from pigeon.extensions.public.tool_def import ToolDef, build_tool_def
 from pigeon.extensions.runtime.pausable_timeout import HANDLER_SECONDS
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ class Handler:
     timeout: float | None
     tools: frozenset[str] | None
 
-    def wants(self, event: Event) -> bool:
+    def should_handle(self, event: Event) -> bool:
         """False for a tool that the handler does not care for; the case of its name does not count."""
         return self.tools is None or str(getattr(event, "tool", "")).lower() in self.tools
 
 
 @dataclass(frozen=True, slots=True)
 class CommandDef:
-    """A slash command."""
+    """A slash command that an extension has registered."""
 
     name: str
     function: Callable[..., Any]
@@ -90,19 +90,19 @@ class Registrations:
         self.changes = 0
 
     def add_handler(self, handler: Handler) -> None:
-        """Listen to an event."""
+        """Register a handler for one of the extension's events."""
         self.handlers.append(handler)
         self.changes += 1
 
     def add_command(self, command: CommandDef) -> None:
-        """Offer a slash command."""
+        """Add a command; raises `ValueError` if its name is in use."""
         if command.name in self.commands:
             raise ValueError(f'two commands are called "{command.name}"')
         self.commands[command.name] = command
         self.changes += 1
 
     def add_tool(self, tool: ToolDef) -> None:
-        """Offer a tool."""
+        """Add a tool; raises `ValueError` if its name is in use."""
         if tool.spec.name in self.tools:
             raise ValueError(f'two tools are called "{tool.spec.name}"')
         self.tools[tool.spec.name] = tool
@@ -203,8 +203,8 @@ class Extension:
                 return f"{city}: about 340,000"
         """
         if function:
-            return self._add_tool(function[0], tool_def(function[0], **options))
-        return lambda actual: self._add_tool(actual, tool_def(actual, **options))
+            return self._add_tool(function[0], build_tool_def(function[0], **options))
+        return lambda actual: self._add_tool(actual, build_tool_def(actual, **options))
 
     def command(self, name: str, *, help: str = "", timeout: float | None = None) -> Callable[[_F], _F]:
         """Register the slash command `/name`; the function gets the rest of the line and a context.
@@ -279,19 +279,19 @@ class Extension:
         if headers:
             entry["headers"] = dict(headers)
         if models is not None and api:
-            self._provide(provider_def(name, entry, models, None))
+            self._add_provider(build_provider_def(name, entry, models, None))
 
         def register(function: _F) -> _F:
-            self._provide(provider_def(name, entry, models, function))
+            self._add_provider(build_provider_def(name, entry, models, function))
             return function
 
         return register
 
     def remove_provider(self, name: str) -> None:
-        """Take a provider back."""
+        """Remove a provider that this extension has registered."""
         self.registered.providers.pop(name, None)
         if self._loaded is not None:
-            self._loaded.provider_removed(name)
+            self._loaded.unregister_provider(name)
 
     def topic(self, name: str) -> Callable[[_F], _F]:
         """Listen to what other extensions `emit` under this name."""
@@ -304,11 +304,11 @@ class Extension:
 
     def emit(self, name: str, data: Any = None) -> None:
         """Tell all extensions that listen to this topic, without waiting for them."""
-        self._running().emit(name, data)
+        self._require_loaded().emit(name, data)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Start work in the background; it is cancelled when the process ends."""
-        self._running().spawn(work)
+        self._require_loaded().spawn(work)
 
     def attach(self, loaded: LoadedExtension, flags: Mapping[str, bool | str]) -> None:
         """Called by the loader: from here on the extension runs; raises `ExtensionFailed` if it does so already.
@@ -322,26 +322,26 @@ class Extension:
             flag.give(flags.get(flag.name))
 
     def detach(self) -> None:
-        """Called when the agent ends."""
+        """Release the extension for another agent; called when the agent ends."""
         self._loaded = None
 
     @property
     def context(self) -> Context:
         """The session outside of any event; raises while there is none."""
-        return self._running().context()
+        return self._require_loaded().make_context()
 
     def _add_tool(self, function: Callable[..., Any], made: ToolDef) -> Callable[..., Any]:
         self.registered.add_tool(made)
         if self._loaded is not None:
-            self._loaded.tool_added(made)
+            self._loaded.register_tool(made)
         return function
 
-    def _provide(self, provider: ProviderDef) -> None:
+    def _add_provider(self, provider: ProviderDef) -> None:
         self.registered.providers[provider.name] = provider
         if self._loaded is not None:
-            self._loaded.provider_added(provider)
+            self._loaded.register_provider(provider)
 
-    def _running(self) -> LoadedExtension:
+    def _require_loaded(self) -> LoadedExtension:
         if self._loaded is None:
             raise NotBound(NO_SESSION)
         return self._loaded

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pigeon.extensions.public.results import ToolOutput, checked
+from pigeon.extensions.public.results import ToolOutput, validate_record
 from pigeon.extensions.public.session_objects import ConversationHandle, ModelsHandle, StateHandle, ToolsHandle
 from pigeon.extensions.public.ui import Ui
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Context:
-    """The session and its host."""
+    """The session and its host, as a handler sees and controls them."""
 
     def __init__(self, access: SessionAccess, timeout: PausableTimeout | None = None) -> None:
         self._access = access
@@ -47,7 +47,7 @@ class Context:
         return self._access.binding.trusted
 
     def is_idle(self) -> bool:
-        """True while nothing runs."""
+        """True while the agent runs nothing."""
         return self._access.call(None, lambda port: port.control.is_idle())
 
     def has_pending_messages(self) -> bool:
@@ -71,7 +71,7 @@ class Context:
         return self._access.call(None, lambda port: port.control.system_prompt())
 
     def commands(self) -> list[SlashCommand]:
-        """All slash commands."""
+        """Returns all slash commands of the session."""
         return self._access.call(None, lambda port: port.control.commands())
 
     async def compact(self, instructions: str | None = None) -> None:
@@ -91,21 +91,21 @@ class Context:
 
     def wait(self, work: Awaitable[_T] | Coroutine[Any, Any, _T]) -> _T:
         """For plain functions: wait for something asynchronous, such as a dialog."""
-        if _in_async_code():
+        if _is_in_async_code():
             raise RuntimeError("wait is for plain functions; in an async function use await")
 
-        async def awaited() -> _T:
+        async def await_work() -> _T:
             return await work
 
-        return asyncio.run_coroutine_threadsafe(awaited(), self._access.loop).result()
+        return asyncio.run_coroutine_threadsafe(await_work(), self._access.loop).result()
 
 
 class CommandContext(Context):
     """What a slash command gets: it may also change the conversation."""
 
     async def wait_for_idle(self) -> None:
-        """Wait until nothing runs."""
-        await self._access.run(None, lambda port: port.control.until_idle())
+        """Wait until the agent runs nothing."""
+        await self._access.run(None, lambda port: port.control.wait_until_idle())
 
     async def new_session(self, parent: str | None = None) -> bool:
         """Begin an empty conversation; false if that was vetoed."""
@@ -144,7 +144,7 @@ class ToolContext(Context):
         await self._access.bridge.run(lambda: self._run.update(outcome))
 
 
-def _in_async_code() -> bool:
+def _is_in_async_code() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -159,10 +159,10 @@ def outcome_of(result: Any) -> ToolOutcome:
     elif isinstance(result, str):
         result = ToolOutput(result)
     if isinstance(result, ToolOutcome):
-        return checked(result)
+        return validate_record(result)
     if not isinstance(result, ToolOutput):
         raise TypeError(f"a tool must return text or ToolOutput, not {type(result).__name__}")
     outcome = ToolOutcome(content=result.content(), details=result.details)
     if result.terminate:
         outcome.terminate = True
-    return checked(outcome)
+    return validate_record(outcome)

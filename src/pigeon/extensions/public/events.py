@@ -138,7 +138,7 @@ class SessionBeforeCompact(Event):
 
 @dataclass(slots=True)
 class SessionCompact(Event):
-    """The history was summarized."""
+    """The history was summarized successfully."""
 
     name = "session_compact"
     told = True
@@ -192,7 +192,7 @@ class BeforeAgentStart(Event):
 
 @dataclass(slots=True)
 class AgentStart(Event):
-    """A run begins."""
+    """A run begins; its turns and messages follow."""
 
     name = "agent_start"
     told = True
@@ -239,7 +239,7 @@ class TurnStart(Event):
 
 @dataclass(slots=True)
 class TurnEnd(Event):
-    """A turn ends."""
+    """A turn ends, with its answer and its tool results."""
 
     name = "turn_end"
     told = True
@@ -317,7 +317,7 @@ class BeforeProviderHeaders(Event):
 
 @dataclass(slots=True)
 class AfterProviderResponse(Event):
-    """A provider began to answer."""
+    """A provider has begun to answer a request."""
 
     name = "after_provider_response"
     told = True
@@ -327,7 +327,7 @@ class AfterProviderResponse(Event):
 
 @dataclass(slots=True)
 class ToolExecutionStart(Event):
-    """A tool call begins."""
+    """A tool call begins, with the arguments of the call."""
 
     name = "tool_execution_start"
     told = True
@@ -349,7 +349,7 @@ class ToolExecutionUpdate(Event):
 
 @dataclass(slots=True)
 class ToolExecutionEnd(Event):
-    """A tool call has ended."""
+    """A tool call has ended, with its result."""
 
     name = "tool_execution_end"
     told = True
@@ -408,7 +408,7 @@ class UserBash(Event):
 
 @dataclass(slots=True)
 class ModelSelect(Event):
-    """Another model is in force."""
+    """Another model was selected for the session."""
 
     name = "model_select"
     told = True

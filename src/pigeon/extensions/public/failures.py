@@ -13,7 +13,7 @@ class ExtensionFailed(Exception):
 
 
 class TookTooLong(ExtensionFailed):
-    """A handler's time was over."""
+    """A handler was stopped because its time limit was over."""
 
 
 class Unresponsive(ExtensionFailed):

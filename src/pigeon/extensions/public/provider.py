@@ -43,14 +43,14 @@ NO_KEY = "extension"
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """A piece of reasoning."""
+    """A piece of reasoning that a provider's generator yields."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The model asks for a tool."""
+    """A tool call that a provider's generator yields."""
 
     tool: str
     arguments: dict[str, Json]
@@ -66,7 +66,7 @@ class ProviderDef:
     answer: Callable[[ModelRequest], AsyncIterator[Any]] | None
 
 
-def provider_def(
+def build_provider_def(
     name: str,
     entry: Mapping[str, Any],
     models: Sequence[Mapping[str, Any] | str] | None,
@@ -98,7 +98,7 @@ class ExtensionProvider:
         self._bridge = bridge
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Begin an answer."""
+        """Run the generator for a request and stream its deltas."""
         ready: asyncio.Queue[Any] = asyncio.Queue(AHEAD)
         answer = self._provider.answer
         assert answer is not None
@@ -119,11 +119,11 @@ class ExtensionProvider:
         blocks = _Blocks()
         try:
             while isinstance(item := await ready.get(), tuple):
-                for delta in blocks.of(item[0]):
+                for delta in blocks.to_deltas(item[0]):
                     yield delta
                     if isinstance(delta, Finished):
                         return
-            for delta in blocks.end(item):
+            for delta in blocks.finish(item):
                 yield delta
         finally:
             running.cancel()
@@ -137,45 +137,45 @@ class _Blocks:
         self._index = -1
         self._calls = 0
 
-    def of(self, item: Any) -> list[Delta]:
+    def to_deltas(self, item: Any) -> list[Delta]:
         if isinstance(item, (Named, BlockOpened, BlockGrew, BlockClosed, Metered, Finished)):
             if isinstance(item, BlockOpened):
                 self._index = item.index
             return [item]
         if isinstance(item, str):
-            return self._piece("text", item)
+            return self._add_text("text", item)
         if isinstance(item, Think):
-            return self._piece("thinking", item.text)
+            return self._add_text("thinking", item.text)
         if isinstance(item, Call):
-            return self._call(item)
+            return self._add_call(item)
         unusable = f"the generator yielded {type(item).__name__}; it may yield strings, Think, Call or deltas"
-        return self.end(Failure(message=unusable, code="extension"))
+        return self.finish(Failure(message=unusable, code="extension"))
 
-    def end(self, failure: Failure | None) -> list[Delta]:
+    def finish(self, failure: Failure | None) -> list[Delta]:
         stop = "error" if failure else "toolUse" if self._calls else "stop"
-        return [*self._closed(), Finished(stop=stop, failure=failure)]  # type: ignore[arg-type]
+        return [*self._close_block(), Finished(stop=stop, failure=failure)]  # type: ignore[arg-type]
 
-    def _piece(self, kind: BlockKind, text: str) -> list[Delta]:
+    def _add_text(self, kind: BlockKind, text: str) -> list[Delta]:
         deltas: list[Delta] = []
         if self._kind != kind:
-            deltas = [*self._closed(), self._opened(kind)]
+            deltas = [*self._close_block(), self._open_block(kind)]
         return [*deltas, BlockGrew(index=self._index, text=text)]
 
-    def _call(self, call: Call) -> list[Delta]:
+    def _add_call(self, call: Call) -> list[Delta]:
         self._calls += 1
-        before = self._closed()
+        before = self._close_block()
         try:
             arguments = codec.encode(call.arguments).decode()
         except (TypeError, ValueError, RecursionError) as error:
-            return self.end(Failure(message=f"arguments of a call: {text_of_error(error)}", code="extension"))
-        opened = self._opened("toolCall", call.id or f"call_{os.urandom(6).hex()}", call.tool)
-        return [*before, opened, BlockGrew(index=self._index, text=arguments), *self._closed()]
+            return self.finish(Failure(message=f"arguments of a call: {text_of_error(error)}", code="extension"))
+        opened = self._open_block("toolCall", call.id or f"call_{os.urandom(6).hex()}", call.tool)
+        return [*before, opened, BlockGrew(index=self._index, text=arguments), *self._close_block()]
 
-    def _opened(self, kind: BlockKind, call_id: str = "", name: str = "") -> BlockOpened:
+    def _open_block(self, kind: BlockKind, call_id: str = "", name: str = "") -> BlockOpened:
         self._kind = kind
         self._index += 1
         return BlockOpened(index=self._index, kind=kind, call_id=call_id, name=name)
 
-    def _closed(self) -> list[Delta]:
+    def _close_block(self) -> list[Delta]:
         kind, self._kind = self._kind, None
         return [] if kind is None else [BlockClosed(index=self._index)]

@@ -1,7 +1,7 @@
 """What a handler may return: small records, each for the events that name it in `returns`. Nothing means: carry on.
 
 `pigeon.extensions` exports every record that is defined here. What comes from an extension is checked and copied by
-`checked` and `plain` before the session sees it: right types, plain JSON, no cycles.
+`validate_record` and `to_plain_json` before the session sees it: right types, plain JSON, no cycles.
 """
 
 from __future__ import annotations
@@ -144,12 +144,12 @@ class ToolOutput:
     terminate: bool = False
 
     def content(self) -> list[UserBlock]:
-        """As content blocks."""
+        """The text and the images as content blocks."""
         blocks: list[UserBlock] = [TextContent(text=self.text)] if self.text or not self.images else []
         return [*blocks, *self.images]
 
 
-def plain(value: Any, what: str) -> Any:
+def to_plain_json(value: Any, what: str) -> Any:
     """A copy of the value as plain JSON; raises `TypeError` that names it."""
     try:
         return codec.decode(codec.encode(value))
@@ -157,11 +157,11 @@ def plain(value: Any, what: str) -> Any:
         raise TypeError(f"{what} cannot be written as JSON: {error}") from None
 
 
-def checked(record: _R) -> _R:
+def validate_record(record: _R) -> _R:
     """The record again, with every field of the type that it should have; raises `TypeError` that names the field."""
     kind = type(record)
     what = kind.__name__
     try:
-        return codec.convert(plain(record, what), kind)
+        return codec.convert(to_plain_json(record, what), kind)
     except BadRecord as error:
         raise TypeError(f"{what}: {error}") from None

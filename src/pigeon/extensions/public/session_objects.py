@@ -6,7 +6,7 @@ import copy
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from pigeon.extensions.public.results import Note, checked, plain
+from pigeon.extensions.public.results import Note, to_plain_json, validate_record
 from pigeon.extensions.runtime.session_access import SessionAccess
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.content import UserBlock
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pigeon.session.prompting import DeliverAs
 
 
-def custom_message(note: Note | str) -> CustomMessage:
+def to_custom_message(note: Note | str) -> CustomMessage:
     """A note as a message of the conversation; raises `TypeError` for what cannot be one."""
     if isinstance(note, str):
         note = Note(note)
@@ -29,7 +29,7 @@ def custom_message(note: Note | str) -> CustomMessage:
         details=ABSENT if note.details is None else note.details,
         timestamp=time.time_ns() // 1_000_000,
     )
-    return checked(message)
+    return validate_record(message)
 
 
 class ConversationHandle:
@@ -40,7 +40,7 @@ class ConversationHandle:
 
     @property
     def id(self) -> str:
-        """The session's id."""
+        """The id of the session in this conversation."""
         return self._facts().session_id
 
     @property
@@ -50,7 +50,7 @@ class ConversationHandle:
 
     @property
     def name(self) -> str | None:
-        """What it is called."""
+        """The display name of the session; None if it has none."""
         return self._facts().name
 
     @property
@@ -75,26 +75,26 @@ class ConversationHandle:
         when idle it is added at once, and starts a run if `trigger_turn` is true. `nextTurn` waits for a prompt."""
         if deliver_as not in ("steer", "followUp", "nextTurn"):
             raise ValueError(f"deliver_as must be steer, followUp or nextTurn, not {deliver_as!r}")
-        message = custom_message(note)
+        message = to_custom_message(note)
 
-        def say(port: SessionPort) -> None:
+        def send_message(port: SessionPort) -> None:
             turn = not port.control.is_idle() if trigger_turn is None else bool(trigger_turn)
             port.conversation.send_message(message, turn, deliver_as)
 
-        self._access.call("messages", say)
+        self._access.call("messages", send_message)
 
     def prompt(self, content: str | list[UserBlock], *, deliver_as: Literal["steer", "followUp"] | None = None) -> None:
         """Say something as the user; while a run is active, `deliver_as` must say how to queue it."""
-        said = checked(UserMessage(content=content, timestamp=0)).content
+        said = validate_record(UserMessage(content=content, timestamp=0)).content
         self._access.call("messages", lambda port: port.conversation.send_user_message(said, deliver_as))
 
     def append_entry(self, custom_type: str, data: Json = None) -> str:
         """Keep something in the session file that the model does not see; returns the entry's id."""
-        kept = plain(data, "the data of an entry")
+        kept = to_plain_json(data, "the data of an entry")
         return self._access.call("entries", lambda port: port.conversation.append_entry(str(custom_type), kept))
 
     def rename(self, name: str) -> None:
-        """Give the session a name."""
+        """Set the display name of the session."""
         self._access.call("sessions", lambda port: port.conversation.set_name(str(name)))
 
     def label(self, entry_id: str, label: str | None) -> None:
@@ -106,7 +106,7 @@ class ConversationHandle:
 
 
 class ToolsHandle:
-    """Which tools the model has."""
+    """The tools of the session, and which of them are active."""
 
     def __init__(self, access: SessionAccess) -> None:
         self._access = access
@@ -117,7 +117,7 @@ class ToolsHandle:
 
     def all(self) -> dict[str, str]:
         """Every tool, with its description."""
-        return dict(self._access.call(None, lambda port: port.tools.every()))
+        return dict(self._access.call(None, lambda port: port.tools.describe_all()))
 
     def activate(self, names: list[str]) -> None:
         """Set the tools that it has from the next turn on; unknown names are left out."""
@@ -126,7 +126,7 @@ class ToolsHandle:
 
 
 class ModelsHandle:
-    """Which model answers."""
+    """The models of the session, and which of them is selected."""
 
     def __init__(self, access: SessionAccess) -> None:
         self._access = access
@@ -138,7 +138,7 @@ class ModelsHandle:
 
     @property
     def thinking(self) -> ThinkingLevel:
-        """How hard it thinks."""
+        """The thinking level that is set for the model."""
         return self._access.call(None, lambda port: port.models.thinking())
 
     def available(self) -> list[Model]:
@@ -147,13 +147,13 @@ class ModelsHandle:
 
     def use(self, provider: str, model_id: str) -> bool:
         """Choose one; false when it cannot be used."""
-        return self._access.call("models", lambda port: port.models.use(str(provider), str(model_id)))
+        return self._access.call("models", lambda port: port.models.select_model(str(provider), str(model_id)))
 
     def think(self, level: ThinkingLevel) -> None:
         """Choose how hard it thinks, as far as it can."""
         if level not in LEVELS:
             raise ValueError(f"there is no thinking level {level!r}; choose one of {', '.join(LEVELS)}")
-        self._access.call("models", lambda port: port.models.think(level))
+        self._access.call("models", lambda port: port.models.set_thinking(level))
 
 
 class StateHandle:

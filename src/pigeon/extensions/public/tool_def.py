@@ -33,7 +33,7 @@ class ToolDef:
     snippet: str
     guidelines: tuple[str, ...]
 
-    def bound(self, arguments: dict[str, Any], context: Any) -> Callable[[], Any]:
+    def bind_call(self, arguments: dict[str, Any], context: Any) -> Callable[[], Any]:
         """The call to make; raises `msgspec.ValidationError` for arguments that are not what the hints say."""
         if self.hints is None:
             values: dict[str, Any] = {}
@@ -41,7 +41,7 @@ class ToolDef:
         else:
             values = {}
             for name in self.hints.keys() & arguments.keys():
-                codec.prepare(self.hints[name])
+                codec.prepare_type(self.hints[name])
                 values[name] = msgspec.convert(arguments[name], self.hints[name])
             positional = ()
         if self.context_name is not None:
@@ -49,7 +49,7 @@ class ToolDef:
         return functools.partial(self.function, *positional, **values)
 
 
-def tool_def(
+def build_tool_def(
     function: Callable[..., Any],
     *,
     name: str = "",
@@ -60,7 +60,7 @@ def tool_def(
     reads_only: bool = False,
 ) -> ToolDef:
     """Read a function; raises `TypeError` or `ValueError` that names what cannot be used."""
-    written = _written(function)
+    written = _unwrap_partial(function)
     called = name or getattr(written, "__name__", "")
     if not called:
         raise ValueError(f"{function!r:.100} has no name; give one with name=")
@@ -76,8 +76,8 @@ def tool_def(
     context_name = _context_parameter(parameters, positional=schema is not None)
     hints: dict[str, Any] | None = None
     if schema is None:
-        hints = _hints(called, function, parameters, context_name)
-        schema = _schema(called, parameters, hints, described)
+        hints = _resolve_hints(called, function, parameters, context_name)
+        schema = _build_schema(called, parameters, hints, described)
     elif not isinstance(schema, dict) or schema.get("type") != "object":
         raise TypeError(f'the schema of the tool "{called}" must be a JSON Schema of type object')
     return ToolDef(
@@ -91,7 +91,7 @@ def tool_def(
     )
 
 
-def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that a `functools.partial` stands for; anything else is itself."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -100,7 +100,7 @@ def _written(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _globals_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The names that its hints were written with, which a decorator's wrapper does not have."""
-    written: Any = inspect.unwrap(_written(function))
+    written: Any = inspect.unwrap(_unwrap_partial(function))
     if not hasattr(written, "__globals__"):
         kind: Any = written if isinstance(written, type) else type(written)
         written = kind.__init__ if kind is written else kind.__call__
@@ -145,7 +145,7 @@ def _context_parameter(parameters: dict[str, inspect.Parameter], positional: boo
     return None
 
 
-def _hints(
+def _resolve_hints(
     tool: str, function: Callable[..., Any], parameters: dict[str, inspect.Parameter], context_name: str | None
 ) -> dict[str, Any]:
     wanted = [name for name in parameters if name != context_name]
@@ -165,14 +165,14 @@ def _hints(
     return {name: found[name] for name in wanted}
 
 
-def _schema(
+def _build_schema(
     tool: str, parameters: dict[str, inspect.Parameter], hints: dict[str, Any], described: dict[str, str]
 ) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
     for name, hint in hints.items():
         default = parameters[name].default
-        properties[name] = _property(tool, name, hint, optional=default is None)
+        properties[name] = _build_property(tool, name, hint, optional=default is None)
         if name in described:
             properties[name]["description"] = described[name]
         if default is inspect.Parameter.empty:
@@ -185,7 +185,7 @@ def _schema(
     return schema
 
 
-def _property(tool: str, name: str, hint: Any, optional: bool) -> dict[str, Any]:
+def _build_property(tool: str, name: str, hint: Any, optional: bool) -> dict[str, Any]:
     note = ""
     if typing.get_origin(hint) is typing.Annotated:
         note = next((extra for extra in typing.get_args(hint)[1:] if isinstance(extra, str)), "")
@@ -196,24 +196,24 @@ def _property(tool: str, name: str, hint: Any, optional: bool) -> dict[str, Any]
         (shape,), parts = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
     except TypeError as error:
         raise TypeError(f'parameter "{name}" of the tool "{tool}" has a type that cannot be used: {error}') from None
-    schema = _inlined(shape, parts, ())
+    schema = _inline_references(shape, parts, ())
     return {**schema, "description": note} if note else schema
 
 
-def _inlined(shape: Any, parts: dict[str, Any], above: tuple[str, ...]) -> Any:
+def _inline_references(shape: Any, parts: dict[str, Any], above: tuple[str, ...]) -> Any:
     """The schema without references; one that contains itself is left open there."""
     if isinstance(shape, list):
-        return [_inlined(item, parts, above) for item in shape]
+        return [_inline_references(item, parts, above) for item in shape]
     if not isinstance(shape, dict):
         return shape
     reference = shape.get("$ref")
     if isinstance(reference, str):
         part = reference.rpartition("/")[2]
-        return {} if part in above else _inlined(parts[part], parts, (*above, part))
+        return {} if part in above else _inline_references(parts[part], parts, (*above, part))
     return {
-        key: {name: _inlined(one, parts, above) for name, one in value.items()}
+        key: {name: _inline_references(one, parts, above) for name, one in value.items()}
         if key == "properties"
-        else _inlined(value, parts, above)
+        else _inline_references(value, parts, above)
         for key, value in shape.items()
         if key != "title"
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from pigeon.extensions.public.results import Placement, checked
+from pigeon.extensions.public.results import Placement, validate_record
 from pigeon.extensions.runtime.pausable_timeout import PausableTimeout
 from pigeon.extensions.runtime.session_access import SessionAccess
 from pigeon.wire.base import ABSENT
@@ -54,39 +54,39 @@ class TerminalOnly:
         return None
 
     def set_working_message(self, message: str | None = None) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_working_indicator(self, **options: Any) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_hidden_thinking_label(self, label: str | None = None) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_footer(self, footer: Any = None) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_header(self, header: Any = None) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_editor_component(self, component: Any = None) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_autocomplete(self, provider: Any = None) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def set_tools_expanded(self, expanded: bool) -> None:
-        """No effect."""
+        """Accepted for compatibility; has no effect here."""
 
     def tools_expanded(self) -> bool:
-        """Never."""
+        """Always False, because no terminal of ours is there."""
         return False
 
     def editor_text(self) -> str:
-        """Unknown here, so empty."""
+        """Always empty, because the editor's text is not known here."""
         return ""
 
     def themes(self) -> list[str]:
-        """There are none."""
+        """Always empty, because there are no themes here."""
         return []
 
     def theme(self, name: str | None = None) -> Any:
@@ -94,7 +94,7 @@ class TerminalOnly:
         return None
 
     def set_theme(self, name: Any) -> ThemeResult:
-        """Always fails, and says why."""
+        """Always fails; the result has the reason."""
         return ThemeResult(False, NO_THEMES)
 
 
@@ -107,33 +107,37 @@ class Ui(TerminalOnly):
 
     async def select(self, title: str, options: Sequence[str], *, timeout: float | None = None) -> str | None:
         """One of the options, or any text that the host answered; none without an answer."""
-        wait = _milliseconds(timeout)
+        wait = _to_milliseconds(timeout)
         request = SelectRequest(id="", title=title, options=list(options), timeout=wait or ABSENT)
-        return _text(await self._ask(request, wait))
+        return _text_of_answer(await self._ask(request, wait))
 
     async def confirm(self, title: str, message: str = "", *, timeout: float | None = None) -> bool:
         """Yes or no; no without an answer."""
-        wait = _milliseconds(timeout)
+        wait = _to_milliseconds(timeout)
         answer = await self._ask(ConfirmRequest(id="", title=title, message=message, timeout=wait or ABSENT), wait)
-        return answer is not None and answer.confirmed is not ABSENT and _truth(answer.confirmed)
+        return answer is not None and answer.confirmed is not ABSENT and _is_true(answer.confirmed)
 
     async def input(self, title: str, placeholder: str | None = None, *, timeout: float | None = None) -> str | None:
         """One line of text; none without an answer."""
-        wait = _milliseconds(timeout)
+        wait = _to_milliseconds(timeout)
         shown = ABSENT if placeholder is None else placeholder
-        return _text(await self._ask(InputRequest(id="", title=title, placeholder=shown, timeout=wait or ABSENT), wait))
+        return _text_of_answer(
+            await self._ask(InputRequest(id="", title=title, placeholder=shown, timeout=wait or ABSENT), wait)
+        )
 
     async def editor(self, title: str, prefill: str | None = None) -> str | None:
         """Several lines of text; none without an answer."""
-        return _text(await self._ask(EditorRequest(id="", title=title, prefill=_or_absent(prefill)), None))
+        return _text_of_answer(
+            await self._ask(EditorRequest(id="", title=title, prefill=_text_or_absent(prefill)), None)
+        )
 
     def notify(self, message: str, kind: Literal["info", "warning", "error"] = "info") -> None:
-        """Show a notice."""
-        self._tell(NotifyRequest(id="", message=message, notify_type=kind))
+        """Show a notice of this kind at the host."""
+        self._send_request(NotifyRequest(id="", message=message, notify_type=kind))
 
     def set_status(self, key: str, text: str | None = None) -> None:
         """Set an entry of the status bar; none clears it."""
-        self._tell(SetStatusRequest(id="", status_key=key, status_text=_or_absent(text)))
+        self._send_request(SetStatusRequest(id="", status_key=key, status_text=_text_or_absent(text)))
 
     def set_widget(self, key: str, lines: Any = None, placement: Placement | None = None) -> None:
         """Show lines in a widget; none removes it. Anything but lines is for terminals, and ignored."""
@@ -141,31 +145,31 @@ class Ui(TerminalOnly):
             return
         shown = ABSENT if lines is None else list(lines)
         where = ABSENT if placement is None else placement
-        self._tell(SetWidgetRequest(id="", widget_key=key, widget_lines=shown, widget_placement=where))
+        self._send_request(SetWidgetRequest(id="", widget_key=key, widget_lines=shown, widget_placement=where))
 
     def set_title(self, title: str) -> None:
         """Set the title of the window."""
-        self._tell(SetTitleRequest(id="", title=title))
+        self._send_request(SetTitleRequest(id="", title=title))
 
     def set_editor_text(self, text: str) -> None:
         """Put text into the input editor."""
-        self._tell(SetEditorTextRequest(id="", text=text))
+        self._send_request(SetEditorTextRequest(id="", text=text))
 
     def paste_to_editor(self, text: str) -> None:
         """Put text into the input editor."""
         self.set_editor_text(text)
 
-    def _tell(self, request: DialogRequest) -> None:
+    def _send_request(self, request: DialogRequest) -> None:
         dialogs = self._access.dialogs()
-        sure = checked(request)
-        self._access.bridge.call(lambda: dialogs.tell(lambda id: replace(sure, id=id)))
+        sure = validate_record(request)
+        self._access.bridge.call(lambda: dialogs.send_notice(lambda id: replace(sure, id=id)))
 
     async def _ask(self, request: DialogRequest, timeout_ms: int | None) -> ExtensionUiResponse | None:
         dialogs = self._access.dialogs()
-        sure = checked(request)
-        return await self._access.bridge.run(lambda: self._asked(dialogs, sure, timeout_ms))
+        sure = validate_record(request)
+        return await self._access.bridge.run(lambda: self._ask_on_loop(dialogs, sure, timeout_ms))
 
-    async def _asked(
+    async def _ask_on_loop(
         self, dialogs: Dialogs, request: DialogRequest, timeout_ms: int | None
     ) -> ExtensionUiResponse | None:
         """On the session's loop: the question itself, with the extension's time limit paused."""
@@ -181,27 +185,27 @@ class Ui(TerminalOnly):
             return await dialogs.ask(make, timeout_ms)
         except asyncio.CancelledError:
             if isinstance(request, EditorRequest) and sent:
-                dialogs.tell(lambda id: CancelRequest(id=id, target_id=sent[0]))
+                dialogs.send_notice(lambda id: CancelRequest(id=id, target_id=sent[0]))
             raise
         finally:
             if self._timeout is not None:
                 self._timeout.resume()
 
 
-def _milliseconds(seconds: float | None) -> int | None:
+def _to_milliseconds(seconds: float | None) -> int | None:
     return None if not seconds else max(1, int(seconds * 1000))
 
 
-def _or_absent(text: str | None) -> Any:
+def _text_or_absent(text: str | None) -> Any:
     return ABSENT if text is None else text
 
 
-def _text(answer: ExtensionUiResponse | None) -> str | None:
+def _text_of_answer(answer: ExtensionUiResponse | None) -> str | None:
     value = None if answer is None else answer.value
     return value if isinstance(value, str) else None
 
 
-def _truth(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     """Hosts send true; some send words."""
     if isinstance(value, str):
         return value.strip().lower() in ("true", "yes", "y", "1", "on")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.wire.errors import StartupError
 
 FOLDER = "extensions"
@@ -33,7 +33,7 @@ class Source(Struct, frozen=True):
     origin: Literal["cli", "auto", "local", "package"]
 
     @property
-    def foreign(self) -> bool:
+    def is_foreign(self) -> bool:
         """True for an extension of another agent, which cannot be loaded."""
         return is_foreign(self.path)
 
@@ -48,21 +48,21 @@ def is_foreign(path: str) -> bool:
     return path.endswith(_OF_OTHERS) or path.startswith(_PACKAGES)
 
 
-def named(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
+def find_named_sources(paths: Iterable[str], cwd: str, home: str) -> list[Source]:
     """Those named on the command line; raises `StartupError` for a path that leads to none."""
     found: list[Source] = []
     for path in paths:
         if path.startswith(_PACKAGES):
             found.append(Source(path, "temporary", "cli"))
             continue
-        target = absolute(path, cwd, home)
+        target = absolute_path(path, cwd, home)
         if not os.path.exists(target):
             raise StartupError(f'Failed to load extension "{path}": there is no such file')
-        here = _at(target, "temporary", "cli")
+        here = _sources_at(target, "temporary", "cli")
         if not here:
             raise StartupError(f'Failed to load extension "{path}": there is no extension in this folder')
         found += here
-    return _once(found)
+    return _drop_duplicates(found)
 
 
 def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Source]:
@@ -77,20 +77,20 @@ def user_sources(agent_dir: str, listed: Sequence[str], home: str) -> list[Sourc
         if item.startswith(_PACKAGES):
             found.append(Source(item, "user", "package"))
             continue
-        path = absolute(item, agent_dir, home)
+        path = absolute_path(item, agent_dir, home)
         if os.path.exists(path):
-            found += _at(path, "user", "local")
+            found += _sources_at(path, "user", "local")
         elif item.isidentifier() or "-" in item:
             found.append(Source(f"{ENTRY_POINTS}:{item}", "user", "package"))
         else:
             found.append(Source(path, "user", "local"))
-    return _once(found + _in_folder(os.path.join(agent_dir, FOLDER), "user"))
+    return _drop_duplicates(found + _sources_in_folder(os.path.join(agent_dir, FOLDER), "user"))
 
 
 def extension_places(named: Sequence[str], agent_dir: str, home: str, listed: Sequence[str]) -> list[str]:
     """Where the extensions are that were named, those that the user's settings list, and those in the user's folder."""
     own = (path.removeprefix("+") for path in listed)
-    found = [absolute(path, agent_dir, home) for path in own if not is_foreign(path)]
+    found = [absolute_path(path, agent_dir, home) for path in own if not is_foreign(path)]
     return [*named, *found, os.path.join(agent_dir, FOLDER)]
 
 
@@ -98,21 +98,21 @@ def project_sources(folders: Iterable[str]) -> list[Source]:
     """Those of a project, from its `.pigeon` and `.pi`; only to be called for a project that is trusted."""
     found: list[Source] = []
     for folder in folders:
-        found += _in_folder(os.path.join(folder, FOLDER), "project")
-    return _once(found)
+        found += _sources_in_folder(os.path.join(folder, FOLDER), "project")
+    return _drop_duplicates(found)
 
 
-def _at(path: str, scope: Scope, origin: Literal["cli", "local"]) -> list[Source]:
+def _sources_at(path: str, scope: Scope, origin: Literal["cli", "local"]) -> list[Source]:
     """A file, a package, or a folder full of them."""
     if not os.path.isdir(path):
         return [Source(path, scope, origin)]
     for first in (_FIRST, *_FIRST_OF_OTHERS):
         if os.path.isfile(os.path.join(path, first)):
             return [Source(os.path.join(path, first), scope, origin)]
-    return [Source(one.path, scope, origin) for one in _in_folder(path, scope)]
+    return [Source(one.path, scope, origin) for one in _sources_in_folder(path, scope)]
 
 
-def _in_folder(folder: str, scope: Scope) -> list[Source]:
+def _sources_in_folder(folder: str, scope: Scope) -> list[Source]:
     try:
         names = sorted(os.listdir(folder))
     except OSError as error:
@@ -134,7 +134,7 @@ def _in_folder(folder: str, scope: Scope) -> list[Source]:
     return found
 
 
-def _once(sources: list[Source]) -> list[Source]:
+def _drop_duplicates(sources: list[Source]) -> list[Source]:
     """Each file once, whatever the ways to it."""
     kept: dict[str, Source] = {}
     for source in sources:

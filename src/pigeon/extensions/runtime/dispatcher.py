@@ -71,17 +71,17 @@ class Dispatcher:
 
         async def deliver(handler: Handler, event: Event, timeout: PausableTimeout) -> None:
             try:
-                await self._handled(loaded, handler, event, timeout)
+                await self._call_handler(loaded, handler, event, timeout)
             finally:
                 self._starting.discard((id(handler), id(event)))
                 self._started.set()
 
-        def lost(count: int) -> None:
+        def on_lost(count: int) -> None:
             self.reports(loaded.source.path, "queue", f"it was too slow: {count} events were not delivered to it")
 
-        self._queues[loaded] = EventQueue(loaded.handlers, deliver, lost)
+        self._queues[loaded] = EventQueue(loaded.handlers, deliver, on_lost)
 
-    def listens(self, kind: type[Event]) -> bool:
+    def has_listeners(self, kind: type[Event]) -> bool:
         """True if any extension has a handler for the event."""
         return any(loaded.handlers(kind) for loaded in self.extensions)
 
@@ -96,26 +96,26 @@ class Dispatcher:
         for loaded in list(self.extensions) if extensions is None else extensions:
             for handler in list(loaded.handlers(kind)):
                 event = make()
-                if not handler.wants(event):
+                if not handler.should_handle(event):
                     continue
-                await self.caught_up(loaded)
-                answer = await self._handled(loaded, handler, event, PausableTimeout(handler.timeout))
-                if take(self._allowed(answer)):
+                await self.wait_until_caught_up(loaded)
+                answer = await self._call_handler(loaded, handler, event, PausableTimeout(handler.timeout))
+                if take(self._validate_answer(answer)):
                     return
 
-    async def caught_up(self, loaded: LoadedExtension) -> None:
+    async def wait_until_caught_up(self, loaded: LoadedExtension) -> None:
         """Wait for what an extension was told before: until it has handled that, or, after a second, has begun to."""
-        await self._queues[loaded].caught_up(CATCH_UP_SECONDS)
+        await self._queues[loaded].wait_until_caught_up(CATCH_UP_SECONDS)
 
-    def tell(self, event: Event) -> None:
-        """Let every extension that listens know, without waiting."""
+    def post_event(self, event: Event) -> None:
+        """Queue an event for every extension that listens, without waiting."""
         for loaded in self.extensions:
             if handlers := loaded.handlers(type(event)):
                 if isinstance(event, SessionStart):
                     self._starting.update((id(handler), id(event)) for handler in handlers)
                 self._queues[loaded].put(event)
 
-    async def until_started(self, seconds: float) -> None:
+    async def wait_until_started(self, seconds: float) -> None:
         """Wait until every handler of `session_start` has returned, or so many seconds: it may register others."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -128,9 +128,9 @@ class Dispatcher:
         """Ask all extensions at once, each for at most this long; what they return does not matter."""
 
         async def ask_one(loaded: LoadedExtension) -> None:
-            await self._queues[loaded].caught_up(seconds / 2)
+            await self._queues[loaded].wait_until_caught_up(seconds / 2)
             for handler in list(loaded.handlers(type(event))):
-                await self._handled(loaded, handler, event, PausableTimeout(seconds))
+                await self._call_handler(loaded, handler, event, PausableTimeout(seconds))
 
         listening = [loaded for loaded in self.extensions if loaded.handlers(type(event))]
         await asyncio.gather(*(ask_one(loaded) for loaded in listening))
@@ -142,7 +142,7 @@ class Dispatcher:
         for loaded in self.extensions:
             loaded.close()
 
-    def _allowed(self, answer: Answer) -> Answer:
+    def _validate_answer(self, answer: Answer) -> Answer:
         """The answer, or a failure if the event's declaration does not allow the value."""
         returns = answer.event.returns
         if answer.value is not None and returns and not isinstance(answer.value, returns):
@@ -152,11 +152,11 @@ class Dispatcher:
             return Answer(answer.loaded, answer.event, None, text)
         return answer
 
-    async def _handled(
+    async def _call_handler(
         self, loaded: LoadedExtension, handler: Handler, event: Event, timeout: PausableTimeout
     ) -> Answer:
         try:
-            return Answer(loaded, event, await loaded.handle(handler, event, timeout), None)
+            return Answer(loaded, event, await loaded.call_handler(handler, event, timeout), None)
         except ExtensionFailed as error:
             text = text_of_error(error)
             self.reports(loaded.source.path, event.name, text)

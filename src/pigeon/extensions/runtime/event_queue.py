@@ -39,7 +39,7 @@ class EventQueue:
         self._handlers = handlers
         self._deliver = deliver
         self._lost = lost
-        # A future among the events is the place of a caller in `caught_up`.
+        # A future among the events is the place of a caller in `wait_until_caught_up`.
         self._waiting: deque[Event | asyncio.Future[None]] = deque()
         self._events = 0
         self._updates = 0
@@ -52,7 +52,7 @@ class EventQueue:
     def put(self, event: Event) -> None:
         """Take an event; returns at once."""
         if isinstance(event, MessageUpdate):
-            if self._merged(event) or self._updates >= MOST_UPDATES:
+            if self._try_merge(event) or self._updates >= MOST_UPDATES:
                 return
             self._updates += 1
         elif self._events + len(self._beside) >= MOST_EVENTS:
@@ -62,7 +62,7 @@ class EventQueue:
             self._events += 1
         self._add(event)
 
-    async def caught_up(self, seconds: float) -> None:
+    async def wait_until_caught_up(self, seconds: float) -> None:
         """Wait until everything so far was handled; after so many seconds, until its handlers have at least begun."""
         if self._worker is None or self._worker.done():
             return
@@ -80,7 +80,7 @@ class EventQueue:
                 self._hurry.clear()
 
     def close(self) -> None:
-        """Deliver nothing more."""
+        """Drop waiting events and cancel deliveries."""
         for item in self._waiting:
             if isinstance(item, asyncio.Future) and not item.done():
                 item.set_result(None)
@@ -97,9 +97,9 @@ class EventQueue:
     def _add(self, item: Event | asyncio.Future[None]) -> None:
         self._waiting.append(item)
         if self._worker is None or self._worker.done():
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+            self._worker = asyncio.get_running_loop().create_task(self._deliver_events())
 
-    def _merged(self, event: MessageUpdate) -> bool:
+    def _try_merge(self, event: MessageUpdate) -> bool:
         """Make one of this delta and the one before, if both are more of the same block."""
         last = self._waiting[-1] if self._waiting else None
         if not isinstance(last, MessageUpdate) or not event.kind.endswith("_delta"):
@@ -109,7 +109,7 @@ class EventQueue:
         self._waiting[-1] = replace(last, delta=last.delta + event.delta)
         return True
 
-    async def _work(self) -> None:
+    async def _deliver_events(self) -> None:
         while self._waiting:
             item = self._waiting.popleft()
             if isinstance(item, asyncio.Future):
@@ -122,13 +122,13 @@ class EventQueue:
             else:
                 self._events -= 1
             for handler in list(self._handlers(type(item))):
-                if handler.wants(item):
-                    await self._begin(handler, item)
+                if handler.should_handle(item):
+                    await self._call_handler(handler, item)
             if self._dropped and not self._waiting:
                 dropped, self._dropped = self._dropped, 0
                 self._lost(dropped)
 
-    async def _begin(self, handler: Handler, event: Event) -> None:
+    async def _call_handler(self, handler: Handler, event: Event) -> None:
         """Call a handler, and wait for it as long as there is reason to."""
         timeout = PausableTimeout(HANDLER_SECONDS)
         delivery: asyncio.Future[Any] = asyncio.ensure_future(self._deliver(handler, event, timeout))

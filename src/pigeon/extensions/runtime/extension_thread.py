@@ -54,8 +54,8 @@ class ExtensionThread:
         self._report = report
         self._print_tracebacks = print_tracebacks
         self.loop = asyncio.new_event_loop()
-        self.loop.set_exception_handler(self._loop_failed)
-        self._thread = threading.Thread(target=self._run, name=f"extension {name}", daemon=True)
+        self.loop.set_exception_handler(self._on_loop_error)
+        self._thread = threading.Thread(target=self._run_loop, name=f"extension {name}", daemon=True)
         self._closing = False
         self._pulse: concurrent.futures.Future[None] | None = None
         self._freeing: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class ExtensionThread:
         self._thread.start()
 
     @property
-    def unresponsive(self) -> bool:
+    def is_unresponsive(self) -> bool:
         """True while the thread is known to be blocked by its own code."""
         return self._freeing is not None and not self._freeing.done()
 
@@ -71,13 +71,13 @@ class ExtensionThread:
         """Call a function of the extension; raises `ExtensionFailed` for whatever goes wrong in it."""
         if self._closing or self.loop.is_closed() or not self._thread.is_alive():
             raise ExtensionFailed("it was stopped" if self._closing else "its thread has ended")
-        if self.unresponsive:
+        if self.is_unresponsive:
             raise Unresponsive("it is still blocked by its own code, so it was not called")
         expired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        timeout.start(lambda: _settle(expired, None, None))
-        running = asyncio.wrap_future(self._submit(self._guarded(function, args)))
+        timeout.start(lambda: _set_outcome(expired, None, None))
+        running = asyncio.wrap_future(self._submit(self._call_guarded(function, args)))
         try:
-            await self._until_done(running, expired, timeout)
+            await self._wait_until_done(running, expired, timeout)
         finally:
             timeout.stop()
             if not running.done():
@@ -95,7 +95,7 @@ class ExtensionThread:
         """Start work in the background; it ends with this thread. May be called from any thread."""
 
         def begin() -> None:
-            task = self.loop.create_task(self._watched(work))
+            task = self.loop.create_task(self._run_and_report(work))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
@@ -108,9 +108,9 @@ class ExtensionThread:
         self._closing = True
         if self._freeing is not None:
             self._freeing.cancel()
-        self.loop.call_soon_threadsafe(self._end)
+        self.loop.call_soon_threadsafe(self._stop_loop)
 
-    async def _until_done(
+    async def _wait_until_done(
         self, running: asyncio.Future[Any], expired: asyncio.Future[None], timeout: PausableTimeout
     ) -> None:
         asked_at: float | None = None
@@ -121,27 +121,27 @@ class ExtensionThread:
             if running.done():
                 return
             if expired.done():
-                self._free()
-                raise TookTooLong(f"it took longer than {_seconds(timeout.seconds)} and was stopped")
-            if self._answers_pulse() or asked_at is None:
+                self._free_thread()
+                raise TookTooLong(f"it took longer than {_format_seconds(timeout.seconds)} and was stopped")
+            if self._send_pulse_if_answered() or asked_at is None:
                 asked_at = clock()
             elif clock() - asked_at > ANSWERS_PULSE_WITHIN:
-                self._free()
+                self._free_thread()
                 raise TookTooLong("it blocked its thread and was stopped")
 
-    def _answers_pulse(self) -> bool:
+    def _send_pulse_if_answered(self) -> bool:
         answered = self._pulse is None or self._pulse.done()
         if answered:
-            self._pulse = self._submit(_nothing())
+            self._pulse = self._submit(_do_nothing())
         return answered
 
-    def _free(self) -> None:
+    def _free_thread(self) -> None:
         """Find out whether the thread is blocked, and interrupt it if it is."""
-        if not self.unresponsive and not self._closing:
+        if not self.is_unresponsive and not self._closing:
             self._freeing = asyncio.get_running_loop().create_task(self._interrupt_until_free())
 
     async def _interrupt_until_free(self) -> None:
-        pulse = asyncio.wrap_future(self._submit(_nothing()))
+        pulse = asyncio.wrap_future(self._submit(_do_nothing()))
         for _ in range(INTERRUPTIONS):
             await asyncio.wait({pulse}, timeout=GRACE_SECONDS)
             if pulse.done():
@@ -149,28 +149,28 @@ class ExtensionThread:
             interrupt(self._thread)
         await asyncio.wait({pulse})
 
-    async def _guarded(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    async def _call_guarded(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         try:
             if _is_async(function):
                 return await function(*args)
-            result = await self._in_worker(function, args)
+            result = await self._call_in_worker(function, args)
             return await result if inspect.isawaitable(result) else result
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            self._show(error)
+            self._print_error(error)
             raise ExtensionFailed(text_of_error(error)) from (error if isinstance(error, Exception) else None)
 
-    async def _in_worker(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    async def _call_in_worker(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         done: asyncio.Future[Any] = self.loop.create_future()
 
         def work() -> None:
             try:
                 outcome: tuple[Any, BaseException | None] = (function(*args), None)
             except BaseException as error:
-                self._show(error)
+                self._print_error(error)
                 outcome = (None, ExtensionFailed(text_of_error(error)))
-            self.loop.call_soon_threadsafe(_settle, done, *outcome)
+            self.loop.call_soon_threadsafe(_set_outcome, done, *outcome)
 
         def guarded_work() -> None:
             with contextlib.suppress(RuntimeError, Interrupted):  # the loop may be closed, and the result unwanted
@@ -184,7 +184,7 @@ class ExtensionThread:
             self.loop.call_later(WORKER_GRACE_SECONDS, interrupt, thread)
             raise
 
-    async def _watched(self, work: Coroutine[Any, Any, Any]) -> None:
+    async def _run_and_report(self, work: Coroutine[Any, Any, Any]) -> None:
         try:
             await work
         except asyncio.CancelledError:
@@ -192,34 +192,34 @@ class ExtensionThread:
         except BaseException as error:
             self._report(text_of_error(error))
 
-    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Something failed in a task or callback that is not awaited."""
         error = context.get("exception")
         if not self._closing:
             self._report(text_of_error(error) if isinstance(error, BaseException) else str(context.get("message")))
 
-    def _show(self, error: BaseException) -> None:
+    def _print_error(self, error: BaseException) -> None:
         if self._print_tracebacks:
             print_traceback(error)
 
     def _submit(self, work: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self.loop)
         while not self._closing and not self.loop.is_closed():
             try:
                 self.loop.run_forever()
             except BaseException as error:  # an exit in a stray task ends that task, not the thread
                 self._report(text_of_error(error))
-        self._finish()
+        self._close_loop()
 
-    def _end(self) -> None:
+    def _stop_loop(self) -> None:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.call_later(0, self.loop.stop)
 
-    def _finish(self) -> None:
+    def _close_loop(self) -> None:
         try:
             tasks = asyncio.all_tasks(self.loop)
             if tasks:
@@ -240,7 +240,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _set_outcome(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
     if done.done():
         return
     if error is not None:
@@ -249,11 +249,11 @@ def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None)
         done.set_result(result)
 
 
-def _seconds(seconds: float | None) -> str:
+def _format_seconds(seconds: float | None) -> str:
     return f"{seconds:g} seconds"
 
 
-async def _nothing() -> None:
+async def _do_nothing() -> None:
     return None
 
 

@@ -50,18 +50,18 @@ class LoadedExtension:
                 self._index.setdefault(handler.event, []).append(handler)
         return self._index.get(kind, [])
 
-    async def handle(self, handler: Handler, event: Event, timeout: PausableTimeout) -> Any:
+    async def call_handler(self, handler: Handler, event: Event, timeout: PausableTimeout) -> Any:
         """Call a handler with an event and a context of its own; raises `ExtensionFailed`."""
         arguments = (event, Context(self.access, timeout))
-        return await self.thread.call(handler.function, _as_many_as_taken(handler.function, arguments), timeout)
+        return await self.thread.call(handler.function, _trim_arguments(handler.function, arguments), timeout)
 
     async def run_command(self, function: Callable[..., Any], arguments: str, timeout: PausableTimeout) -> None:
         """Run a slash command with the rest of its line; raises `ExtensionFailed`."""
         given = (arguments, CommandContext(self.access, timeout))
-        await self.thread.call(function, _as_many_as_taken(function, given, least=0), timeout)
+        await self.thread.call(function, _trim_arguments(function, given, least=0), timeout)
 
-    def tool_context(self, run: ToolRun, timeout: PausableTimeout) -> ToolContext:
-        """What a tool gets."""
+    def make_tool_context(self, run: ToolRun, timeout: PausableTimeout) -> ToolContext:
+        """Returns a new context for one call of a tool."""
         return ToolContext(self.access, timeout, run)
 
     def close(self) -> None:
@@ -69,37 +69,37 @@ class LoadedExtension:
         self.thread.close()
         self.extension.detach()
 
-    def context(self) -> Context:
+    def make_context(self) -> Context:
         """A context that belongs to no event."""
         return Context(self.access)
 
-    def tool_added(self, tool: ToolDef) -> None:
-        """A tool was registered late."""
-        self.access.bridge.call(lambda: self._contributions.tool_added(self, tool))
+    def register_tool(self, tool: ToolDef) -> None:
+        """Add a tool to the running session; waits until that is done."""
+        self.access.bridge.call(lambda: self._contributions.register_tool(self, tool))
 
-    def provider_added(self, provider: ProviderDef) -> None:
-        """A provider was registered late."""
-        self.access.bridge.call(lambda: self._contributions.provider_added(self, provider))
+    def register_provider(self, provider: ProviderDef) -> None:
+        """Add a provider to the running session; waits until that is done."""
+        self.access.bridge.call(lambda: self._contributions.register_provider(self, provider))
 
-    def provider_removed(self, name: str) -> None:
-        """A provider was taken back."""
-        self.access.bridge.call(lambda: self._contributions.provider_removed(name))
+    def unregister_provider(self, name: str) -> None:
+        """Remove a provider from the running session; waits until that is done."""
+        self.access.bridge.call(lambda: self._contributions.unregister_provider(name))
 
     def emit(self, topic: str, data: Any) -> None:
-        """Tell the other extensions."""
-        self.access.bridge.call(lambda: self._contributions.emitted(topic, data))
+        """Send data to the extensions that listen to a topic."""
+        self.access.bridge.call(lambda: self._contributions.emit_message(topic, data))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start background work."""
+        """Start background work in the extension's thread."""
         self.thread.spawn(work)
 
 
-def _as_many_as_taken(function: Callable[..., Any], arguments: tuple[Any, ...], least: int = 1) -> tuple[Any, ...]:
+def _trim_arguments(function: Callable[..., Any], arguments: tuple[Any, ...], least: int = 1) -> tuple[Any, ...]:
     """The arguments that a function has parameters for, at least so many of them."""
-    return arguments[: max(least, _taken(function))]
+    return arguments[: max(least, _count_positional(function))]
 
 
-def _taken(function: Callable[..., Any]) -> int:
+def _count_positional(function: Callable[..., Any]) -> int:
     """How many positional arguments a function takes; a large number if any."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -56,7 +56,7 @@ class ExtensionLoader:
         """Load these; one that fails is reported, left out and returned by its path with the reason."""
         failed: dict[str, str] = {}
         for source in sources:
-            problem = await self._load_one(source) if self._is_new(source) else None
+            problem = await self._load_one(source) if self._mark_seen(source) else None
             if problem is not None:
                 failed[source.path] = problem
         return failed
@@ -64,9 +64,9 @@ class ExtensionLoader:
     def close(self) -> None:
         """Forget the modules of the extensions."""
         for name in self._modules:
-            _forget(name)
+            _forget_modules(name)
 
-    def _is_new(self, source: Source) -> bool:
+    def _mark_seen(self, source: Source) -> bool:
         real = os.path.realpath(source.path)
         new = real not in self._seen
         self._seen.add(real)
@@ -82,13 +82,13 @@ class ExtensionLoader:
         thread = ExtensionThread(os.path.basename(source.path), report, self._print_tracebacks)
         module = _module_name(source)
         try:
-            extension = await _imported(source, module, thread)
+            extension = await _import_extension(source, module, thread)
             access = SessionAccess(extension.name, extension.needs, self._binding, thread.loop)
             loaded = LoadedExtension(extension, source, thread, access, self._contributions)
             extension.attach(loaded, self._flags)
         except ExtensionFailed as error:
             thread.close()
-            _forget(module)
+            _forget_modules(module)
             reports(source.path, "load", str(error))
             return str(error)
         self._modules.append(module)
@@ -96,12 +96,12 @@ class ExtensionLoader:
         return None
 
 
-async def _imported(source: Source, module: str, thread: ExtensionThread) -> Extension:
+async def _import_extension(source: Source, module: str, thread: ExtensionThread) -> Extension:
     """The extension of a source; raises `ExtensionFailed`."""
 
     async def load() -> Extension:
-        found = _entry_point(source) if source.origin == "package" else _module(source.path, module)
-        return await _extension_of(found, source)
+        found = _load_entry_point(source) if source.origin == "package" else _import_module(source.path, module)
+        return await _resolve_extension(found, source)
 
     result = await thread.call(load, (), PausableTimeout(LOAD_SECONDS))
     assert isinstance(result, Extension)
@@ -121,7 +121,7 @@ def _module_name(source: Source) -> str:
     return f"pigeon_extension_{next(_numbers)}_{clean}"
 
 
-def _module(path: str, name: str) -> ModuleType:
+def _import_module(path: str, name: str) -> ModuleType:
     if not path.endswith(".py"):
         raise ExtensionFailed(NOT_PYTHON)
     folder = [os.path.dirname(path)] if os.path.basename(path) == "__init__.py" else None
@@ -135,7 +135,7 @@ def _module(path: str, name: str) -> ModuleType:
     return module
 
 
-def _entry_point(source: Source) -> Any:
+def _load_entry_point(source: Source) -> Any:
     from importlib.metadata import entry_points
 
     name = source.path.rpartition(":")[2]
@@ -145,13 +145,13 @@ def _entry_point(source: Source) -> Any:
     raise ExtensionFailed(f'no installed package has an entry point "{name}" in the group {ENTRY_POINTS}')
 
 
-async def _extension_of(found: Any, source: Source) -> Extension:
+async def _resolve_extension(found: Any, source: Source) -> Extension:
     if isinstance(found, Extension):
         return found
     setup = found
     extension: Extension | None = None
     if isinstance(found, ModuleType):
-        extension = _declared(found)
+        extension = _find_declared(found)
         setup = getattr(found, "setup", None)
     if extension is None and not callable(setup):
         raise ExtensionFailed("it has neither an Extension at module level nor a function setup(ext)")
@@ -164,7 +164,7 @@ async def _extension_of(found: Any, source: Source) -> Extension:
     return extension
 
 
-def _declared(module: ModuleType) -> Extension | None:
+def _find_declared(module: ModuleType) -> Extension | None:
     given = getattr(module, "ext", None)
     if isinstance(given, Extension):
         return given
@@ -180,6 +180,6 @@ def _name_of(source: Source) -> str:
     return last.removesuffix(".py")
 
 
-def _forget(name: str) -> None:
+def _forget_modules(name: str) -> None:
     for known in [one for one in sys.modules if one == name or one.startswith(name + ".")]:
         sys.modules.pop(known, None)

@@ -18,7 +18,7 @@ class PausableTimeout:
         self._left = seconds
         self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._expire: Callable[[], object] = _nothing
+        self._expire: Callable[[], object] = _do_nothing
         self._dialogs = 0
         self.seconds = seconds
         self.in_dialog = asyncio.Event()
@@ -30,18 +30,18 @@ class PausableTimeout:
 
     def stop(self) -> None:
         """The call has ended: `expire` is not called any more."""
-        self._expire = _nothing
+        self._expire = _do_nothing
         self._halt()
 
     def pause(self) -> None:
-        """A dialog opens."""
+        """Stop the clock while a dialog is open; calls may be nested."""
         self._dialogs += 1
         if self._dialogs == 1:
             self._halt()
             self.in_dialog.set()
 
     def resume(self) -> None:
-        """A dialog was answered."""
+        """Start the clock again after the last open dialog."""
         self._dialogs -= 1
         if self._dialogs == 0:
             self.in_dialog.clear()
@@ -51,7 +51,7 @@ class PausableTimeout:
         if self._left is not None and self._timer is None and self._dialogs == 0:
             loop = asyncio.get_running_loop()
             self._since = loop.time()
-            self._timer = loop.call_later(self._left, self._over)
+            self._timer = loop.call_later(self._left, self._on_expired)
 
     def _halt(self) -> None:
         if self._timer is not None:
@@ -60,10 +60,10 @@ class PausableTimeout:
             assert self._left is not None
             self._left = max(0.0, self._left - (asyncio.get_running_loop().time() - self._since))
 
-    def _over(self) -> None:
+    def _on_expired(self) -> None:
         self._timer = None
         self._expire()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None

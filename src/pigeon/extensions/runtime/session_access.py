@@ -40,7 +40,7 @@ class LoopBridge:
     def post(self, function: Callable[[], object]) -> None:
         """Call a function over there without waiting for it; from any thread, without effect once the loop is gone."""
         with contextlib.suppress(NotBound):
-            self._post(lambda: _ignored(function()))
+            self._post(lambda: _ignore_value(function()))
 
     def call(self, function: Callable[[], _T]) -> _T:
         """Call a function over there and wait for its result; from any thread."""
@@ -72,7 +72,7 @@ class LoopBridge:
         if threading.get_ident() == self._thread:
             return await work()
         try:
-            over_there = asyncio.run_coroutine_threadsafe(_started(work), self._loop)
+            over_there = asyncio.run_coroutine_threadsafe(_await_work(work), self._loop)
         except RuntimeError:
             raise NotBound(CLOSED) from None
         return await asyncio.wrap_future(over_there)
@@ -84,11 +84,11 @@ class LoopBridge:
             raise NotBound(CLOSED) from None
 
 
-def _ignored(value: object) -> None:
+def _ignore_value(value: object) -> None:
     return None
 
 
-async def _started(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+async def _await_work(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     return await work()
 
 
@@ -109,7 +109,7 @@ class SessionBinding:
         self.port = port
         self.dialogs = dialogs
 
-    def trust(self, trusted: bool) -> None:
+    def set_trusted(self, trusted: bool) -> None:
         """The decision about the project."""
         self.trusted = trusted
 
@@ -128,14 +128,14 @@ class SessionAccess:
 
     def port(self, capability: str | None = None) -> SessionPort:
         """The session; raises `NotBound` while there is none, `PermissionError` for what was not declared."""
-        self._check(capability)
+        self._require_capability(capability)
         if self.binding.port is None:
             raise NotBound(NO_SESSION)
         return self.binding.port
 
     def dialogs(self) -> Dialogs:
         """The host; raises as `port` does."""
-        self._check("ui")
+        self._require_capability("ui")
         if self.binding.dialogs is None:
             raise NotBound(NO_SESSION)
         return self.binding.dialogs
@@ -150,6 +150,6 @@ class SessionAccess:
         port = self.port(capability)
         return await self.bridge.run(lambda: function(port))
 
-    def _check(self, capability: str | None) -> None:
+    def _require_capability(self, capability: str | None) -> None:
         if capability is not None and self._needs is not None and capability not in self._needs:
             raise PermissionError(f'the extension "{self.name}" did not declare that it needs "{capability}"')

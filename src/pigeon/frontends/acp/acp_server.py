@@ -25,7 +25,7 @@ from pigeon.frontends.acp.incoming import (
     SetModelParams,
     SetModeParams,
     SetTitleParams,
-    tolerant,
+    decode_leniently,
 )
 from pigeon.frontends.acp.rpc_errors import (
     AUTH_REQUIRED,
@@ -33,7 +33,7 @@ from pigeon.frontends.acp.rpc_errors import (
     METHOD_NOT_FOUND,
     UNSUPPORTED_VERSION,
     RpcError,
-    bad_params,
+    bad_params_error,
 )
 from pigeon.frontends.acp.rpc_peer import CANCEL_REQUEST, RpcPeer
 from pigeon.transport.writer import LineSink
@@ -53,7 +53,7 @@ class AcpServer:
     """One connection. `begin` makes conversations; requests without a folder look for sessions and keys in `cwd`."""
 
     def __init__(self, sink: LineSink, begin: Begin, version: str, home: str, cwd: str) -> None:
-        self.peer = RpcPeer(sink, self._request, self._notice)
+        self.peer = RpcPeer(sink, self._on_request, self._on_notification)
         self._begin = begin
         self._version = version
         self._home = home
@@ -62,24 +62,24 @@ class AcpServer:
         self._opened: EditorSessions | None = None
         self._known: dict[str, Method] = {}
 
-    def _request(self, method: str, params: Json) -> Any:
+    def _on_request(self, method: str, params: Json) -> Any:
         """Carry out a request; returns its result, or a coroutine for it. Raises `RpcError`."""
         if method == "initialize":
-            return self._initialize(_params(params, InitializeParams))
+            return self._initialize(_decode_params(params, InitializeParams))
         if self._edition is None:
             raise RpcError(INVALID_REQUEST, "The connection is not initialized: send initialize first")
         methods = self._methods(self._edition.version)
         if method in NOTIFICATIONS:
             raise RpcError(METHOD_NOT_FOUND, f'"{method}" is a notification: send it without "id"')
         if method not in methods:
-            raise RpcError(METHOD_NOT_FOUND, _unknown(method, sorted(methods), self._edition.version))
+            raise RpcError(METHOD_NOT_FOUND, _unknown_method_text(method, sorted(methods), self._edition.version))
         kind, run = methods[method]
-        return run(_params(params, kind))
+        return run(_decode_params(params, kind))
 
-    def _notice(self, method: str, params: Json) -> None:
+    def _on_notification(self, method: str, params: Json) -> None:
         """Carry out a notification; unknown ones are ignored. Raises `RpcError` for wrong params."""
         if method == "session/cancel" and self._opened is not None:
-            self._opened.cancel(_params(params, SessionParams).session_id)
+            self._opened.cancel(_decode_params(params, SessionParams).session_id)
 
     def _initialize(self, params: InitializeParams) -> dict[str, Json]:
         """Agree on the highest version that both sides know, without importing what only sessions need."""
@@ -96,22 +96,22 @@ class AcpServer:
                 {"requested": params.protocol_version, "supported": list(EDITIONS)},
             )
         given = params.capabilities if version > 1 else params.client_capabilities
-        self._edition = EDITIONS[version](tolerant(given, ClientCapabilities))
-        return self._edition.welcome(self._version)
+        self._edition = EDITIONS[version](decode_leniently(given, ClientCapabilities))
+        return self._edition.initialization_result(self._version)
 
     def _methods(self, version: int) -> dict[str, Method]:
         """Every method but initialize, in this version."""
         if not self._known:
-            sessions = self._sessions()
+            sessions = self._ensure_sessions()
             self._known = {
-                "session/new": (NewSessionParams, sessions.new),
+                "session/new": (NewSessionParams, sessions.create_session),
                 "session/resume": (OpenSessionParams, sessions.resume),
                 "session/fork": (OpenSessionParams, sessions.fork),
                 "session/list": (ListSessionsParams, sessions.list_sessions),
                 "session/close": (SessionParams, sessions.close_session),
                 "session/delete": (SessionParams, sessions.delete),
                 "session/set_title": (SetTitleParams, sessions.set_title),
-                "session/status": (SessionParams, sessions.status),
+                "session/status": (SessionParams, sessions.session_status),
                 "session/prompt": (PromptParams, sessions.prompt),
                 "session/set_config_option": (SetConfigOptionParams, sessions.set_config_option),
                 "auth/status": (NoParams, self._auth_status),
@@ -133,11 +133,11 @@ class AcpServer:
                 }
         return self._known
 
-    def _sessions(self) -> EditorSessions:
+    def _ensure_sessions(self) -> EditorSessions:
         if self._opened is None:
-            from pigeon.system.garbage import uncollected
+            from pigeon.system.garbage import pausing_garbage_collection
 
-            with uncollected():
+            with pausing_garbage_collection():
                 from pigeon.frontends.acp.sessions import EditorSessions
 
             assert self._edition is not None
@@ -147,20 +147,20 @@ class AcpServer:
     async def _authenticate(self, params: AuthenticateParams) -> dict[str, Json]:
         """Look for a key again: one may have been added meanwhile."""
         if params.method_id == SETUP_METHOD:
-            raise bad_params(f'"{SETUP_METHOD}" is for a terminal: run Pigeon with the arguments of the method')
+            raise bad_params_error(f'"{SETUP_METHOD}" is for a terminal: run Pigeon with the arguments of the method')
         if params.method_id != KEY_METHOD:
-            raise bad_params(f'There is no way to authenticate called "{params.method_id}" (known: {KEY_METHOD})')
-        if not await self._sessions().has_key():
+            raise bad_params_error(f'There is no way to authenticate called "{params.method_id}" (known: {KEY_METHOD})')
+        if not await self._ensure_sessions().has_key():
             raise RpcError(AUTH_REQUIRED, NO_KEY)
-        self._sessions().log_out(False)
+        self._ensure_sessions().log_out(False)
         return {}
 
     def _log_out(self, params: NoParams) -> dict[str, Json]:
-        self._sessions().log_out(True)
+        self._ensure_sessions().log_out(True)
         return {}
 
     async def _auth_status(self, params: NoParams) -> dict[str, Json]:
-        return {"state": "authenticated" if await self._sessions().may_begin() else "unauthenticated"}
+        return {"state": "authenticated" if await self._ensure_sessions().can_begin() else "unauthenticated"}
 
     async def close(self) -> None:
         """Cancel all runs, end all sessions, and send nothing more."""
@@ -169,7 +169,7 @@ class AcpServer:
         await self.peer.close()
 
 
-def _unknown(method: str, names: list[str], version: int) -> str:
+def _unknown_method_text(method: str, names: list[str], version: int) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(method, names, 1)
@@ -177,13 +177,13 @@ def _unknown(method: str, names: list[str], version: int) -> str:
     return f'There is no method "{method[:100]}" in version {version} of the protocol.{meant}'
 
 
-def _params(params: Json, kind: type[Any]) -> Any:
+def _decode_params(params: Json, kind: type[Any]) -> Any:
     if params is None or params == []:
         # Some languages write an empty object as an array.
         params = {}
     if not isinstance(params, dict):
-        raise bad_params('"params" must be an object, with the members by their names')
+        raise bad_params_error('"params" must be an object, with the members by their names')
     try:
         return codec.convert(params, kind)
     except BadRecord as error:
-        raise bad_params(str(error)) from None
+        raise bad_params_error(str(error)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 
 
-def _acp(call: CommandCall) -> int:
+def _run_acp(call: CommandCall) -> int:
     from pigeon.frontends.acp.command import run_acp
 
     return run_acp(call.parse_agent(["--mode", "acp"]), call.environment)
@@ -14,7 +14,7 @@ def _acp(call: CommandCall) -> int:
 ACP = CommandDeclaration(
     name="acp",
     summary="serve an editor: the Agent Client Protocol on stdin and stdout",
-    run=_acp,
+    run=_run_acp,
     actions=(
         Action("", ("[OPTIONS...]",), "serve until the editor disconnects; OPTIONS are those of `pigeon --help`"),
     ),

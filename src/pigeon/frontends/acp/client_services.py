@@ -35,7 +35,7 @@ class ClientServices:
     async def read(self, request: HostFileRead) -> str | HostServiceResult:
         """The text as the editor has it; raises `RpcError` if the editor cannot provide it."""
         try:
-            read: ReadTextFileResult = await self._ask("fs/read_text_file", ReadTextFileResult, path=request.path)
+            read: ReadTextFileResult = await self._request("fs/read_text_file", ReadTextFileResult, path=request.path)
         except OversizedAnswer as failure:
             # The editor may have changes that are not on disk.
             return HostServiceResult(
@@ -46,14 +46,14 @@ class ClientServices:
     async def write(self, request: HostFileWrite) -> None:
         """Set the text of a file in the editor; raises `RpcError` if that fails."""
         params = {"sessionId": self._session_id, "path": request.path, "content": request.content}
-        result = await self._peer.ask("fs/write_text_file", params)
+        result = await self._peer.send_request("fs/write_text_file", params)
         if result and not isinstance(result, dict):
             # Some clients report a failure as a result.
             raise RpcError(INTERNAL_ERROR, str(result)[:LONGEST_REASON])
 
     async def run(self, request: HostCommandRun) -> HostServiceResult:
         """Run a command in a terminal of the editor; when cancelled, stop it and return what it printed."""
-        creating = asyncio.ensure_future(self._created(request))
+        creating = asyncio.ensure_future(self._create_terminal(request))
         stopped = False
         try:
             terminal = await asyncio.shield(creating)
@@ -63,16 +63,16 @@ class ClientServices:
             terminal = await asyncio.wait_for(creating, STOP_SECONDS)
         try:
             self._show_terminal(request.tool_call_id, terminal)
-            ended = None if stopped else await self._exit(terminal)
+            ended = None if stopped else await self._wait_for_exit(terminal)
             if ended is None:
-                await self._tell("terminal/kill", terminal)
-            return await self._result(terminal, ended)
+                await self._request_quietly("terminal/kill", terminal)
+            return await self._read_result(terminal, ended)
         finally:
-            await self._tell("terminal/release", terminal)
+            await self._request_quietly("terminal/release", terminal)
 
-    async def _created(self, request: HostCommandRun) -> str:
+    async def _create_terminal(self, request: HostCommandRun) -> str:
         env = [{"name": name, "value": value} for name, value in request.env.items()]
-        created: CreateTerminalResult = await self._ask(
+        created: CreateTerminalResult = await self._request(
             "terminal/create",
             CreateTerminalResult,
             command=request.command[0],
@@ -83,29 +83,29 @@ class ClientServices:
         )
         return created.terminal_id
 
-    async def _exit(self, terminal: str) -> TerminalExit | None:
+    async def _wait_for_exit(self, terminal: str) -> TerminalExit | None:
         """How the command ended; none if it must be stopped."""
         try:
             params = {"sessionId": self._session_id, "terminalId": terminal}
             # Killing the command ends this request as well.
-            ended = await self._peer.ask("terminal/wait_for_exit", params, withdraws=False)
+            ended = await self._peer.send_request("terminal/wait_for_exit", params, withdraws=False)
         except asyncio.CancelledError:
             return None
         return codec.convert(ended, TerminalExit)
 
-    async def _result(self, terminal: str, ended: TerminalExit | None) -> HostServiceResult:
-        asked = self._ask("terminal/output", TerminalOutputResult, terminalId=terminal)
+    async def _read_result(self, terminal: str, ended: TerminalExit | None) -> HostServiceResult:
+        asked = self._request("terminal/output", TerminalOutputResult, terminalId=terminal)
         output: TerminalOutputResult = await asyncio.wait_for(asked, None if ended is not None else STOP_SECONDS)
         ended = ended or output.exit_status or TerminalExit()
         return HostServiceResult(
             output=output.output, truncated=True if output.truncated is True else ABSENT, exit_code=ended.code
         )
 
-    async def _tell(self, method: str, terminal: str) -> None:
+    async def _request_quietly(self, method: str, terminal: str) -> None:
         """Send a request and ignore its failure."""
         with suppress(RpcError, PeerGone, TimeoutError):
-            await asyncio.wait_for(self._ask(method, None, terminalId=terminal), STOP_SECONDS)
+            await asyncio.wait_for(self._request(method, None, terminalId=terminal), STOP_SECONDS)
 
-    async def _ask(self, method: str, kind: type[Any] | None, **params: Json) -> Any:
-        result = await self._peer.ask(method, {"sessionId": self._session_id, **params})
+    async def _request(self, method: str, kind: type[Any] | None, **params: Json) -> Any:
+        result = await self._peer.send_request(method, {"sessionId": self._session_id, **params})
         return None if kind is None else codec.convert(result, kind)

@@ -20,7 +20,7 @@ from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import Framing, Reader
 from pigeon.transport.writer import Writer
-from pigeon.wire.errors import UsageError, printable
+from pigeon.wire.errors import UsageError, to_printable
 
 if TYPE_CHECKING:
     from pigeon.frontends.acp.sessions import Beginning
@@ -36,7 +36,7 @@ FLUSH_SECONDS = 2.0
 def run_acp(line: CommandLine, environment: Environment) -> int:
     """Serve; returns the exit code, unless SIGINT ends the process. With `--setup` ask for a key instead."""
     if line.unknown == SETUP_ARGUMENTS:
-        return set_up(environment)
+        return set_up_key(environment)
     if line.messages:
         raise UsageError(f'pigeon acp takes no prompt: "{line.messages[0]}"')
     if line.agent.record is not None:
@@ -46,7 +46,7 @@ def run_acp(line: CommandLine, environment: Environment) -> int:
 
         refuse_unknown_options(line, environment)
     # Before the loop: it opens descriptors, and would get 0 or 1 where the editor closed them.
-    descriptors = stdio.claim()
+    descriptors = stdio.claim_stdio()
     code = SteadyLoop().run_until_complete(_serve(line, environment, descriptors))
     die_if_interrupted(code)
     return code
@@ -55,53 +55,53 @@ def run_acp(line: CommandLine, environment: Environment) -> int:
 async def _serve(line: CommandLine, environment: Environment, descriptors: tuple[int, int]) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
-    writer = Writer(descriptors[1], lambda: shutdown.request(exit_codes.FAILED))
+    writer = Writer(descriptors[1], lambda: shutdown.request_exit(exit_codes.FAILED))
     beginner = _Beginner(line, environment)
     server = AcpServer(writer, beginner.begin, __version__, environment.home, environment.cwd or "/")
 
-    def input_ended() -> None:
-        server.peer.input_ended()
-        shutdown.request(exit_codes.OK)
+    def on_input_ended() -> None:
+        server.peer.on_input_end()
+        shutdown.request_exit(exit_codes.OK)
 
-    Reader(descriptors[0], Framing(tells_ends=True), server.peer.take, input_ended).start()
+    Reader(descriptors[0], Framing(tells_ends=True), server.peer.handle_frames, on_input_ended).start()
     # `main` switched the collector off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
-    code = await shutdown.reason()
-    await shutdown.within(asyncio.ensure_future(server.close()), STOP_SECONDS)
+    code = await shutdown.wait_for_request()
+    await shutdown.wait_for_cleanup(asyncio.ensure_future(server.close()), STOP_SECONDS)
     writer.close(FLUSH_SECONDS)
     return code
 
 
-def set_up(environment: Environment) -> int:
+def set_up_key(environment: Environment) -> int:
     """Ask for a provider and its key at the terminal, and keep them in `auth.json`; the code is 0 if they were kept."""
     if not (sys.stdin is not None and sys.stdin.isatty()):
         raise UsageError(NO_TERMINAL)
     from getpass import getpass
 
     from pigeon.config.credentials import AuthFile
-    from pigeon.frontends.printing import WIDTH, complain, did_you_mean, say
+    from pigeon.frontends.printing import WIDTH, did_you_mean, print_line, print_to_stderr
     from pigeon.providers.catalog.built_in import KNOWN
 
-    say("Pigeon needs a provider's API key to use a model:")
-    say("\n".join(wrap(", ".join(KNOWN), WIDTH)))
+    print_line("Pigeon needs a provider's API key to use a model:")
+    print_line("\n".join(wrap(", ".join(KNOWN), WIDTH)))
     try:
         provider = input("Provider (anthropic): ").strip() or "anthropic"
         if provider not in KNOWN:
-            complain(f'There is no provider "{provider}".{did_you_mean(provider, KNOWN)}')
+            print_to_stderr(f'There is no provider "{provider}".{did_you_mean(provider, KNOWN)}')
             return exit_codes.FAILED
         key = getpass(f"Key of {KNOWN[provider].name} (not shown as you type): ").strip()
     except (EOFError, KeyboardInterrupt):
         return exit_codes.FAILED
     if not key:
-        complain("No key was entered, so nothing was changed.")
+        print_to_stderr("No key was entered, so nothing was changed.")
         return exit_codes.FAILED
     file = os.path.join(environment.agent_dir(), "auth.json")
-    problem = AuthFile(file).put(provider, {"type": "api_key", "key": key})
+    problem = AuthFile(file).store_credential(provider, {"type": "api_key", "key": key})
     if problem is not None:
-        complain(problem)
+        print_to_stderr(problem)
         return exit_codes.FAILED
-    say(f"The key is stored in {file}.")
+    print_line(f"The key is stored in {file}.")
     return exit_codes.OK
 
 
@@ -118,9 +118,9 @@ class _Beginner:
         self, beginning: Beginning, on_permission: OnPermission | None = None, on_dialog: OnDialog | None = None
     ) -> Conversation:
         """An agent in this process; raises `StartupError`."""
-        from pigeon.system.garbage import uncollected
+        from pigeon.system.garbage import pausing_garbage_collection
 
-        with uncollected():
+        with pausing_garbage_collection():
             from msgspec.structs import replace
 
             from pigeon.app.build import build
@@ -128,7 +128,7 @@ class _Beginner:
             from pigeon.sdk.agent import Agent
 
         options = replace(
-            self._line.agent.spoken_in(SPOKEN),
+            self._line.agent.for_dialect(SPOKEN),
             cwd=beginning.cwd,
             session=beginning.session,
             fork=beginning.fork,
@@ -152,7 +152,7 @@ class _Beginner:
         for problem in built.problems:
             if problem not in self._told:
                 self._told.add(problem)
-                print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+                print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201
         agent = Agent.over(built, on_permission, on_dialog)
         await agent.open()
         return agent

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from msgspec import Meta
 from msgspec.structs import fields
 
-from pigeon.frontends.acp.rpc_errors import bad_params
+from pigeon.frontends.acp.rpc_errors import bad_params_error
 from pigeon.wire import codec
 from pigeon.wire.base import Json, Record
 from pigeon.wire.errors import BadRecord
@@ -67,14 +67,14 @@ class ClientCapabilities(_Lenient, kw_only=True):
 
 
 class InitializeParams(_Lenient, kw_only=True):
-    """`initialize`: version 1 has `clientCapabilities`, version 2 `capabilities`; `tolerant` reads both."""
+    """`initialize`: version 1 has `clientCapabilities`, version 2 `capabilities`; `decode_leniently` reads both."""
 
     protocol_version: Annotated[int, Meta(ge=0, le=65535)]
     client_capabilities: Json = None
     capabilities: Json = None
 
 
-def tolerant(value: Json, kind: type[_T]) -> _T:
+def decode_leniently(value: Json, kind: type[_T]) -> _T:
     """A record of capabilities; a member that does not fit counts as not offered, as the protocol asks."""
     if value is None:
         return kind()
@@ -89,7 +89,7 @@ def tolerant(value: Json, kind: type[_T]) -> _T:
         member = {} if given.get(field.encode_name) == [] else given.get(field.encode_name)
         records = [one for one in get_args(field.type) if isinstance(one, type) and issubclass(one, Record)]
         if records and isinstance(member, dict):
-            found[field.name] = tolerant(member, records[0])
+            found[field.name] = decode_leniently(member, records[0])
         elif member is not None:
             try:
                 found[field.name] = codec.convert(member, field.type)
@@ -105,7 +105,7 @@ class AuthenticateParams(_Lenient, kw_only=True):
 
 
 class NoParams(_Lenient, kw_only=True):
-    """A method without arguments."""
+    """The parameters of a method that needs none."""
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------
@@ -136,20 +136,20 @@ def servers_by_name(servers: Sequence[McpServerGiven]) -> dict[str, Json]:
     for index, server in enumerate(servers):
         where = f"mcpServers[{index}]"
         if not server.name:
-            raise bad_params(f'"{where}.name" is empty')
+            raise bad_params_error(f'"{where}.name" is empty')
         if server.name in found:
-            raise bad_params(f'"{where}.name": there are two servers called "{server.name}"')
+            raise bad_params_error(f'"{where}.name": there are two servers called "{server.name}"')
         kind = server.type or "stdio"
         if kind not in TRANSPORTS:
-            raise bad_params(f'"{where}.type" cannot be "{kind}" (allowed: {", ".join(TRANSPORTS)})')
+            raise bad_params_error(f'"{where}.type" cannot be "{kind}" (allowed: {", ".join(TRANSPORTS)})')
         needed = "command" if kind == "stdio" else "url"
         if not getattr(server, needed):
-            raise bad_params(f'"{where}.{needed}" is missing: a server of type {kind} needs it')
-        found[server.name] = _server(server, kind)
+            raise bad_params_error(f'"{where}.{needed}" is missing: a server of type {kind} needs it')
+        found[server.name] = _server_config(server, kind)
     return found
 
 
-def _server(given: McpServerGiven, kind: str) -> dict[str, Json]:
+def _server_config(given: McpServerGiven, kind: str) -> dict[str, Json]:
     if kind != "stdio":
         headers = {header.name: header.value for header in given.headers or ()}
         return {"type": kind, "url": given.url, "headers": headers}
@@ -184,7 +184,7 @@ class _Workspace(_Lenient, kw_only=True):
 
 
 class NewSessionParams(_Workspace, kw_only=True):
-    """session/new."""
+    """The parameters of the method "session/new"."""
 
 
 class OpenSessionParams(_Workspace, kw_only=True):
@@ -195,7 +195,7 @@ class OpenSessionParams(_Workspace, kw_only=True):
 
 
 class ListSessionsParams(_Lenient, kw_only=True):
-    """session/list."""
+    """The parameters of the method "session/list"."""
 
     cwd: str | None = None
     cursor: str | None = None
@@ -232,7 +232,7 @@ class SetConfigOptionParams(_Lenient, kw_only=True):
 
 
 class SetTitleParams(_Lenient, kw_only=True):
-    """session/set_title."""
+    """The parameters of the method "session/set_title"."""
 
     session_id: str
     title: str
@@ -256,13 +256,13 @@ class CancelTerminalParams(_Lenient, kw_only=True):
 
 
 class PromptText(_Lenient, tag_field="type", tag="text", kw_only=True):
-    """Words."""
+    """A block of text in a prompt."""
 
     text: str
 
 
 class PromptImage(_Lenient, tag_field="type", tag="image", kw_only=True):
-    """A picture, as base64."""
+    """A block of a prompt with an image, encoded as base64."""
 
     data: str
     mime_type: str

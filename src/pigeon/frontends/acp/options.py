@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pigeon.frontends.acp.editions.edition import ConfigOption, OptionChoice
-from pigeon.frontends.acp.rpc_errors import bad_params
+from pigeon.frontends.acp.rpc_errors import bad_params_error
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import ApprovalMode, Permissions, State
 from pigeon.wire.errors import Refusal
@@ -32,30 +32,30 @@ class SessionOptions:
         models = (await conversation.get_available_models()).models
         levels = (await conversation.get_available_thinking_levels()).levels
         permissions = await conversation.get_permissions()
-        self._last = [_mode(permissions), _model(state, models), *_thinking(state, levels)]
+        self._last = [_mode_option(permissions), _model_option(state, models), *_thinking_options(state, levels)]
         return self._last
 
-    async def changes(self) -> tuple[list[ConfigOption], bool] | None:
+    async def read_changes(self) -> tuple[list[ConfigOption], bool] | None:
         """The options, and whether the mode is another one; none if nothing has changed since the last read."""
         before = self._last
         now = await self.read()
-        return None if now == before else (now, _value(now, MODE) != _value(before, MODE))
+        return None if now == before else (now, _value_of(now, MODE) != _value_of(before, MODE))
 
-    async def set(self, id: str, value: object) -> list[ConfigOption]:
+    async def set_value(self, id: str, value: object) -> list[ConfigOption]:
         """Choose a value; raises `RpcError`, and changes nothing, if it is not offered."""
         options = await self.read()
         option = next((one for one in options if one.id == id), None)
         if option is None:
-            raise bad_params(f'There is no option "{id}" (known: {", ".join(one.id for one in options)})')
+            raise bad_params_error(f'There is no option "{id}" (known: {", ".join(one.id for one in options)})')
         if not isinstance(value, str) or value not in [choice.value for choice in option.choices]:
             shown = ", ".join(choice.value for choice in option.choices[:20])
-            raise bad_params(
+            raise bad_params_error(
                 f'"{id}" cannot be {value!r} (offered: {shown}{", ..." if len(option.choices) > 20 else ""})'
             )
         try:
             await self._apply(id, value)
         except Refusal as refusal:
-            raise bad_params(str(refusal)) from None
+            raise bad_params_error(str(refusal)) from None
         return await self.read()
 
     async def _apply(self, id: str, value: str) -> None:
@@ -68,11 +68,11 @@ class SessionOptions:
             await self._conversation.set_thinking_level(value)  # type: ignore[arg-type]
 
 
-def _value(options: list[ConfigOption], id: str) -> str | None:
+def _value_of(options: list[ConfigOption], id: str) -> str | None:
     return next((option.current for option in options if option.id == id), None)
 
 
-def _mode(permissions: Permissions) -> ConfigOption:
+def _mode_option(permissions: Permissions) -> ConfigOption:
     """Modes that are no stricter than the settings say are not offered: choosing one would change nothing."""
     names = list(MODES)
     floor = min(names.index(source.approval_mode) for source in (permissions.user, permissions.project))
@@ -87,7 +87,7 @@ def _mode(permissions: Permissions) -> ConfigOption:
     )
 
 
-def _model(state: State, models: list[Model]) -> ConfigOption:
+def _model_option(state: State, models: list[Model]) -> ConfigOption:
     current = state.model
     if current is not None and all(model.reference != current.reference for model in models):
         models = [current, *models]
@@ -101,7 +101,7 @@ def _model(state: State, models: list[Model]) -> ConfigOption:
     )
 
 
-def _thinking(state: State, levels: list[str]) -> list[ConfigOption]:
+def _thinking_options(state: State, levels: list[str]) -> list[ConfigOption]:
     """Nothing for a model that does not think."""
     if len(levels) < 2:
         return []

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from pigeon.frontends.acp.editions.edition import Edition
-from pigeon.frontends.acp.editions.tool_views import called_view, proposed_pieces
+from pigeon.frontends.acp.editions.tool_views import proposed_pieces, view_of_call
 from pigeon.frontends.acp.incoming import ElicitationResult, PermissionResult
 from pigeon.frontends.acp.rpc_errors import PeerGone, RpcError
 from pigeon.frontends.acp.rpc_peer import RpcPeer
 from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
 from pigeon.wire import codec
-from pigeon.wire.base import Absent, Json, or_else
+from pigeon.wire.base import Absent, Json, value_or_default
 from pigeon.wire.dialogs import (
     ALLOW_ALWAYS,
     ALLOW_ONCE,
@@ -57,52 +57,52 @@ class EditorQuestions:
         self._home = home
         self._open = 0
 
-    async def permission(self, request: PermissionRequest) -> PermissionAnswer:
+    async def ask_permission(self, request: PermissionRequest) -> PermissionAnswer:
         """Whether a tool call may run."""
-        view = called_view(request.tool_call_id, request.tool_name, request.arguments, self._cwd, self._home)
+        view = view_of_call(request.tool_call_id, request.tool_name, request.arguments, self._cwd, self._home)
         content = proposed_pieces(request.tool_name, request.arguments, request.diff, self._cwd, self._home)
         view = replace(view, status="pending", content=content)
-        params = self._edition.permission(view, request.text, PERMISSION_OPTIONS)
-        answer = await self._asked("session/request_permission", params, PermissionResult)
+        params = self._edition.permission_params(view, request.text, PERMISSION_OPTIONS)
+        answer = await self._ask_client("session/request_permission", params, PermissionResult)
         if not isinstance(answer, PermissionResult) or answer.outcome.outcome != "selected":
             return "deny"
         return ANSWERS.get(answer.outcome.option_id or "", "deny")
 
-    async def dialog(self, question: Question) -> str | bool | None:
+    async def ask_dialog(self, question: Question) -> str | bool | None:
         """The answer to an extension's question; none if there was no answer."""
-        if not self._edition.asks_forms:
+        if not self._edition.can_show_forms:
             return None
         title = question.title
         message = f"{title}\n{question.message}" if isinstance(question, ConfirmRequest) else title
-        schema = {"type": "object", "properties": {FIELD: _field(question)}, "required": [FIELD]}
+        schema = {"type": "object", "properties": {FIELD: _form_field(question)}, "required": [FIELD]}
         params = {"mode": "form", "message": message, "requestedSchema": schema}
-        answer = await self._asked("elicitation/create", params, ElicitationResult)
+        answer = await self._ask_client("elicitation/create", params, ElicitationResult)
         if not isinstance(answer, ElicitationResult) or answer.action != "accept":
             return None
-        return _given(question, (answer.content or {}).get(FIELD))
+        return _value_of_answer(question, (answer.content or {}).get(FIELD))
 
-    async def _asked(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
+    async def _ask_client(self, method: str, params: dict[str, Json], kind: type[object]) -> object:
         """The client's answer; none if it cannot be asked, or its answer does not fit."""
         self._open += 1
         session_id = self._session_id()
-        self._tell(session_id, waiting=True)
+        self._send_state(session_id, waiting=True)
         try:
-            return codec.convert(await self._peer.ask(method, {"sessionId": session_id, **params}), kind)
+            return codec.convert(await self._peer.send_request(method, {"sessionId": session_id, **params}), kind)
         except (RpcError, PeerGone, BadRecord):
             return None
         finally:
             self._open -= 1
             if not self._open:
-                self._tell(session_id, waiting=False)
+                self._send_state(session_id, waiting=False)
 
-    def _tell(self, session_id: str, waiting: bool) -> None:
+    def _send_state(self, session_id: str, waiting: bool) -> None:
         # A question of an extension's command may come when nothing runs.
-        updates = self._edition.state("requires_action" if waiting else "running") if self._runs() else []
+        updates = self._edition.state_updates("requires_action" if waiting else "running") if self._runs() else []
         for update in updates:
             self._peer.notify("session/update", {"sessionId": session_id, "update": update})
 
 
-def _field(question: Question) -> dict[str, Json]:
+def _form_field(question: Question) -> dict[str, Json]:
     """A question as one field of a form."""
     if isinstance(question, SelectRequest):
         return {"type": "string", "title": question.title, "enum": question.options}
@@ -112,11 +112,11 @@ def _field(question: Question) -> dict[str, Json]:
     if isinstance(question, InputRequest) and not isinstance(question.placeholder, Absent):
         field["description"] = question.placeholder
     if isinstance(question, EditorRequest):
-        field["default"] = or_else(question.prefill, "")
+        field["default"] = value_or_default(question.prefill, "")
     return field
 
 
-def _given(question: Question, value: Json) -> str | bool | None:
+def _value_of_answer(question: Question, value: Json) -> str | bool | None:
     if isinstance(question, ConfirmRequest):
         return value if isinstance(value, bool) else None
     if isinstance(question, SelectRequest) and value not in question.options:

@@ -24,8 +24,7 @@ class RpcError(Exception):
         self.message = message
         self.data = data
 
-    def record(self) -> dict[str, Json]:
-        """The `error` of a response."""
+    def to_record(self) -> dict[str, Json]:
         return {"code": self.code, "message": self.message, **({} if self.data is None else {"data": self.data})}
 
 
@@ -37,12 +36,12 @@ class PeerGone(Exception):
     """The connection ended before the peer answered."""
 
 
-def bad_params(text: str) -> RpcError:
+def bad_params_error(text: str) -> RpcError:
     """A member of `params` is wrong; the text names it."""
     return RpcError(INVALID_PARAMS, text)
 
 
-def no_session(session_id: str, text: str = "") -> RpcError:
+def no_session_error(session_id: str, text: str = "") -> RpcError:
     """There is no such session, or it is not open on this connection."""
     text = text or (
         f'No session "{session_id}" is open on this connection. Open it with session/load or session/resume, or start '

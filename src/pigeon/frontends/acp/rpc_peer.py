@@ -54,18 +54,18 @@ class RpcPeer:
 
     # What comes in
 
-    def take(self, frames: list[Frame]) -> Awaitable[None] | None:
+    def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
         """Handle some lines; if it returns an awaitable, that must be awaited before more are read."""
         for frame in frames:
             if isinstance(frame, TooLong):
-                self._take_giant(frame)
+                self._handle_oversized(frame)
             elif isinstance(frame, SkippedEnd):
-                self._take_giant_end(frame)
+                self._handle_oversized_end(frame)
             elif frame.strip():
-                self._take_line(frame)
-        return self._sink.room() if self._sink.overfull else None
+                self._handle_line(frame)
+        return self._sink.wait_for_room() if self._sink.is_overfull else None
 
-    def _take_giant(self, line: TooLong) -> None:
+    def _handle_oversized(self, line: TooLong) -> None:
         """Handle a line that is too long: its request fails at once, if the beginning shows which that is."""
         members = codec.outer_members(line.beginning)
         if members.get("id") is None and members.keys() & {"result", "error"} and len(self._asked) == 1:
@@ -73,54 +73,54 @@ class RpcPeer:
             [members["id"]] = self._asked
         self._giant_is_open = bool(members) and members.get("id") is None
         if not self._giant_is_open:
-            self._refuse_giant(members, line.cap)
+            self._refuse_oversized(members, line.cap)
 
-    def _take_giant_end(self, line: SkippedEnd) -> None:
+    def _handle_oversized_end(self, line: SkippedEnd) -> None:
         """Handle the end of such a line: it may show what the beginning did not."""
         if self._giant_is_open:
             self._giant_is_open = False
-            self._refuse_giant(codec.outer_members(line.beginning, line.ending), line.cap)
+            self._refuse_oversized(codec.outer_members(line.beginning, line.ending), line.cap)
 
-    def _refuse_giant(self, members: dict[str, Json], cap: int) -> None:
+    def _refuse_oversized(self, members: dict[str, Json], cap: int) -> None:
         text = f"is longer than {cap} bytes, the most that Pigeon accepts"
         id = _id_of(members)
         if "method" in members:
-            self._fail(id, INVALID_REQUEST, f"The request {text}" if "id" in members else f"The line {text}")
+            self._send_error(id, INVALID_REQUEST, f"The request {text}" if "id" in members else f"The line {text}")
             return
         waiting = self._asked.pop(id, None) if isinstance(id, int) else None
         if waiting is None:
-            self._fail(None, PARSE_ERROR, f"The line {text}")
+            self._send_error(None, PARSE_ERROR, f"The line {text}")
         elif not waiting.done():
             waiting.set_exception(OversizedAnswer(INVALID_REQUEST, f"the answer of the client {text}"))
 
-    def _take_line(self, line: bytes) -> None:
+    def _handle_line(self, line: bytes) -> None:
         try:
             # The parser would silently replace bytes that are not UTF-8.
             line.decode()
             problem = codec.shape_error(line)
             message = None if problem else codec.decode(line)
         except UnicodeDecodeError as error:
-            self._fail(None, PARSE_ERROR, f"The line is not UTF-8: byte {error.start} cannot be read")
+            self._send_error(None, PARSE_ERROR, f"The line is not UTF-8: byte {error.start} cannot be read")
             return
         except BadRecord as error:
-            self._fail(None, PARSE_ERROR, f"The line is not JSON: {error}")
+            self._send_error(None, PARSE_ERROR, f"The line is not JSON: {error}")
             return
         if problem:
-            self._fail(None, INVALID_REQUEST, f"The line {problem}")
+            self._send_error(None, INVALID_REQUEST, f"The line {problem}")
         elif isinstance(message, list):
-            self._fail(None, INVALID_REQUEST, NO_BATCHES)
+            self._send_error(None, INVALID_REQUEST, NO_BATCHES)
         elif not isinstance(message, dict):
-            self._fail(None, INVALID_REQUEST, "A message must be a JSON object")
+            self._send_error(None, INVALID_REQUEST, "A message must be a JSON object")
         elif "method" in message:
-            self._take_call(message)
+            self._handle_call(message)
         elif "result" in message or "error" in message:
-            self._take_answer(message)
+            self._handle_response(message)
         else:
-            self._fail(
+            self._send_error(
                 _id_of(message), INVALID_REQUEST, 'A message needs "method" (or "result" or "error", for an answer)'
             )
 
-    def _take_call(self, message: dict[str, Json]) -> None:
+    def _handle_call(self, message: dict[str, Json]) -> None:
         method, params, id = message["method"], message.get("params"), _id_of(message)
         problem = None
         if message.get("jsonrpc") != "2.0":
@@ -137,13 +137,13 @@ class RpcPeer:
             problem = f"More than {MOST_IN_FLIGHT} requests are not answered yet; wait for some of them"
         if problem is not None:
             if "id" in message or not isinstance(method, str):
-                self._fail(id, INVALID_REQUEST, problem)
+                self._send_error(id, INVALID_REQUEST, problem)
         elif "id" not in message:
-            self._take_notice(method, params)
+            self._handle_notification(method, params)
         else:
-            self._take_request(id, method, params)
+            self._handle_request(id, method, params)
 
-    def _take_notice(self, method: str, params: Json) -> None:
+    def _handle_notification(self, method: str, params: Json) -> None:
         if method == CANCEL_REQUEST:
             asked = params.get("requestId") if isinstance(params, dict) else None
             running = self._running.get(asked) if isinstance(asked, int | str) else None
@@ -160,7 +160,7 @@ class RpcPeer:
             # The lines after it are handled all the same.
             print_exception(error)
 
-    def _take_request(self, id: RequestId, method: str, params: Json) -> None:
+    def _handle_request(self, id: RequestId, method: str, params: Json) -> None:
         try:
             result = self._request(method, params)
         except BaseException as error:
@@ -169,11 +169,11 @@ class RpcPeer:
         if not iscoroutine(result):
             self.send({"jsonrpc": "2.0", "id": id, "result": result})
             return
-        task = asyncio.ensure_future(self._run(id, result))
+        task = asyncio.ensure_future(self._run_request(id, result))
         self._running[id] = task
         task.add_done_callback(lambda _: self._running.pop(id, None))
 
-    async def _run(self, id: RequestId, work: Coroutine[Any, Any, Json]) -> None:
+    async def _run_request(self, id: RequestId, work: Coroutine[Any, Any, Json]) -> None:
         try:
             result = await work
         except BaseException as error:
@@ -183,18 +183,18 @@ class RpcPeer:
 
     def _answer_failure(self, id: RequestId, error: BaseException) -> None:
         if isinstance(error, RpcError):
-            self.send({"jsonrpc": "2.0", "id": id, "error": error.record()})
+            self.send({"jsonrpc": "2.0", "id": id, "error": error.to_record()})
         elif isinstance(error, asyncio.CancelledError):
-            self._fail(id, REQUEST_CANCELLED, "The request was cancelled")
+            self._send_error(id, REQUEST_CANCELLED, "The request was cancelled")
         elif isinstance(error, PigeonError | OSError):
-            self._fail(id, INTERNAL_ERROR, text_for_host(error))
+            self._send_error(id, INTERNAL_ERROR, text_for_host(error))
         elif isinstance(error, Exception):
             print_exception(error)
-            self._fail(id, INTERNAL_ERROR, text_for_host(error))
+            self._send_error(id, INTERNAL_ERROR, text_for_host(error))
         else:
             raise error
 
-    def _take_answer(self, message: dict[str, Json]) -> None:
+    def _handle_response(self, message: dict[str, Json]) -> None:
         id = message.get("id")
         waiting = self._asked.pop(id, None) if isinstance(id, int) and not isinstance(id, bool) else None
         if waiting is None or waiting.done():
@@ -207,19 +207,19 @@ class RpcPeer:
     # What goes out
 
     @property
-    def full(self) -> bool:
-        """True when `room` should be awaited before more updates are sent."""
-        return self._sink.full
+    def is_full(self) -> bool:
+        """True when `wait_for_room` should be awaited before more updates are sent."""
+        return self._sink.is_full
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the client has read enough."""
-        await self._sink.room()
+        await self._sink.wait_for_room()
 
     def notify(self, method: str, params: Json, can_wait: bool = False) -> None:
         """Send a notification; with `can_wait`, together with the next line or a little later."""
         self.send({"jsonrpc": "2.0", "method": method, "params": params}, can_wait)
 
-    async def ask(self, method: str, params: Json, withdraws: bool = True) -> Json:
+    async def send_request(self, method: str, params: Json, withdraws: bool = True) -> Json:
         """Send a request and wait for its result; raises the `RpcError` that the peer answered with, and `PeerGone`.
 
         Cancelling it tells the peer that no answer is wanted any more, unless `withdraws` is false.
@@ -239,16 +239,15 @@ class RpcPeer:
             raise
 
     def send(self, message: dict[str, Json], can_wait: bool = False) -> None:
-        """Send one message."""
         if not self._closed:
             self._sink.put([codec.encode(message), b"\n"], can_wait=can_wait)
 
-    def _fail(self, id: RequestId, code: int, text: str) -> None:
-        self.send({"jsonrpc": "2.0", "id": id, "error": RpcError(code, text).record()})
+    def _send_error(self, id: RequestId, code: int, text: str) -> None:
+        self.send({"jsonrpc": "2.0", "id": id, "error": RpcError(code, text).to_record()})
 
     # The end
 
-    def input_ended(self) -> None:
+    def on_input_end(self) -> None:
         """The input has ended: requests that wait for an answer fail."""
         for waiting in list(self._asked.values()):
             if not waiting.done():
@@ -257,7 +256,7 @@ class RpcPeer:
 
     async def close(self) -> None:
         """Handle and send nothing more."""
-        self.input_ended()
+        self.on_input_end()
         running = list(self._running.values())
         for task in running:
             task.cancel()

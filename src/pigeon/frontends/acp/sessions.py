@@ -1,6 +1,6 @@
 """The sessions of one connection: how they are opened, listed, asked and closed.
 
-`Beginning` is what a conversation is made from; the command line makes it, so that this room knows
+`Beginning` is what a conversation is made from; the command line makes it, so that this package knows
 `pigeon.Conversation` and not how an agent is put together.
 """
 
@@ -34,17 +34,18 @@ from pigeon.frontends.acp.incoming import (
 )
 from pigeon.frontends.acp.options import MODE, MODEL
 from pigeon.frontends.acp.prompt_blocks import prompt_of, system_text
+from pigeon.frontends.acp.prompt_turns import PromptTurn
 from pigeon.frontends.acp.questions import EditorQuestions
 from pigeon.frontends.acp.rpc_errors import (
     AUTH_REQUIRED,
     INVALID_REQUEST,
     REQUEST_CANCELLED,
     RpcError,
-    bad_params,
-    no_session,
+    bad_params_error,
+    no_session_error,
 )
 from pigeon.frontends.acp.rpc_peer import RpcPeer
-from pigeon.frontends.acp.session import EditorSession, PromptTurn
+from pigeon.frontends.acp.session import EditorSession
 from pigeon.sdk.conversation import Conversation
 from pigeon.sdk.errors import ConversationClosed
 from pigeon.sdk.host_calls import OnDialog, OnPermission
@@ -101,13 +102,13 @@ class EditorSessions:
         """Start no session until the client authenticates again; stored keys are not touched."""
         self._logged_out = out
 
-    async def may_begin(self) -> bool:
+    async def can_begin(self) -> bool:
         """Whether a session can begin: the client has not logged out, and there is a key."""
         return not self._logged_out and await self.has_key()
 
     async def has_key(self) -> bool:
         """Whether any model can be used; looks for keys again."""
-        async with self._reader(self._cwd) as conversation:
+        async with self._open_reader(self._cwd) as conversation:
             return bool((await conversation.get_available_models()).models)
 
     def cancel(self, session_id: str) -> None:
@@ -118,11 +119,10 @@ class EditorSessions:
 
     # Sessions
 
-    async def new(self, params: NewSessionParams) -> dict[str, Json]:
-        """session/new."""
-        beginning = self._beginning(params)
-        self._must_be_allowed()
-        return await self._begun(beginning, params)
+    async def create_session(self, params: NewSessionParams) -> dict[str, Json]:
+        beginning = self._make_beginning(params)
+        self._check_logged_in()
+        return await self._open_new(beginning, params)
 
     async def load(self, params: OpenSessionParams) -> dict[str, Json]:
         """session/load: the whole conversation is sent as updates before the answer."""
@@ -132,34 +132,34 @@ class EditorSessions:
         """session/resume: in version 2 with the conversation as updates, if the client asks for it."""
         start = params.replay_from
         if start is not None and start.type != "start":
-            raise bad_params(f'"replayFrom.type" cannot be "{start.type}" (allowed: "start")')
+            raise bad_params_error(f'"replayFrom.type" cannot be "{start.type}" (allowed: "start")')
         return await self._reopen(params, replayed=start is not None)
 
     async def _reopen(self, params: OpenSessionParams, replayed: bool) -> dict[str, Json]:
-        beginning = self._beginning(params)
+        beginning = self._make_beginning(params)
         servers = servers_by_name(params.mcp_servers or ())
-        async with self._alone(params.session_id):
+        async with self._locking(params.session_id):
             session = self._sessions.get(params.session_id)
             is_new = session is None
             if session is None:
                 session = await self._open_saved(params, beginning, servers)
-            elif not _same_folder(session.cwd, params.cwd):
-                raise bad_params(f'The session is open in another folder: "cwd" must be {session.cwd}')
+            elif not _is_same_folder(session.cwd, params.cwd):
+                raise bad_params_error(f'The session is open in another folder: "cwd" must be {session.cwd}')
             else:
                 await session.use_servers(servers)
         try:
             with _while_open(session.id):
                 if replayed:
                     await session.replay()
-                return await self._started(session, new=False)
+                return await self._answer_start(session, new=False)
         except BaseException:
             if is_new:
-                async with self._alone(session.id):
-                    await self._drop(session)
+                async with self._locking(session.id):
+                    await self._close_failed(session)
             raise
 
     @asynccontextmanager
-    async def _alone(self, session_id: str) -> AsyncIterator[None]:
+    async def _locking(self, session_id: str) -> AsyncIterator[None]:
         """While this context is open, no other request opens, closes or deletes the session."""
         while session_id in self._changing:
             await asyncio.wait({self._changing[session_id]})
@@ -173,26 +173,26 @@ class EditorSessions:
     async def _open_saved(
         self, params: OpenSessionParams, beginning: Beginning, servers: dict[str, Json]
     ) -> EditorSession:
-        row = await self._found(params.session_id, params.cwd)
-        if not _same_folder(row.cwd, params.cwd):
-            raise bad_params(f'The session belongs to another folder: "cwd" must be {row.cwd}')
-        _must_be_free(row)
+        row = await self._find_saved(params.session_id, params.cwd)
+        if not _is_same_folder(row.cwd, params.cwd):
+            raise bad_params_error(f'The session belongs to another folder: "cwd" must be {row.cwd}')
+        _check_not_in_use(row)
         return await self._open(replace(beginning, session=row.path), servers)
 
     async def fork(self, params: OpenSessionParams) -> dict[str, Json]:
         """session/fork: a new session with a copy of the conversation so far."""
-        beginning = self._beginning(params)
-        self._must_be_allowed()
+        beginning = self._make_beginning(params)
+        self._check_logged_in()
         source = self._sessions.get(params.session_id)
         try:
-            row = await self._found(params.session_id, params.cwd)
+            row = await self._find_saved(params.session_id, params.cwd)
         except RpcError:
             # An open session in which nothing was said has no file yet.
             if source is None:
                 raise
         else:
             beginning = replace(beginning, fork=row.path)
-        return await self._begun(beginning, params)
+        return await self._open_new(beginning, params)
 
     async def list_sessions(self, params: ListSessionsParams) -> dict[str, Json]:
         """session/list: those of a folder, or of all."""
@@ -200,22 +200,21 @@ class EditorSessions:
             _check_folder("cwd", params.cwd)
             if not _is_folder(params.cwd):
                 return {"sessions": []}
-        async with self._reader(params.cwd or self._cwd) as conversation:
+        async with self._open_reader(params.cwd or self._cwd) as conversation:
             page = await conversation.list_sessions(
                 scope="all" if params.cwd is None else "project", cursor=params.cursor, limit=PAGE
             )
-        rows = [row for row in page.sessions if params.cwd is None or _same_folder(row.cwd, params.cwd)]
+        rows = [row for row in page.sessions if params.cwd is None or _is_same_folder(row.cwd, params.cwd)]
         cursor = {} if not page.next_cursor else {"nextCursor": page.next_cursor}
-        return {"sessions": [_row(row) for row in rows if row.cwd.startswith("/")], **cursor}
+        return {"sessions": [_row_record(row) for row in rows if row.cwd.startswith("/")], **cursor}
 
     async def close_session(self, params: SessionParams) -> dict[str, Json]:
-        """session/close."""
-        async with self._alone(params.session_id):
-            if not await self._closed(params.session_id) and self._edition.version == 1:
-                raise no_session(params.session_id)
+        async with self._locking(params.session_id):
+            if not await self._close_if_open(params.session_id) and self._edition.version == 1:
+                raise no_session_error(params.session_id)
         return {}
 
-    async def _closed(self, session_id: str) -> bool:
+    async def _close_if_open(self, session_id: str) -> bool:
         """Close a session; false if it is not open."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
@@ -224,10 +223,10 @@ class EditorSessions:
 
     async def delete(self, params: SessionParams) -> dict[str, Json]:
         """session/delete: closed if it is open, and moved to the trash; one that is not there counts as deleted."""
-        async with self._alone(params.session_id), self._reader(self._cwd) as conversation:
-            await self._closed(params.session_id)
+        async with self._locking(params.session_id), self._open_reader(self._cwd) as conversation:
+            await self._close_if_open(params.session_id)
             for row in (await conversation.list_sessions(scope="all", session_id=params.session_id)).sessions:
-                _must_be_free(row)
+                _check_not_in_use(row)
                 await conversation.delete_session(row.path)
         return {}
 
@@ -235,44 +234,43 @@ class EditorSessions:
         """session/set_title, also of a session that is not open."""
         title = " ".join(params.title.split())
         if not title:
-            raise bad_params('"title" is empty')
-        async with self._alone(params.session_id):
+            raise bad_params_error('"title" is empty')
+        async with self._locking(params.session_id):
             session = self._sessions.get(params.session_id)
             if session is not None:
                 await session.conversation.set_session_name(title)
                 return {"title": title}
-            row = await self._found(params.session_id, self._cwd)
-            _must_be_free(row)
-            conversation = await _whole(self._begin(Beginning(cwd=row.cwd, session=row.path)))
+            row = await self._find_saved(params.session_id, self._cwd)
+            _check_not_in_use(row)
+            conversation = await _begin_uncancelled(self._begin(Beginning(cwd=row.cwd, session=row.path)))
             try:
                 await conversation.set_session_name(title)
             finally:
                 await conversation.close()
         return {"title": title}
 
-    async def status(self, params: SessionParams) -> dict[str, Json]:
-        """session/status."""
+    async def session_status(self, params: SessionParams) -> dict[str, Json]:
         if params.session_id in self._sessions:
             return {"status": "open"}
-        await self._found(params.session_id, self._cwd)
+        await self._find_saved(params.session_id, self._cwd)
         return {"status": "saved"}
 
     # What is asked of an open session
 
     def prompt(self, params: PromptParams) -> Any:
         """session/prompt: begun at once, so that a cancellation that follows reaches it."""
-        session = self._session(params.session_id)
-        turn = session.begin(prompt_of(params.prompt))
-        return self._prompted(session, turn)
+        session = self._find_open(params.session_id)
+        turn = session.register_prompt(prompt_of(params.prompt))
+        return self._run_prompt(session, turn)
 
-    async def _prompted(self, session: EditorSession, turn: PromptTurn) -> dict[str, Json]:
+    async def _run_prompt(self, session: EditorSession, turn: PromptTurn) -> dict[str, Json]:
         if self._edition.version == 1:
-            end = await session.run(turn)
+            end = await session.run_prompt(turn)
             if end.error is not None and end.stop != "cancelled":
                 raise end.error
             return {"stopReason": end.stop, **usage_member(end.usage)}
-        running = asyncio.ensure_future(session.run(turn))
-        self._keep(running)
+        running = asyncio.ensure_future(session.run_prompt(turn))
+        self._keep_task(running)
         await asyncio.wait({turn.taken})
         if not turn.inserted:
             end = turn.ended.result()
@@ -280,68 +278,64 @@ class EditorSessions:
         return {"messageId": turn.message_id}
 
     async def set_mode(self, params: SetModeParams) -> dict[str, Json]:
-        """session/set_mode."""
         with _while_open(params.session_id):
-            await self._session(params.session_id).set_option(MODE, params.mode_id)
+            await self._find_open(params.session_id).set_option(MODE, params.mode_id)
         return {}
 
     async def set_model(self, params: SetModelParams) -> dict[str, Json]:
-        """session/set_model."""
         with _while_open(params.session_id):
-            await self._session(params.session_id).set_option(MODEL, params.model_id)
+            await self._find_open(params.session_id).set_option(MODEL, params.model_id)
         return {}
 
     async def set_config_option(self, params: SetConfigOptionParams) -> dict[str, Json]:
-        """session/set_config_option."""
-        session = self._session(params.session_id)
+        session = self._find_open(params.session_id)
         if params.type not in (None, "id", "select"):
-            raise bad_params(f'"type" cannot be "{params.type}": every option of Pigeon is a choice (type "id")')
+            raise bad_params_error(f'"type" cannot be "{params.type}": every option of Pigeon is a choice (type "id")')
         with _while_open(params.session_id):
             options = await session.set_option(params.config_id, params.value)
-        return {"configOptions": self._edition.options(options)}
+        return {"configOptions": self._edition.option_records(options)}
 
     async def cancel_call(self, params: CancelToolCallParams) -> dict[str, Json]:
-        """tool_call/cancel."""
-        if not await self._session(params.session_id).cancel_call(params.tool_call_id):
-            raise bad_params(f'There is no tool call "{params.tool_call_id}" that runs')
+        if not await self._find_open(params.session_id).cancel_call(params.tool_call_id):
+            raise bad_params_error(f'There is no tool call "{params.tool_call_id}" that runs')
         return {}
 
     async def cancel_terminal(self, params: CancelTerminalParams) -> dict[str, Json]:
         """terminal/cancel: the terminal of a command has the id of its tool call."""
-        if not await self._session(params.session_id).cancel_call(params.terminal_id):
-            raise bad_params(f'There is no terminal "{params.terminal_id}" in which a command runs')
+        if not await self._find_open(params.session_id).cancel_call(params.terminal_id):
+            raise bad_params_error(f'There is no terminal "{params.terminal_id}" in which a command runs')
         return {}
 
     # Helpers
 
-    def _session(self, session_id: str) -> EditorSession:
+    def _find_open(self, session_id: str) -> EditorSession:
         session = self._sessions.get(session_id)
         if session is None:
-            raise no_session(session_id)
+            raise no_session_error(session_id)
         return session
 
-    def _must_be_allowed(self) -> None:
+    def _check_logged_in(self) -> None:
         if self._logged_out:
             raise RpcError(AUTH_REQUIRED, "The client has logged out: authenticate first")
 
-    def _beginning(self, params: NewSessionParams | OpenSessionParams) -> Beginning:
+    def _make_beginning(self, params: NewSessionParams | OpenSessionParams) -> Beginning:
         _check_folder("cwd", params.cwd)
         if not os.path.isdir(params.cwd):
-            raise bad_params(f'"cwd" is not a folder: {params.cwd}')
+            raise bad_params_error(f'"cwd" is not a folder: {params.cwd}')
         others = params.additional_directories or []
         for index, folder in enumerate(others):
             _check_folder(f"additionalDirectories[{index}]", folder)
         beginning = Beginning(cwd=params.cwd, further=tuple(others), append_system_prompt=_roots_text(others))
-        return _with_words(beginning, params.system_prompt)
+        return _with_system_prompt(beginning, params.system_prompt)
 
-    async def _begun(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
+    async def _open_new(self, beginning: Beginning, params: NewSessionParams | OpenSessionParams) -> dict[str, Json]:
         """Open a session whose id is new to the client, and return the answer."""
         session = await self._open(beginning, servers_by_name(params.mcp_servers or ()))
         try:
-            return await self._started(session, new=True)
+            return await self._answer_start(session, new=True)
         except BaseException:
             # The request was cancelled: its client does not know the id.
-            await self._drop(session)
+            await self._close_failed(session)
             raise
 
     async def _open(self, beginning: Beginning, servers: dict[str, Json]) -> EditorSession:
@@ -349,14 +343,16 @@ class EditorSessions:
             raise RpcError(INVALID_REQUEST, f"More than {MOST_SESSIONS} sessions are open; close some of them")
         opened: list[str] = []
 
-        def runs() -> bool:
+        def is_running() -> bool:
             session = self._sessions.get(opened[0]) if opened else None
-            return session is not None and session.runs
+            return session is not None and session.is_running
 
         cwd = beginning.cwd
-        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], runs, cwd, self._home)
+        questions = EditorQuestions(self._peer, self._edition, lambda: opened[0], is_running, cwd, self._home)
         try:
-            conversation = await _whole(self._begin(beginning, questions.permission, questions.dialog))
+            conversation = await _begin_uncancelled(
+                self._begin(beginning, questions.ask_permission, questions.ask_dialog)
+            )
         except StartupError as error:
             raise RpcError(INVALID_REQUEST, str(error)) from None
         try:
@@ -373,10 +369,10 @@ class EditorSessions:
             raise
         self._sessions[id] = session
         try:
-            await session.use_client([cwd, *beginning.further])
+            await session.use_client_services([cwd, *beginning.further])
             await session.use_servers(servers)
         except BaseException:
-            await self._drop(session)
+            await self._close_failed(session)
             raise
         return session
 
@@ -384,40 +380,42 @@ class EditorSessions:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
 
-    async def _drop(self, session: EditorSession) -> None:
+    async def _close_failed(self, session: EditorSession) -> None:
         """Close a session that was opened for a request that failed."""
         self._forget(session)
         await session.close()
 
-    async def _started(self, session: EditorSession, new: bool) -> dict[str, Json]:
-        start = await session.start(new)
+    async def _answer_start(self, session: EditorSession, new: bool) -> dict[str, Json]:
+        start = await session.prepare_start(new)
         # After the answer, without which the client does not know the session.
-        asyncio.get_running_loop().call_soon(lambda: self._keep(asyncio.ensure_future(session.tell_opened())))
-        return self._edition.started(start)
+        asyncio.get_running_loop().call_soon(
+            lambda: self._keep_task(asyncio.ensure_future(session.send_opening_updates()))
+        )
+        return self._edition.session_result(start)
 
-    def _keep(self, task: asyncio.Future[Any]) -> None:
+    def _keep_task(self, task: asyncio.Future[Any]) -> None:
         """Keep a reference to a background task."""
         self._later.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_task_done)
 
-    def _done(self, task: asyncio.Future[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Future[Any]) -> None:
         self._later.discard(task)
         if not task.cancelled():
             # A closed session sends no updates.
             task.exception()
 
-    async def _found(self, session_id: str, cwd: str) -> SessionRow:
+    async def _find_saved(self, session_id: str, cwd: str) -> SessionRow:
         """The session with exactly this id, wherever it is; raises `RpcError`."""
-        async with self._reader(cwd) as conversation:
+        async with self._open_reader(cwd) as conversation:
             rows = (await conversation.list_sessions(scope="all", session_id=session_id)).sessions
         if not rows:
-            raise no_session(session_id, f'There is no session "{session_id}"; session/list lists them')
+            raise no_session_error(session_id, f'There is no session "{session_id}"; session/list lists them')
         return rows[0]
 
     @asynccontextmanager
-    async def _reader(self, cwd: str) -> AsyncIterator[Conversation]:
+    async def _open_reader(self, cwd: str) -> AsyncIterator[Conversation]:
         """A conversation without a file, to ask about sessions and models."""
-        conversation = await _whole(self._begin(Beginning(cwd=cwd, unsaved=True)))
+        conversation = await _begin_uncancelled(self._begin(Beginning(cwd=cwd, unsaved=True)))
         try:
             yield conversation
         finally:
@@ -433,7 +431,7 @@ class EditorSessions:
             task.cancel()
 
 
-async def _whole(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
+async def _begin_uncancelled(beginning: Coroutine[Any, Any, Conversation]) -> Conversation:
     """Begin a conversation to the end even if this is cancelled meanwhile; then it is closed at once."""
     task = asyncio.ensure_future(beginning)
     try:
@@ -450,10 +448,10 @@ def _while_open(session_id: str) -> Iterator[None]:
     try:
         yield
     except ConversationClosed:
-        raise no_session(session_id, f'The session "{session_id}" has been closed') from None
+        raise no_session_error(session_id, f'The session "{session_id}" has been closed') from None
 
 
-def _must_be_free(row: SessionRow) -> None:
+def _check_not_in_use(row: SessionRow) -> None:
     if row.in_use is True:
         raise RpcError(
             INVALID_REQUEST,
@@ -463,14 +461,14 @@ def _must_be_free(row: SessionRow) -> None:
 
 def _check_folder(name: str, path: str) -> None:
     if not os.path.isabs(path) or "\0" in path:
-        raise bad_params(f'"{name}" must be an absolute path, not {path!r}')
+        raise bad_params_error(f'"{name}" must be an absolute path, not {path!r}')
 
 
 def _is_folder(path: str) -> bool:
     return os.path.isdir(path)
 
 
-def _same_folder(one: str, other: str) -> bool:
+def _is_same_folder(one: str, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
@@ -480,17 +478,17 @@ def _roots_text(folders: Sequence[str]) -> tuple[str, ...]:
     return ("Additional folders of the workspace, besides the working directory:\n" + "\n".join(folders),)
 
 
-def _with_words(beginning: Beginning, given: SystemPromptGiven | None) -> Beginning:
+def _with_system_prompt(beginning: Beginning, given: SystemPromptGiven | None) -> Beginning:
     if given is None:
         return beginning
     if given.mode == "append":
         return replace(beginning, append_system_prompt=(*beginning.append_system_prompt, system_text(given.content)))
     if given.mode == "override":
         return replace(beginning, system_prompt=system_text(given.content))
-    raise bad_params(f'"systemPrompt.mode" cannot be "{given.mode}" (allowed: "append", "override")')
+    raise bad_params_error(f'"systemPrompt.mode" cannot be "{given.mode}" (allowed: "append", "override")')
 
 
-def _row(row: SessionRow) -> dict[str, Json]:
+def _row_record(row: SessionRow) -> dict[str, Json]:
     title = row.name or row.first_message
     return {
         "sessionId": row.id,

@@ -20,19 +20,19 @@ from pigeon.frontends.acp.editions.tool_views import (
     TerminalPiece,
     ToolPiece,
     ToolView,
-    called_view,
-    command_end,
     content_block,
     git_patch,
     kind_of_tool,
     outcome_pieces,
+    parse_command_end,
     raw_output_of,
     text_block,
+    view_of_call,
 )
 from pigeon.tools.catalog import SHELL, facts_of
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.content import TextContent, UserBlock, text_of
-from pigeon.wire.errors import printable
+from pigeon.wire.errors import to_printable
 from pigeon.wire.events import (
     AutoRetryStart,
     CompactionEnd,
@@ -64,8 +64,8 @@ class MessageIds:
         self._last = ""
         self._same = 0
 
-    def of(self, message: Message) -> str:
-        """The id of the next message."""
+    def next_id(self, message: Message) -> str:
+        """Returns the id for the next message of this kind."""
         if isinstance(message, UserMessage) and not isinstance(message.client_message_id, Absent):
             return message.client_message_id
         base = f"{'user' if isinstance(message, UserMessage) else 'agent'}-{message.timestamp}"
@@ -79,8 +79,8 @@ def user_updates(edition: Edition, message_id: str, message: UserMessage) -> lis
     content = message.content
     blocks = [TextContent(text=content)] if isinstance(content, str) else content
     shown = [content_block(block) for block in blocks]
-    return edition.said(message_id, shown) or [
-        one for block in shown for one in edition.chunk("user", message_id, block)
+    return edition.user_message_updates(message_id, shown) or [
+        one for block in shown for one in edition.chunk_updates("user", message_id, block)
     ]
 
 
@@ -99,23 +99,20 @@ class ShownCall:
         self._shown_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def called_with(self, arguments: object) -> None:
-        """Its arguments are complete."""
+    def set_arguments(self, arguments: object) -> None:
         self.arguments = arguments
 
     def use_terminal(self, terminal_id: str) -> None:
         """A terminal of the client shows what it prints."""
         self.terminal = terminal_id
 
-    def start(self) -> None:
-        """It runs."""
+    def mark_running(self) -> None:
         self.runs = True
 
-    def printed(self, text: str) -> None:
-        """It has printed so much."""
+    def set_output(self, text: str) -> None:
         self.output = text
 
-    def shown(self) -> None:
+    def mark_shown(self) -> None:
         """What it has printed was shown."""
         self.shown_output, self.has_output, self._shown_at = self.output, True, time.monotonic()
 
@@ -133,13 +130,12 @@ class ShownCall:
 
     @property
     def command(self) -> str:
-        """The command that it runs."""
         command = self.arguments.get("command") if isinstance(self.arguments, dict) else None
         return command if isinstance(command, str) else ""
 
 
 class EventTranslator:
-    """The updates of one session; `send` takes each."""
+    """The updates of one session; `send` is called with each."""
 
     def __init__(self, edition: Edition, cwd: str, home: str, send: Callable[[Update], None]) -> None:
         self._edition = edition
@@ -153,88 +149,88 @@ class EventTranslator:
         self._calls: dict[str, ShownCall] = {}
         self._compactions = 0
 
-    def take(self, event: object) -> None:
+    def translate_event(self, event: object) -> None:
         """Send the updates for an event; events that editors do not show are skipped."""
         if isinstance(event, TextDelta | ThinkingDelta):
-            self._grow(event.content_index, event.delta, isinstance(event, ThinkingDelta))
+            self._send_delta(event.content_index, event.delta, isinstance(event, ThinkingDelta))
         elif isinstance(event, TextEnd | ThinkingEnd):
             # Deltas may have been left out for a client that reads slowly.
             rest = event.content[self._sent.get(event.content_index, 0) :]
-            self._grow(event.content_index, rest, isinstance(event, ThinkingEnd))
+            self._send_delta(event.content_index, rest, isinstance(event, ThinkingEnd))
         elif isinstance(event, ToolcallStart):
-            self._begin(event.id, event.tool_name)
+            self._begin_call(event.id, event.tool_name)
         elif isinstance(event, ToolcallEnd):
-            self._called(event.tool_call.id, event.tool_call.name, event.tool_call.arguments)
+            self._set_call_arguments(event.tool_call.id, event.tool_call.name, event.tool_call.arguments)
         elif isinstance(event, ToolExecutionStart):
-            self._started(event)
+            self._on_tool_start(event)
         elif isinstance(event, ToolExecutionUpdate):
-            self._progressed(event)
+            self._on_tool_progress(event)
         elif isinstance(event, ToolExecutionEnd):
-            self._ended(event)
+            self._on_tool_end(event)
         elif isinstance(event, FileChanged):
-            self._changed(event)
+            self._on_file_changed(event)
         elif isinstance(event, MessageStart | MessageEnd):
-            self._take_message(event)
+            self._translate_message(event)
         else:
-            self._take_other(event)
+            self._translate_other(event)
 
-    def _take_message(self, event: MessageStart | MessageEnd) -> None:
+    def _translate_message(self, event: MessageStart | MessageEnd) -> None:
         message = event.message
         if isinstance(event, MessageStart):
             if isinstance(message, AssistantMessage):
-                self._message, self._sent = self.ids.of(message), {}
+                self._message, self._sent = self.ids.next_id(message), {}
             elif isinstance(message, UserMessage) and isinstance(message.client_message_id, Absent):
                 # Messages of extensions; those of the client's own prompts are sent with the prompt.
-                self._updates(user_updates(self._edition, self.ids.of(message), message))
+                self._send_updates(user_updates(self._edition, self.ids.next_id(message), message))
         elif isinstance(message, CustomMessage) and message.display:
-            self._show(self.ids.of(message), message.content)
+            self._send_content(self.ids.next_id(message), message.content)
 
-    def _take_other(self, event: object) -> None:
+    def _translate_other(self, event: object) -> None:
         if isinstance(event, CompactionStart):
             self._compactions += 1
-            self._updates(self._edition.compaction(self._compaction_id(), "in_progress", None, None))
+            self._send_updates(self._edition.compaction_updates(self._compaction_id(), "in_progress", None, None))
         elif isinstance(event, CompactionEnd):
             status = "cancelled" if event.aborted else "failed" if event.error_message else "completed"
             summary = None if isinstance(event.result, Absent) else event.result.summary
-            error = or_else(event.error_message, None)
-            self._updates(self._edition.compaction(self._compaction_id(), status, summary, error))
+            error = value_or_default(event.error_message, None)
+            self._send_updates(self._edition.compaction_updates(self._compaction_id(), status, summary, error))
         elif isinstance(event, AutoRetryStart):
             seconds = round(event.delay_ms / 1000, 1)
             text = f"{event.error_message} Trying again in {seconds:g} s ({event.attempt} of {event.max_attempts})"
-            self.notice("warning", text)
+            self.send_notice("warning", text)
         elif isinstance(event, ExtensionError):
-            self.notice("error", f"{event.extension_path}: {event.error}")
+            self.send_notice("error", f"{event.extension_path}: {event.error}")
 
-    def notice(self, severity: str, title: str) -> None:
+    def send_notice(self, severity: str, title: str) -> None:
         """Send a notice; to the editor's log if the client shows none."""
-        updates = self._edition.notice(severity, title)
-        self._updates(updates)
+        updates = self._edition.notice_updates(severity, title)
+        self._send_updates(updates)
         if not updates:
-            print(f"pigeon acp: {printable(title)}", file=sys.stderr)  # noqa: T201
+            print(f"pigeon acp: {to_printable(title)}", file=sys.stderr)  # noqa: T201
 
     def _compaction_id(self) -> str:
         return f"compaction-{self._compactions}"
 
-    def _updates(self, updates: list[Update]) -> None:
+    def _send_updates(self, updates: list[Update]) -> None:
         for update in updates:
             self._send(update)
 
     # Messages
 
-    def _grow(self, index: int, text: str, thinking: bool) -> None:
+    def _send_delta(self, index: int, text: str, thinking: bool) -> None:
         if text:
             self._sent[index] = self._sent.get(index, 0) + len(text)
             speaker = "thought" if thinking else "agent"
-            self._updates(self._edition.chunk(speaker, f"{self._message}.{index}", text_block(text)))  # type: ignore[arg-type]
+            self._send_updates(self._edition.chunk_updates(speaker, f"{self._message}.{index}", text_block(text)))  # type: ignore[arg-type]
 
-    def _show(self, message_id: str, content: str | list[UserBlock]) -> None:
+    def _send_content(self, message_id: str, content: str | list[UserBlock]) -> None:
         blocks = [TextContent(text=content)] if isinstance(content, str) else content
         for block in blocks:
-            self._updates(self._edition.chunk("agent", message_id, content_block(block)))
+            self._send_updates(self._edition.chunk_updates("agent", message_id, content_block(block)))
 
     # Tool calls
 
-    def call(self, call_id: str) -> ShownCall | None:
+    def find_call(self, call_id: str) -> ShownCall | None:
         """A call that the client knows and that has not ended."""
         return self._calls.get(call_id)
 
@@ -245,68 +241,74 @@ class EventTranslator:
 
     def show_terminal(self, call_id: str, terminal_id: str) -> None:
         """A terminal of the client shows what a call does."""
-        call = self._begin(call_id, SHELL)
+        call = self._begin_call(call_id, SHELL)
         call.use_terminal(terminal_id)
-        self._updates(self._edition.tool_call(ToolView(call_id=call_id, content=[TerminalPiece(terminal_id)])))
+        self._send_updates(
+            self._edition.tool_call_updates(ToolView(call_id=call_id, content=[TerminalPiece(terminal_id)]))
+        )
 
-    def _changed(self, event: FileChanged) -> None:
+    def _on_file_changed(self, event: FileChanged) -> None:
         """Show the change that a call made to a file, unless its text is too long."""
         call = self._calls.get(event.tool_call_id)
         if call is None or isinstance(event.new_text, Absent):
             return
-        old = None if event.created else or_else(event.old_text, "")
+        old = None if event.created else value_or_default(event.old_text, "")
         call.diffs.append(DiffPiece(event.path, old, event.new_text, git_patch(event.path, old, event.new_text)))
-        self._updates(self._edition.tool_call(ToolView(call_id=event.tool_call_id, content=list(call.diffs))))
+        self._send_updates(
+            self._edition.tool_call_updates(ToolView(call_id=event.tool_call_id, content=list(call.diffs)))
+        )
 
-    def _begin(self, call_id: str, name: str) -> ShownCall:
+    def _begin_call(self, call_id: str, name: str) -> ShownCall:
         call = self._calls.get(call_id)
         if call is None:
             call = self._calls[call_id] = ShownCall(name)
             kind = kind_of_tool(name)
             view = ToolView(call_id=call_id, begun=True, name=name, title=name, kind=kind, status="pending")
-            self._updates(self._edition.tool_call(view))
+            self._send_updates(self._edition.tool_call_updates(view))
         return call
 
-    def _called(self, call_id: str, name: str, arguments: object) -> ShownCall:
+    def _set_call_arguments(self, call_id: str, name: str, arguments: object) -> ShownCall:
         known = call_id in self._calls
         call = self._calls.setdefault(call_id, ShownCall(name))
-        call.called_with(arguments)
-        view = called_view(call_id, name, arguments, self._cwd, self._home)
+        call.set_arguments(arguments)
+        view = view_of_call(call_id, name, arguments, self._cwd, self._home)
         if not known:
             view = replace(view, begun=True, status="pending")
-        self._updates(self._edition.tool_call(view))
+        self._send_updates(self._edition.tool_call_updates(view))
         return call
 
-    def _started(self, event: ToolExecutionStart) -> None:
+    def _on_tool_start(self, event: ToolExecutionStart) -> None:
         call = self._calls.get(event.tool_call_id)
         if call is None or call.arguments is None:
-            call = self._called(event.tool_call_id, event.tool_name, event.args)
-        call.start()
-        self._updates(self._edition.tool_call(ToolView(call_id=event.tool_call_id, status="in_progress")))
+            call = self._set_call_arguments(event.tool_call_id, event.tool_name, event.args)
+        call.mark_running()
+        self._send_updates(self._edition.tool_call_updates(ToolView(call_id=event.tool_call_id, status="in_progress")))
 
-    def _progressed(self, event: ToolExecutionUpdate) -> None:
-        call = self._begin(event.tool_call_id, event.tool_name)
+    def _on_tool_progress(self, event: ToolExecutionUpdate) -> None:
+        call = self._begin_call(event.tool_call_id, event.tool_name)
         if call.terminal is not None:
             return
         if facts_of(event.tool_name).command:
-            call.printed(text_of(event.partial_result.content))
+            call.set_output(text_of(event.partial_result.content))
             call.show_soon(lambda: self._show_output(event.tool_call_id, call))
         else:
             pieces = outcome_pieces(event.tool_name, event.partial_result, False)
             if pieces:
-                self._updates(self._edition.tool_call(ToolView(call_id=event.tool_call_id, content=pieces)))
+                self._send_updates(
+                    self._edition.tool_call_updates(ToolView(call_id=event.tool_call_id, content=pieces))
+                )
 
     def _show_output(self, call_id: str, call: ShownCall) -> None:
         call.stop_timer()
         if call.output == call.shown_output and (call.has_output or not self._edition.has_terminals):
             return
         command = None if call.has_output else call.command
-        updates = self._edition.command_output(call_id, command, self._cwd, call.output, call.shown_output)
-        call.shown()
-        self._updates(updates)
+        updates = self._edition.command_output_updates(call_id, command, self._cwd, call.output, call.shown_output)
+        call.mark_shown()
+        self._send_updates(updates)
 
-    def _ended(self, event: ToolExecutionEnd) -> None:
-        call = self._begin(event.tool_call_id, event.tool_name)
+    def _on_tool_end(self, event: ToolExecutionEnd) -> None:
+        call = self._begin_call(event.tool_call_id, event.tool_name)
         call.stop_timer()
         content: list[ToolPiece] = []
         if (
@@ -316,10 +318,10 @@ class EventTranslator:
             and self._edition.has_terminals
         ):
             # What the command printed is in its terminal already; that it failed is said there as well.
-            text, code = command_end(event.result, event.is_error)
-            call.printed(text)
+            text, code = parse_command_end(event.result, event.is_error)
+            call.set_output(text)
             self._show_output(event.tool_call_id, call)
-            self._updates(self._edition.command_ended(event.tool_call_id, code))
+            self._send_updates(self._edition.command_end_updates(event.tool_call_id, code))
         elif call.terminal is None:
             content = [*call.diffs, *outcome_pieces(event.tool_name, event.result, event.is_error)]
         view = ToolView(
@@ -328,12 +330,12 @@ class EventTranslator:
             content=content or None,
             raw_output=raw_output_of(event.tool_name, event.result),
         )
-        self._updates(self._edition.tool_call(view))
+        self._send_updates(self._edition.tool_call_updates(view))
         del self._calls[event.tool_call_id]
 
     def stop_calls(self) -> None:
         """The run has ended: mark the calls that never ran as over."""
         for call_id, call in self._calls.items():
             call.stop_timer()
-            self._updates(self._edition.tool_call(ToolView(call_id=call_id, status="cancelled")))
+            self._send_updates(self._edition.tool_call_updates(ToolView(call_id=call_id, status="cancelled")))
         self._calls.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 
 
-def _batch(call: CommandCall) -> int:
+def _run_batch(call: CommandCall) -> int:
     from pigeon.frontends.batch.command import run_batch
 
     return run_batch(call)
@@ -14,7 +14,7 @@ def _batch(call: CommandCall) -> int:
 BATCH = CommandDeclaration(
     name="batch",
     summary="run many tasks, each in a fresh workspace, and write a report",
-    run=_batch,
+    run=_run_batch,
     actions=(Action("", ("[TASKS]", "[-- OPTIONS...]"), "run the tasks in a file; OPTIONS apply to every agent"),),
     options=(
         ("--out", "DIR", "the folder for results; TASKS is JSON Lines or CSV, or - for stdin"),

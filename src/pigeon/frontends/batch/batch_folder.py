@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from pigeon.frontends.batch.places.workspaces import OLD, remove_folder, take_away
+from pigeon.frontends.batch.places.workspaces import OLD, move_aside, remove_folder
 from pigeon.frontends.batch.records import Status, TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_process import PART
@@ -89,14 +89,14 @@ class Tally(Struct, kw_only=True):
     dearest: float = 0.0
     reasons: dict[str, int] = field(default_factory=dict)
 
-    def see(self, result: TaskResult | None) -> None:
+    def count_task(self, result: TaskResult | None) -> None:
         """Count a task, with its result if it has one."""
         self.total += 1
         if result is not None:
             self.add(result)
 
     def add(self, result: TaskResult) -> None:
-        """Count a finished task."""
+        """Count a finished task: its status, cost and error."""
         self.by_status[result.status] = self.by_status.get(result.status, 0) + 1
         self.cost += result.cost
         self.dearest = max(self.dearest, result.cost)
@@ -108,7 +108,7 @@ class Tally(Struct, kw_only=True):
                 self.reasons[OTHER_REASONS] = self.reasons.get(OTHER_REASONS, 0) + 1
 
     @property
-    def finished(self) -> int:
+    def finished_count(self) -> int:
         """How many tasks have ended, successful or not."""
         return sum(self.by_status.values())
 
@@ -185,7 +185,7 @@ class BatchFolder:
                 f"--out {self.path} is not empty (it contains {sorted(others)[0]}) and has no batch. Choose another"
             )
 
-    def record(self) -> BatchRecord:
+    def read_record(self) -> BatchRecord:
         """What the batch is; raises `StartupError`."""
         try:
             with open(self._file(BATCH_FILE), "rb") as file:
@@ -199,22 +199,21 @@ class BatchFolder:
         return record
 
     def put_record(self, record: BatchRecord) -> None:
-        """Keep what the batch is."""
         swap_file(self._file(BATCH_FILE), msgspec.json.format(codec.encode(record)) + b"\n", 0o644)
 
     # Tasks
 
     def put_tasks(self, specs: Iterable[TaskSpec]) -> NewTasks:
-        """Write specs to a file beside the tasks; they count once `NewTasks.take` is called."""
+        """Write specs to a file beside the tasks; they count once `NewTasks.adopt` is called."""
         return NewTasks(self._file(TASKS_FILE), specs)
 
-    def take_left_tasks(self) -> None:
+    def adopt_left_tasks(self) -> None:
         """Adopt the first tasks of a batch whose driver was killed just before it did so; the file is complete."""
         if not os.path.exists(self._file(TASKS_FILE)):
             with suppress(FileNotFoundError):
                 os.replace(self._file(f"{TASKS_FILE}.new"), self._file(TASKS_FILE))
 
-    def tasks(self) -> Iterator[TaskSpec]:
+    def read_tasks(self) -> Iterator[TaskSpec]:
         """The specs, in order; raises `StartupError` if they cannot be read."""
         decoder, path = msgspec.json.Decoder(TaskSpec), self._file(TASKS_FILE)
         try:
@@ -228,7 +227,7 @@ class BatchFolder:
         """Whether a task has its result."""
         return os.path.exists(os.path.join(self.path, hash_of(spec), RESULT_FILE))
 
-    def result(self, spec: TaskSpec) -> TaskResult | None:
+    def read_result(self, spec: TaskSpec) -> TaskResult | None:
         """The result of a task; none if it is not finished. Raises `StartupError` for one that cannot be read."""
         folder = os.path.join(self.path, hash_of(spec))
         try:
@@ -245,8 +244,8 @@ class BatchFolder:
 
         def lines() -> Iterator[bytes]:
             block = bytearray()
-            for spec in self.tasks():
-                result = self.result(spec)
+            for spec in self.read_tasks():
+                result = self.read_result(spec)
                 seen(spec, result)
                 if result is not None:
                     block += codec.encode(result) + b"\n"
@@ -272,7 +271,7 @@ class BatchFolder:
         finally:
             os.close(descriptor)
 
-    def wasted(self) -> float:
+    def read_wasted_cost(self) -> float:
         """The cost of attempts that did not finish."""
         total = 0.0
         with suppress(FileNotFoundError), open(self._file(UNFINISHED_FILE), "rb") as file:
@@ -291,7 +290,7 @@ class BatchFolder:
             if name.startswith(PART):
                 hash = name.removeprefix(PART).partition("-")[0]
                 try:
-                    path = take_away(path)
+                    path = move_aside(path)
                 except FileNotFoundError:
                     # It has just been renamed to its result.
                     continue
@@ -305,12 +304,12 @@ class BatchFolder:
                 with suppress(OSError):
                     os.unlink(path)
 
-    def forget(self, result: TaskResult) -> None:
+    def discard_result(self, result: TaskResult) -> None:
         """Take a finished task back, so that it is run again; what it has cost stays on record."""
         if result.cost:
             reason = f"Run again: {result.status}: {result.error or 'no reason was given'}"
             self.add_unfinished(Attempt(id=result.id, folder=result.folder, cost=result.cost, reason=reason))
-        _remove(take_away(self._file(result.folder)))
+        _remove(move_aside(self._file(result.folder)))
 
 
 class NewTasks:
@@ -336,7 +335,7 @@ class NewTasks:
             file.flush()
             os.fsync(file.fileno())
 
-    def change(self, changed: Callable[[TaskSpec], TaskSpec]) -> None:
+    def replace_specs(self, changed: Callable[[TaskSpec], TaskSpec]) -> None:
         """Replace each spec with what `changed` returns for it."""
         decoder = msgspec.json.Decoder(TaskSpec)
         folder, name = os.path.split(self._new)
@@ -345,18 +344,18 @@ class NewTasks:
             self._write(temporary, (changed(decoder.decode(line)) for line in file))
         os.replace(temporary, self._new)
 
-    def compared(self) -> TaskChanges:
-        """What changes if they are taken."""
-        old, new = _hashes(self._path), _hashes(self._new)
+    def compare(self) -> TaskChanges:
+        """Returns what changes if they are adopted as the tasks of the batch."""
+        old, new = _read_task_hashes(self._path), _read_task_hashes(self._new)
         common = len(old & new)
         return TaskChanges(same=common, new=len(new) - common, gone=len(old) - common)
 
-    def take(self) -> None:
+    def adopt(self) -> None:
         """Make them the tasks of the batch."""
         os.replace(self._new, self._path)
 
     def drop(self) -> None:
-        """Forget them."""
+        """Delete the new specs; the tasks of the batch stay as they are."""
         with suppress(FileNotFoundError):
             os.unlink(self._new)
 
@@ -369,7 +368,7 @@ class TaskChanges(Struct, frozen=True):
     gone: int
 
 
-def _hashes(path: str) -> set[int]:
+def _read_task_hashes(path: str) -> set[int]:
     """The hashes of the tasks in a file, shortened to save memory."""
     found = set()
     with open(path, "rb") as file:
@@ -382,7 +381,7 @@ def _cost_of_attempt(part: str) -> float:
     """The cost of an attempt, as far as its session file shows it."""
     total = 0.0
     with suppress(OSError):
-        for path in FileStore.files_in(part):
+        for path in FileStore.list_files(part):
             with open(path, "rb") as file:
                 for line in file:
                     with suppress(BadRecord):

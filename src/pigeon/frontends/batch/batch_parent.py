@@ -16,19 +16,19 @@ from socket import socket
 
 from msgspec.structs import replace
 
-from pigeon.app.environment import process_environment
+from pigeon.app.environment import environment_of_process
 from pigeon.frontends.agent_imports import import_all
 from pigeon.frontends.batch.task_link import TaskLink
-from pigeon.frontends.batch.task_process import TaskRequest, unpacked_request
+from pigeon.frontends.batch.task_process import TaskRequest, decode_request
 from pigeon.frontends.batch.task_run import NO_DISK, run
-from pigeon.frontends.starting import mask_prints
+from pigeon.frontends.starting import mask_prints, redirect_streams
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.process.fork_server import serve_forks
 from pigeon.system.process.forking import die_with_parent
 from pigeon.system.process.pool import hide_from_other_processes
-from pigeon.wire.errors import StartupError, printable, text_for_host
+from pigeon.wire.errors import StartupError, text_for_host, to_printable
 
 PARENT = os.getpid()
 
@@ -40,39 +40,35 @@ def main() -> None:
     with suppress(OSError):
         own_certificates()
     os.environ.clear()
-    serve_forks(int(sys.argv[1]), _work)
+    serve_forks(int(sys.argv[1]), _run_forked_task)
 
 
-def _work(data: bytes, descriptors: list[int]) -> int:
+def _run_forked_task(data: bytes, descriptors: list[int]) -> int:
     """Be the process of a task: with descriptors and variables of its own."""
     die_with_parent(PARENT)
-    request = unpacked_request(data)
+    request = decode_request(data)
     link, stderr = descriptors
-    null = os.open(os.devnull, os.O_RDWR)
-    for target, source in ((0, null), (1, stderr), (2, stderr)):
-        os.dup2(source, target)
-    os.close(null)
-    os.close(stderr)
+    redirect_streams(stderr)
     os.environ.update(request.place.variables)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     mask_prints(Redactor())
-    return SteadyLoop().run_until_complete(_done(request, socket(fileno=link)))
+    return SteadyLoop().run_until_complete(_run_task(request, socket(fileno=link)))
 
 
-async def _done(request: TaskRequest, end: socket) -> int:
-    link = await TaskLink.over(end)
+async def _run_task(request: TaskRequest, end: socket) -> int:
+    link = await TaskLink.from_socket(end)
     # The collector was off: nothing that a start makes is garbage.
     gc.freeze()
     gc.enable()
     try:
-        environment = replace(process_environment(module_path=sys.path), cwd=request.place.cwd)
+        environment = replace(environment_of_process(module_path=sys.path), cwd=request.place.cwd)
         result = await run(request.spec, request.place, environment, link)
     except OSError as error:
-        print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201
+        print(f"Error: {to_printable(error)}", file=sys.stderr)  # noqa: T201
         await link.finish(None, text_for_host(error) if error.errno in NO_DISK else "")
         return 1
     except StartupError as error:
-        print(f"Error: {printable(error)}", file=sys.stderr)  # noqa: T201
+        print(f"Error: {to_printable(error)}", file=sys.stderr)  # noqa: T201
         return 1
     await link.finish(result)
     return 0

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.agent_words import agent_options, whole_number
+from pigeon.frontends.agent_words import agent_options, parse_whole_number
 from pigeon.frontends.batch.batch_folder import BatchFolder
 from pigeon.frontends.batch.opened_batch import ENGINES, KEEPS, EngineChoice, OpenedBatch
 from pigeon.frontends.batch.preparing import BatchRequest
-from pigeon.frontends.batch.progress import LiveProgress, LookupLines, PlainProgress, counted, summary
+from pigeon.frontends.batch.progress import LiveProgress, LookupLines, PlainProgress, format_count, summarize_outcome
 from pigeon.frontends.batch.records import CHECK_SECONDS, Check, Workspace
 from pigeon.frontends.batch.report.writing import COMPARISON_FILE, REPORT_FILE, write_comparison, write_report
 from pigeon.frontends.batch.shared_limits import Rate
 from pigeon.frontends.batch.task_files import MOST_TASKS, BatchDefaults
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import colours_of, complain, say
-from pigeon.frontends.prompt_input import given_schema
+from pigeon.frontends.printing import colours_of, print_line, print_to_stderr
+from pigeon.frontends.prompt_input import read_schema
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.files import read_text
 from pigeon.transport import exit_codes
@@ -49,12 +49,12 @@ INTERRUPTED = "Interrupted: unfinished tasks will start over"
 
 def run_batch(call: CommandCall) -> int:
     """Run tasks, or make a report; returns the exit code."""
-    if call.has("compare") or call.has("report"):
+    if call.has_option("compare") or call.has_option("report"):
         return _run_reports(call)
     words = list(call.words)
     tasks = words.pop(0) if words and not words[0].startswith("--") else None
     out = call.options.get("out")
-    if (out is None and call.has("resume")) or (call.has("retry_failed") and out is None):
+    if (out is None and call.has_option("resume")) or (call.has_option("retry_failed") and out is None):
         out, tasks = tasks, None
     if out is None:
         raise UsageError("pigeon batch needs --out DIR, the folder for results. See: pigeon help batch")
@@ -63,32 +63,32 @@ def run_batch(call: CommandCall) -> int:
     if tasks is None:
         _refuse_other_tasks(call, agent)
     agent_dir = environment.agent_dir(agent.agent_dir)
-    choice = _engine_choice(call)
-    resume = call.has("resume") or call.has("retry_failed")
+    choice = _parse_engine_choice(call)
+    resume = call.has_option("resume") or call.has_option("retry_failed")
     if tasks is None and not resume:
         raise UsageError("pigeon batch needs TASKS, a file of tasks. See: pigeon help batch")
     request = BatchRequest(
-        out=environment.absolute(out),
-        tasks=tasks if tasks in (None, "-") else environment.absolute(tasks),
-        format=_word(call, "format", ("jsonl", "csv")),
+        out=environment.absolute_path(out),
+        tasks=tasks if tasks in (None, "-") else environment.absolute_path(tasks),
+        format=_read_choice(call, "format", ("jsonl", "csv")),
         resume=resume,
-        defaults=_defaults(call, agent),
+        defaults=_parse_defaults(call, agent),
         title=call.options.get("title") or (None if tasks in (None, "-") or resume else os.path.basename(tasks)),
-        max_cost=_dollars(call.options.get("max_cost")),
-        rates=_rates(call),
-        keep=_word(call, "keep", KEEPS),
+        max_cost=_parse_dollars(call.options.get("max_cost")),
+        rates=_parse_rates(call),
+        keep=_read_choice(call, "keep", KEEPS),
         engine=choice.engine,
         api_key=agent.api_key,
-        max_tasks=whole_number("max_tasks", call.options.get("max_tasks"), MOST_TASKS),
+        max_tasks=parse_whole_number("max_tasks", call.options.get("max_tasks"), MOST_TASKS),
         keys_are_here=choice.address is None,
     )
     try:
-        batch = OpenedBatch(request, choice, environment, agent_dir, LookupLines(complain))
+        batch = OpenedBatch(request, choice, environment, agent_dir, LookupLines(print_to_stderr))
     except KeyboardInterrupt:
-        complain("Interrupted: nothing was started")
+        print_to_stderr("Interrupted: nothing was started")
         raise
     try:
-        return _run(batch, call, out)
+        return _run_batch(batch, call, out)
     finally:
         batch.close()
 
@@ -96,7 +96,7 @@ def run_batch(call: CommandCall) -> int:
 def _refuse_other_tasks(call: CommandCall, agent: AgentOptions) -> None:
     """Raise `UsageError` for what would change tasks that are resumed as they are."""
     given = [f"--{name.replace('_', '-')}" for name in OF_TASKS if call.options.get(name) is not None]
-    if _kept_options(agent) or agent.model is not None or codec.to_plain(agent.limits):
+    if _to_task_options(agent) or agent.model is not None or codec.to_plain(agent.limits):
         given.append("An option of agents")
     if given:
         raise UsageError(
@@ -105,10 +105,12 @@ def _refuse_other_tasks(call: CommandCall, agent: AgentOptions) -> None:
         )
 
 
-def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
+def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     changes = batch.prepared.changes
     if changes is not None and (changes.new or changes.gone):
-        complain(f"Unchanged: {counted(changes.same)}. New: {changes.new:,}. Removed from the file: {changes.gone:,}.")
+        print_to_stderr(
+            f"Unchanged: {format_count(changes.same)}. New: {changes.new:,}. Removed from the file: {changes.gone:,}."
+        )
     at_terminal = sys.stderr is not None and sys.stderr.isatty() and colours_of(call.environment.variables) is not None
     progress: LiveProgress | PlainProgress
     if at_terminal:
@@ -123,10 +125,10 @@ def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     gc.enable()
 
     async def work() -> Driver:
-        driver = batch.driver(progress)
+        driver = batch.create_driver(progress)
         _watch_signals(driver)
         try:
-            async for _ in driver.results(call.has("retry_failed")):
+            async for _ in driver.run_tasks(call.has_option("retry_failed")):
                 pass
         finally:
             progress.close()
@@ -134,27 +136,27 @@ def _run(batch: OpenedBatch, call: CommandCall, out: str) -> int:
 
     driver = SteadyLoop().run_until_complete(work())
     outcome = driver.outcome
-    for line in summary(outcome, driver.spent, time.monotonic() - began):
-        say(line)
-    say(f"Results: {os.path.join(out, 'results.jsonl')}")
-    if not call.has("no_report"):
-        _report(batch)
-    if outcome.left or outcome.stopped or set(outcome.tally.by_status) - {"done"}:
-        say(_how_to_go_on(outcome, out))
+    for line in summarize_outcome(outcome, driver.spent, time.monotonic() - began):
+        print_line(line)
+    print_line(f"Results: {os.path.join(out, 'results.jsonl')}")
+    if not call.has_option("no_report"):
+        _try_report(batch)
+    if outcome.remaining_count or outcome.stopped or set(outcome.tally.by_status) - {"done"}:
+        print_line(_resume_hint(outcome, out))
     return _exit_code(outcome)
 
 
-def _report(batch: OpenedBatch) -> None:
+def _try_report(batch: OpenedBatch) -> None:
     """Write the report; the results count, whatever goes wrong with it."""
     try:
         _write_report(batch.folder)
     except Exception as error:
-        complain(f"Warning: the report could not be written: {text_for_host(error)}: {error}")
+        print_to_stderr(f"Warning: the report could not be written: {text_for_host(error)}: {error}")
 
 
-def _how_to_go_on(outcome: Outcome, out: str) -> str:
+def _resume_hint(outcome: Outcome, out: str) -> str:
     more = " --max-cost MORE" if outcome.limited else ""
-    if outcome.left or outcome.stopped:
+    if outcome.remaining_count or outcome.stopped:
         return f"Continue with: pigeon batch --resume {shlex.quote(out)}{more}"
     return f"Run the unsuccessful tasks again: pigeon batch --retry-failed {shlex.quote(out)}"
 
@@ -165,7 +167,7 @@ def _exit_code(outcome: Outcome) -> int:
         return exit_codes.BY_SIGNAL[signal.Signals(outcome.signal)]
     if outcome.limited:
         return exit_codes.LIMIT
-    if outcome.left or outcome.stopped or states.get("failed") or states.get("error"):
+    if outcome.remaining_count or outcome.stopped or states.get("failed") or states.get("error"):
         return exit_codes.FAILED
     return exit_codes.LIMIT if states.get("limit") else exit_codes.OK
 
@@ -175,19 +177,19 @@ def _watch_signals(driver: Driver) -> None:
     loop = asyncio.get_running_loop()
     count = 0
 
-    def signalled(number: int) -> None:
+    def on_signal(number: int) -> None:
         nonlocal count
         count += 1
         if count == 1:
             driver.stop(INTERRUPTED, signal=number)
             # The terminal may be gone, as after SIGHUP.
             with suppress(OSError):
-                complain("Stopping; interrupt again to stop immediately")
+                print_to_stderr("Stopping; interrupt again to stop immediately")
         else:
             driver.kill()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, signalled, number)
+        loop.add_signal_handler(number, on_signal, number)
 
 
 # Reports
@@ -197,37 +199,37 @@ def _run_reports(call: CommandCall) -> int:
     """Write a page; returns the exit code."""
     words = [*call.words]
     environment = call.environment
-    if call.has("report"):
-        if len(words) != 1 or call.has("compare"):
+    if call.has_option("report"):
+        if len(words) != 1 or call.has_option("compare"):
             raise UsageError("To write the report of a batch: pigeon batch --report DIR")
-        _write_report(BatchFolder(environment.absolute(words[0])))
+        _write_report(BatchFolder(environment.absolute_path(words[0])))
         return exit_codes.OK
     if len(words) != 2:
         raise UsageError("To compare two batches: pigeon batch --compare DIR1 DIR2 [--out FILE]")
-    folders = [BatchFolder(environment.absolute(word)) for word in words]
+    folders = [BatchFolder(environment.absolute_path(word)) for word in words]
     for folder in folders:
-        folder.record()
+        folder.read_record()
     asked = call.options.get("out")
-    path = environment.absolute(asked) if asked else os.path.join(folders[1].path, COMPARISON_FILE)
+    path = environment.absolute_path(asked) if asked else os.path.join(folders[1].path, COMPARISON_FILE)
     if os.path.isdir(path):
         path = os.path.join(path, COMPARISON_FILE)
     write_comparison(folders[0], folders[1], path)
-    say(f"Comparison: {path}")
+    print_line(f"Comparison: {path}")
     return exit_codes.OK
 
 
 def _write_report(folder: BatchFolder) -> None:
     """Write the report of a batch, and say where it is and what is missing in it."""
-    folder.record()
+    folder.read_record()
     for problem in write_report(folder):
-        complain(f"Warning: {problem}")
-    say(f"Report: {os.path.join(folder.path, REPORT_FILE)}")
+        print_to_stderr(f"Warning: {problem}")
+    print_line(f"Report: {os.path.join(folder.path, REPORT_FILE)}")
 
 
 # Options
 
 
-def _defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
+def _parse_defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
     options = call.options
     workspace = None
     if options.get("folder") or options.get("git"):
@@ -235,17 +237,17 @@ def _defaults(call: CommandCall, agent: AgentOptions) -> BatchDefaults:
     elif options.get("revision"):
         raise UsageError("--revision needs --git")
     return BatchDefaults(
-        template=_template(call),
+        template=_read_template(call),
         workspace=workspace,
         model=options.get("model") or agent.model,
         limits=codec.to_plain(agent.limits),
-        output=_schema(call),
-        check=_check(call),
-        options=_kept_options(agent),
+        output=_read_schema(call),
+        check=_read_check(call),
+        options=_to_task_options(agent),
     )
 
 
-def _kept_options(agent: AgentOptions) -> dict[str, Any]:
+def _to_task_options(agent: AgentOptions) -> dict[str, Any]:
     """The options of agents that are part of each task."""
     usual = AgentOptions()
     kept = {
@@ -256,41 +258,41 @@ def _kept_options(agent: AgentOptions) -> dict[str, Any]:
     return {**kept, "unattended": True} if agent.unattended else kept
 
 
-def _template(call: CommandCall) -> str | None:
+def _read_template(call: CommandCall) -> str | None:
     text, file = call.options.get("prompt"), call.options.get("template")
     if text is not None and file is not None:
         raise UsageError("use either --prompt or --template, not both")
     if file is None:
         return text
     try:
-        return read_text(call.environment.absolute(file), LARGEST_TEMPLATE)
+        return read_text(call.environment.absolute_path(file), LARGEST_TEMPLATE)
     except OSError as error:
         raise UsageError(f"--template {file}: {error.strerror or error}") from None
 
 
-def _schema(call: CommandCall) -> dict[str, Any] | None:
+def _read_schema(call: CommandCall) -> dict[str, Any] | None:
     given = call.options.get("output_schema")
-    return None if given is None else given_schema(given, call.environment)
+    return None if given is None else read_schema(given, call.environment)
 
 
-def _check(call: CommandCall) -> Check | None:
+def _read_check(call: CommandCall) -> Check | None:
     command, seconds = call.options.get("check"), call.options.get("check_seconds")
     if command is None:
         if seconds is not None:
             raise UsageError("--check-seconds needs --check")
         return None
-    return Check(command=command, seconds=whole_number("check_seconds", seconds, int(CHECK_SECONDS)))
+    return Check(command=command, seconds=parse_whole_number("check_seconds", seconds, int(CHECK_SECONDS)))
 
 
-def _engine_choice(call: CommandCall) -> EngineChoice:
+def _parse_engine_choice(call: CommandCall) -> EngineChoice:
     options = call.options
-    engine = _word(call, "engine", ENGINES)
+    engine = _read_choice(call, "engine", ENGINES)
     if options.get("address") and engine is None:
         engine = "ray"
     if options.get("address") and engine != "ray":
         raise UsageError("--address needs --engine ray")
     concurrency = options.get("concurrency")
-    found = None if concurrency is None else whole_number("concurrency", concurrency, 1, 100_000)
+    found = None if concurrency is None else parse_whole_number("concurrency", concurrency, 1, 100_000)
     if found == 0:
         raise UsageError("--concurrency must be at least 1")
     return EngineChoice(
@@ -298,29 +300,29 @@ def _engine_choice(call: CommandCall) -> EngineChoice:
         address=options.get("address"),
         concurrency=found,
         pass_variables=tuple(options.get("pass_variable") or ()),
-        cpus=_number("cpus", options.get("cpus"), 1.0),
+        cpus=_parse_number("cpus", options.get("cpus"), 1.0),
         resources={
-            name: _number("resource", value, 1.0)
+            name: _parse_number("resource", value, 1.0)
             for name, _, value in (one.partition("=") for one in options.get("resource") or ())
         },
     )
 
 
-def _rates(call: CommandCall) -> dict[str, Rate] | None:
+def _parse_rates(call: CommandCall) -> dict[str, Rate] | None:
     """`--requests-per-minute anthropic=50`, or `50` for all providers."""
     found: dict[str, dict[str, float]] = {}
     for option, member in (("requests_per_minute", "requests"), ("tokens_per_minute", "tokens")):
         for given in call.options.get(option) or ():
             provider, _, value = given.rpartition("=")
-            found.setdefault(provider or "*", {})[member] = _number(option, value, 1.0)
+            found.setdefault(provider or "*", {})[member] = _parse_number(option, value, 1.0)
     return {provider: Rate(**members) for provider, members in found.items()} or None
 
 
-def _dollars(given: str | None) -> float | None:
-    return None if given is None else _number("max_cost", given.removeprefix("$"), 0.0)
+def _parse_dollars(given: str | None) -> float | None:
+    return None if given is None else _parse_number("max_cost", given.removeprefix("$"), 0.0)
 
 
-def _number(option: str, given: str | None, default: float) -> float:
+def _parse_number(option: str, given: str | None, default: float) -> float:
     if given is None:
         return default
     try:
@@ -332,7 +334,7 @@ def _number(option: str, given: str | None, default: float) -> float:
     return value
 
 
-def _word(call: CommandCall, option: str, allowed: tuple[Any, ...]) -> Any:
+def _read_choice(call: CommandCall, option: str, allowed: tuple[Any, ...]) -> Any:
     given = call.options.get(option)
     if given is not None and given not in allowed:
         raise UsageError(f'--{option} must be one of {", ".join(allowed)}; got "{given}"')

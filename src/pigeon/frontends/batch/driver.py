@@ -36,19 +36,17 @@ SPENT = "The batch has reached its cost limit (--max-cost)"
 class BatchWatcher(Protocol):
     """Receives the progress of a running batch."""
 
-    def began(self, tally: Tally, slots: int) -> None:
+    def on_batch_began(self, tally: Tally, slots: int) -> None:
         """The batch begins; `tally` counts what was finished before."""
         ...
 
-    def started(self, spec: TaskSpec) -> None:
-        """A task was begun."""
-        ...
+    def on_task_started(self, spec: TaskSpec) -> None: ...
 
-    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+    def on_task_ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
         """A task has ended; without a result, it will be run later."""
         ...
 
-    def paused(self, pauses: Mapping[str, float]) -> None:
+    def on_providers_paused(self, pauses: Mapping[str, float]) -> None:
         """These providers refuse requests, and all tasks wait this many seconds; called every two seconds."""
         ...
 
@@ -62,14 +60,14 @@ class Outcome:
         self.signal: int | None = None
         self.limited = False
 
-    def stop(self, reason: str, signal: int | None, limited: bool) -> None:
+    def note_stop(self, reason: str, signal: int | None, limited: bool) -> None:
         """Note that the batch ends early, and the signal that caused it, if any."""
         self.stopped, self.signal, self.limited = reason, signal, limited
 
     @property
-    def left(self) -> int:
-        """Tasks without a result."""
-        return self.tally.total - self.tally.finished
+    def remaining_count(self) -> int:
+        """The number of tasks without a result."""
+        return self.tally.total - self.tally.finished_count
 
 
 class Driver:
@@ -99,31 +97,31 @@ class Driver:
         """Start no further task, and end the running ones; the next driver starts them over."""
         if self._stopping.is_set():
             return
-        self.outcome.stop(reason, signal, limited)
+        self.outcome.note_stop(reason, signal, limited)
         self._stopping.set()
         if self._engine is not None:
             self._ending = asyncio.ensure_future(self._engine.stop(reason))
 
     def kill(self) -> None:
-        """End everything at once."""
+        """End all tasks at once, without waiting for them."""
         self.stop("killed")
         if self._engine is not None:
             self._engine.kill()
 
-    async def results(self, retry_failed: bool = False) -> AsyncIterator[TaskResult]:
+    async def run_tasks(self, retry_failed: bool = False) -> AsyncIterator[TaskResult]:
         """Run the remaining tasks and yield results as they come. Leaving the iteration stops the rest.
 
         Raises `StartupError` where the engine cannot be used, or nothing can be written.
         """
-        await asyncio.to_thread(self._take_stock, retry_failed)
-        self.spent = self._tally.cost + self._folder.wasted()
+        await asyncio.to_thread(self._restore_earlier_results, retry_failed)
+        self.spent = self._tally.cost + self._folder.read_wasted_cost()
         engine = self._engine = self._make_engine(self.spent, lambda: self.stop(SPENT, limited=True))
         looking: asyncio.Future[None] | None = None
         try:
             await engine.open()
-            self._watcher.began(self._tally, engine.slots)
-            looking = asyncio.ensure_future(self._look(engine))
-            async for result in self._run(engine):
+            self._watcher.on_batch_began(self._tally, engine.slots)
+            looking = asyncio.ensure_future(self._watch_pauses(engine))
+            async for result in self._run_remaining(engine):
                 yield result
         finally:
             if looking is not None:
@@ -137,62 +135,62 @@ class Driver:
                 await asyncio.wait(self._pending)
             engine.kill()
             try:
-                await asyncio.to_thread(self._tidy)
+                await asyncio.to_thread(self._tidy_results)
             except OSError as error:
                 # The folders have all results; the next driver makes the list of them again.
                 if self.outcome.stopped is None or self.outcome.stopped == LEFT:
-                    self.outcome.stop(f"{self._folder.path}: {text_for_host(error)}", None, False)
+                    self.outcome.note_stop(f"{self._folder.path}: {text_for_host(error)}", None, False)
 
-    def _tidy(self) -> None:
+    def _tidy_results(self) -> None:
         """Sort the results; once all tasks are done, also remove attempts that a lost machine has left."""
         self._folder.write_results(lambda spec, result: None)
-        if not self.outcome.left:
+        if not self.outcome.remaining_count:
             self._folder.clean()
 
-    def _take_stock(self, retry_failed: bool) -> None:
-        """Clean up after an earlier driver, and count what it has finished; runs in a thread."""
+    def _restore_earlier_results(self, retry_failed: bool) -> None:
+        """Cleans up after an earlier driver and counts what it has finished; runs in a thread."""
         folder, tally = self._folder, self._tally
         folder.clean()
         if retry_failed:
-            for spec in folder.tasks():
-                result = folder.result(spec)
+            for spec in folder.read_tasks():
+                result = folder.read_result(spec)
                 if result is not None and result.status != "done":
-                    folder.forget(result)
+                    folder.discard_result(result)
 
-        folder.write_results(lambda spec, result: tally.see(result))
+        folder.write_results(lambda spec, result: tally.count_task(result))
 
-    async def _run(self, engine: TaskEngine) -> AsyncIterator[TaskResult]:
-        for spec in self._folder.tasks():
+    async def _run_remaining(self, engine: TaskEngine) -> AsyncIterator[TaskResult]:
+        for spec in self._folder.read_tasks():
             if self._stopping.is_set():
                 break
             if self._folder.is_finished(spec):
                 continue
-            while len(self._pending) >= engine.slots or not await self._reserved(engine, spec):
+            while len(self._pending) >= engine.slots or not await self._try_reserve_money(engine, spec):
                 if not self._pending:
                     self.stop(SPENT, limited=True)
                     break
-                async for result in self._some():
+                async for result in self._wait_for_results():
                     yield result
                 if self._stopping.is_set():
                     break
             if self._stopping.is_set():
                 break
-            self._watcher.started(spec)
-            self._pending.add(asyncio.ensure_future(self._one(engine, spec)))
+            self._watcher.on_task_started(spec)
+            self._pending.add(asyncio.ensure_future(self._run_task(engine, spec)))
         while self._pending:
-            async for result in self._some():
+            async for result in self._wait_for_results():
                 yield result
         # It is over; what `finally` does then is no interruption.
         if not self._stopping.is_set():
             self._stopping.set()
 
-    async def _look(self, engine: TaskEngine) -> None:
+    async def _watch_pauses(self, engine: TaskEngine) -> None:
         """Check regularly which providers refuse requests."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            self._watcher.paused(await engine.pauses())
+            self._watcher.on_providers_paused(await engine.pauses())
 
-    async def _some(self) -> AsyncIterator[TaskResult]:
+    async def _wait_for_results(self) -> AsyncIterator[TaskResult]:
         """Wait until a task has ended; returns the results of all that have."""
         done, self._pending = await asyncio.wait(self._pending, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -200,15 +198,15 @@ class Driver:
             if result is not None:
                 yield result
 
-    async def _reserved(self, engine: TaskEngine, spec: TaskSpec) -> bool:
+    async def _try_reserve_money(self, engine: TaskEngine, spec: TaskSpec) -> bool:
         """Reserve money for a task: its own limit, else the cost of the dearest so far; false if too little is left."""
         return await engine.reserve(spec.id, float(spec.limits.get("cost", self._tally.dearest)))
 
-    async def _one(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
+    async def _run_task(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
         """The result of a task, after as many attempts as it takes; none if it was stopped."""
         result = None
         try:
-            result = await self._attempted(engine, spec)
+            result = await self._attempt_task(engine, spec)
         except (FatalTask, OSError) as error:
             reason = text_for_host(error) if isinstance(error, OSError) else str(error)
             self.stop(f"{self._folder.path}: {reason}")
@@ -217,18 +215,18 @@ class Driver:
         # The cost of earlier attempts is not part of the result, but was spent all the same.
         wasted = await engine.release(spec.id) - (0.0 if result is None else result.cost)
         if wasted > SMALLEST_COST:
-            self._unfinished(spec, wasted, self.outcome.stopped or "The task's process was killed")
+            self._record_unfinished(spec, wasted, self.outcome.stopped or "The task's process was killed")
         if result is not None:
             self._tally.add(result)
             try:
                 self._folder.add_result(result)
             except OSError as error:
                 self.stop(f"{self._folder.path}: {text_for_host(error)}")
-        self.spent = await engine.spent()
-        self._watcher.ended(spec, result, self._tally, self.spent)
+        self.spent = await engine.total_cost()
+        self._watcher.on_task_ended(spec, result, self._tally, self.spent)
         return result
 
-    async def _attempted(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
+    async def _attempt_task(self, engine: TaskEngine, spec: TaskSpec) -> TaskResult | None:
         attempts = innocent = 0
         while True:
             try:
@@ -242,9 +240,9 @@ class Driver:
                     # The fault is with this machine, not with the task, which is left to the next driver.
                     raise FatalTask(f"{error} ({innocent} times)") from None
                 if attempts >= MOST_ATTEMPTS:
-                    return await asyncio.to_thread(self._given_up, spec, f"{error} ({attempts} attempts)")
+                    return await asyncio.to_thread(self._give_up_task, spec, f"{error} ({attempts} attempts)")
 
-    def _given_up(self, spec: TaskSpec, reason: str) -> TaskResult:
+    def _give_up_task(self, spec: TaskSpec, reason: str) -> TaskResult:
         """Record a task as failed for good; runs in a thread."""
         folder = hash_of(spec)
         part = os.path.join(self._folder.path, f"{PART}{folder}-{os.urandom(4).hex()}")
@@ -255,7 +253,7 @@ class Driver:
         put_result(part, spec, codec.encode(result))
         return commit_folder(part, os.path.join(self._folder.path, folder), result)
 
-    def _unfinished(self, spec: TaskSpec, cost: float, reason: str) -> None:
+    def _record_unfinished(self, spec: TaskSpec, cost: float, reason: str) -> None:
         try:
             self._folder.add_unfinished(Attempt(id=spec.id, folder=hash_of(spec), cost=cost, reason=reason))
         except OSError as error:

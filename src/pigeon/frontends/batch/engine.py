@@ -24,7 +24,7 @@ MEMORY_PER_TASK = 512 * 1024 * 1024
 
 
 class TaskEngine(Protocol):
-    """Runs tasks side by side."""
+    """Runs tasks in parallel, and keeps the limits that they share."""
 
     @property
     def slots(self) -> int:
@@ -50,7 +50,7 @@ class TaskEngine(Protocol):
         """A task has ended (`SharedLimits.release`); returns what it has spent."""
         ...
 
-    async def spent(self) -> float:
+    async def total_cost(self) -> float:
         """What all tasks have cost so far."""
         ...
 
@@ -73,21 +73,20 @@ class LocalLimits:
     def __init__(self, limits: SharedLimits) -> None:
         self._limits = limits
 
-    async def ask(self, provider: str, tokens: int) -> float:
-        """Assign a time to a request."""
-        return self._limits.ask(provider, tokens)
+    async def reserve_turn(self, provider: str, tokens: int) -> float:
+        return self._limits.reserve_turn(provider, tokens)
 
-    async def still(self, provider: str) -> float:
+    async def remaining_wait(self, provider: str) -> float:
         """Whether it has to wait longer."""
-        return self._limits.still(provider)
+        return self._limits.remaining_wait(provider)
 
-    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
-        """A request has ended."""
-        self._limits.ended(provider, more_tokens, is_refused, seconds)
+    async def record_request_end(
+        self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None
+    ) -> None:
+        self._limits.record_request_end(provider, more_tokens, is_refused, seconds)
 
-    async def spend(self, task: str, dollars: float) -> bool:
-        """A task has spent something."""
-        return self._limits.spend(task, dollars)
+    async def spend_and_check_exhausted(self, task: str, dollars: float) -> bool:
+        return self._limits.spend_and_check_exhausted(task, dollars)
 
 
 class LocalEngine:
@@ -104,7 +103,6 @@ class LocalEngine:
 
     @property
     def slots(self) -> int:
-        """The room that it was given."""
         return self._slots
 
     async def open(self) -> None:
@@ -121,30 +119,27 @@ class LocalEngine:
 
     async def _run(self, spec: TaskSpec, future: Future[TaskResult | None]) -> None:
         try:
-            future.set_result(await self._processes.run(spec, self._place, self._over))
+            future.set_result(await self._processes.run(spec, self._place, self._on_exhausted))
         except asyncio.CancelledError:
             future.set_result(None)
             raise
         except Exception as error:
             future.set_exception(error)
 
-    async def _over(self) -> None:
+    async def _on_exhausted(self) -> None:
         self._exhausted()
 
     async def reserve(self, task: str, share: float) -> bool:
-        """Keep money for a task."""
         return self._limits.reserve(task, share)
 
     async def release(self, task: str) -> float:
-        """A task has ended."""
         return self._limits.release(task)
 
-    async def spent(self) -> float:
+    async def total_cost(self) -> float:
         """What all tasks have cost so far."""
-        return self._limits.spent
+        return self._limits.total_cost
 
     async def pauses(self) -> dict[str, float]:
-        """The providers that refuse."""
         return self._limits.pauses()
 
     async def stop(self, reason: str) -> None:
@@ -152,19 +147,18 @@ class LocalEngine:
         await self._processes.stop(reason)
 
     def kill(self) -> None:
-        """End everything at once."""
         self._processes.kill()
 
 
-def fitting_slots() -> int:
+def count_fitting_slots() -> int:
     """How many tasks fit on this machine: by its cores, and by the memory that is free."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    free = _free_memory()
+    free = _available_memory()
     by_memory = cores * TASKS_PER_CORE if free is None else free // MEMORY_PER_TASK
     return max(1, min(cores * TASKS_PER_CORE, by_memory))
 
 
-def _free_memory() -> int | None:
+def _available_memory() -> int | None:
     """The bytes of memory that are available, within the limit of a container; none if unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError), open("/proc/meminfo", encoding="ascii") as file:

@@ -12,10 +12,10 @@ from msgspec import Struct, structs
 
 from pigeon.frontends.batch.batch_folder import BatchFolder
 from pigeon.frontends.batch.driver import BatchWatcher, Driver
-from pigeon.frontends.batch.engine import LocalEngine, TaskEngine, fitting_slots
+from pigeon.frontends.batch.engine import LocalEngine, TaskEngine, count_fitting_slots
 from pigeon.frontends.batch.places.revisions import LookupWatch
 from pigeon.frontends.batch.places.workspaces import git_variables
-from pigeon.frontends.batch.preparing import BatchRequest, Prepared, prepare
+from pigeon.frontends.batch.preparing import BatchRequest, Prepared, prepare_batch
 from pigeon.frontends.batch.shared_limits import SharedLimits
 from pigeon.frontends.batch.task_run import TaskPlace
 from pigeon.system.environment import Environment
@@ -68,7 +68,7 @@ class OpenedBatch:
         self.folder.lock()
         try:
             looking = structs.replace(environment, variables=git_variables(environment, agent_dir))
-            self.prepared: Prepared = prepare(request, self.folder, looking, self._cache, watch)
+            self.prepared: Prepared = prepare_batch(request, self.folder, looking, self._cache, watch)
             self.engine_name = self.prepared.record.engine
             if self.engine_name not in ENGINES:
                 raise UsageError(f'There is no engine "{self.engine_name}"; there are {" and ".join(ENGINES)}')
@@ -80,15 +80,15 @@ class OpenedBatch:
                 raise StartupError(f"--out {request.out}: {error.strerror or error}") from None
             raise
 
-    def driver(self, watcher: BatchWatcher) -> Driver:
+    def create_driver(self, watcher: BatchWatcher) -> Driver:
         """The driver that runs the batch."""
-        return Driver(self.folder, self.prepared.record, self._engine, watcher)
+        return Driver(self.folder, self.prepared.record, self._create_engine, watcher)
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the folder for other drivers."""
         self.folder.close()
 
-    def _engine(self, spent: float, exhausted: Callable[[], None]) -> TaskEngine:
+    def _create_engine(self, spent: float, exhausted: Callable[[], None]) -> TaskEngine:
         record, choice, environment = self.prepared.record, self._choice, self._environment
         place = TaskPlace(
             batch=record.id,
@@ -110,5 +110,5 @@ class OpenedBatch:
             passed = {name: environment.variables[name] for name in choice.pass_variables}
             cluster = RayPlace(address=choice.address, variables=passed, cpus=choice.cpus, resources=choice.resources)
             return RayEngine(place, cluster, choice.concurrency, record.rates, record.max_cost, spent, exhausted)
-        slots = choice.concurrency or fitting_slots()
+        slots = choice.concurrency or count_fitting_slots()
         return LocalEngine(place, slots, SharedLimits(record.rates, record.max_cost, spent), exhausted)

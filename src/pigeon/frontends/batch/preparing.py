@@ -77,7 +77,7 @@ class BadTasks(UsageError):
         self.problems = problems
 
 
-def prepare(
+def prepare_batch(
     request: BatchRequest, folder: BatchFolder, environment: Environment, cache: str, watch: LookupWatch
 ) -> Prepared:
     """Check everything and write the tasks to the folder; raises `UsageError` and `StartupError`.
@@ -92,13 +92,13 @@ def prepare(
         )
     if not folder.exists:
         folder.check_empty()
-    before = folder.record() if folder.exists else None
+    before = folder.read_record() if folder.exists else None
     if before is not None:
-        folder.take_left_tasks()
+        folder.adopt_left_tasks()
     written = None
     if request.tasks is not None:
-        with PlaceCheck(request, environment, cache, () if before is None else folder.tasks()) as check:
-            written = _written_tasks(request, folder, environment, check, watch, before)
+        with PlaceCheck(request, environment, cache, () if before is None else folder.read_tasks()) as check:
+            written = _write_checked_tasks(request, folder, environment, check, watch, before)
     record = before or BatchRecord(id=environment.ids.session_id(now_ms()), began=now_ms())
     given = {"title": request.title, "max_cost": request.max_cost, "rates": request.rates}
     given |= {"keep": request.keep, "engine": request.engine}
@@ -107,12 +107,12 @@ def prepare(
     folder.put_record(record)
     if written is None:
         return Prepared(record, None)
-    changes = None if before is None else written.compared()
-    written.take()
+    changes = None if before is None else written.compare()
+    written.adopt()
     return Prepared(record, changes)
 
 
-def _written_tasks(
+def _write_checked_tasks(
     request: BatchRequest,
     folder: BatchFolder,
     environment: Environment,
@@ -122,7 +122,7 @@ def _written_tasks(
 ) -> NewTasks:
     """The checked tasks in a file next to those of the batch."""
     source = request.tasks if isinstance(request.tasks, str) else "tasks"
-    reader = TaskReader(request.defaults, environment.absolute, check.problems, request.max_tasks)
+    reader = TaskReader(request.defaults, environment.absolute_path, check.collect_problems, request.max_tasks)
     assert request.tasks is not None
     specs: Iterator[TaskSpec] = (
         reader.from_file(source, request.format)
@@ -131,14 +131,14 @@ def _written_tasks(
     )
     written = folder.put_tasks(specs)
     try:
-        reader.add_problems(*check.repositories(watch))
+        reader.add_problems(*check.resolve_revisions(watch))
         if reader.problems:
             raise BadTasks(sorted(reader.problems, key=_number_of), reader.problem_count, source)
         if check.has_repositories:
-            written.change(check.pinned)
+            written.replace_specs(check.pin_commit)
         if not written.count:
             raise UsageError(f"{source}: there is no task in it")
-        changes = None if before is None else written.compared()
+        changes = None if before is None else written.compare()
         if changes is not None and not changes.same:
             raise UsageError(
                 f"{folder.path} has another batch: none of its {changes.gone} tasks is among the {changes.new} of "
@@ -181,71 +181,79 @@ class PlaceCheck:
         self._runner.run(self._owner.kill_everything())
         self._runner.close()
 
-    def problems(self, spec: TaskSpec, place: str) -> Iterable[str]:
-        """Why a task cannot be run here; repositories are checked later, all together."""
+    def collect_problems(self, spec: TaskSpec, place: str) -> Iterable[str]:
+        """Returns why a task cannot be run here, and notes its revision; `resolve_revisions` resolves these later, all
+        together.
+        """
         workspace = spec.workspace
         found = []
-        self._revisions.want(workspace, place)
+        self._revisions.add_workspace(workspace, place)
         if workspace is not None and workspace.folder is not None:
-            found.append(self._once(("folder", workspace.folder), _folder_problem, workspace.folder))
+            found.append(self._find_problem_once(("folder", workspace.folder), _folder_problem, workspace.folder))
         if spec.output is not None:
-            found.append(self._once(("output", codec.encode(spec.output).decode()), _schema_problem, spec.output))
+            found.append(
+                self._find_problem_once(("output", codec.encode(spec.output).decode()), _schema_problem, spec.output)
+            )
         found.append(
-            self._once(("model", spec.model or "", codec.encode(spec.options).decode()), self._model_problem, spec)
+            self._find_problem_once(
+                ("model", spec.model or "", codec.encode(spec.options).decode()), self._model_problem, spec
+            )
         )
         return [one for one in found if one]
 
-    def repositories(self, watch: LookupWatch) -> tuple[list[TaskProblem], int]:
-        """Look up the revisions of all tasks; returns the first problems and their total number."""
-        missing = self._runner.run(self._revisions.look_up(watch))
+    def resolve_revisions(self, watch: LookupWatch) -> tuple[list[TaskProblem], int]:
+        """Resolves the revisions of all tasks; returns the first problems and their total number."""
+        missing = self._runner.run(self._revisions.resolve_commits(watch))
         problems = [TaskProblem(place, one.reason) for one in missing for place in one.places]
         return problems, sum(one.count for one in missing)
 
     @property
     def has_repositories(self) -> bool:
         """Whether any of the tasks has one."""
-        return self._revisions.wanted
+        return self._revisions.has_repositories
 
-    def pinned(self, spec: TaskSpec) -> TaskSpec:
+    def pin_commit(self, spec: TaskSpec) -> TaskSpec:
         """A task with the commit that was found for it."""
-        return self._revisions.pinned(spec)
+        return self._revisions.pin_commit(spec)
 
-    def _once(self, key: tuple[str, ...], look: Callable[..., str | None], *arguments: object) -> str | None:
+    def _find_problem_once(
+        self, key: tuple[str, ...], look: Callable[..., str | None], *arguments: object
+    ) -> str | None:
         if key not in self._known:
             self._known[key] = look(*arguments)
         return self._known[key]
 
     def _model_problem(self, spec: TaskSpec) -> str | None:
         try:
-            return self._runner.run(self._model_found(spec))
+            return self._runner.run(self._find_model_problem(spec))
         except PigeonError as error:
             return str(error)
 
-    async def _model_found(self, spec: TaskSpec) -> str | None:
+    async def _find_model_problem(self, spec: TaskSpec) -> str | None:
         path = (spec.model or "").partition("/")
         if path[0] == SCRIPTED.name:
             from pigeon.providers.scripted.script import read_script
 
-            read_script(path[2], self._environment.absolute)
+            read_script(path[2], self._environment.absolute_path)
         # Tasks work in new folders: what is allowed in the folder that the batch was started in does not matter.
-        folder = mkdtemp(prefix="pigeon-batch-", dir=self._environment.temporary)
+        folder = mkdtemp(prefix="pigeon-batch-", dir=self._environment.temporary_folder)
         try:
             options = structs.replace(options_of(spec, self._api_key), cwd=folder, no_session=True, session_dir=None)
-            return await self._problem_of(options)
+            return await self._try_to_build(options)
         finally:
             remove_folder(folder)
 
-    async def _problem_of(self, options: AgentOptions) -> str | None:
+    async def _try_to_build(self, options: AgentOptions) -> str | None:
         built = await build(options, self._environment)
         try:
             model: Model | None = built.session.models.model
             if model is None:
                 return NO_MODEL
-            if self._keys_are_here and model not in built.session.models.available():
+            if self._keys_are_here and model not in built.session.models.list_available():
                 return f"there is no API key for {model.reference}; see: pigeon doctor"
             return None
         finally:
-            await built.lifecycle.leaving()
+            await built.lifecycle.close_extensions()
             await built.session.close()
             await built.lifecycle.stop()
 

@@ -43,16 +43,16 @@ class Figures:
         self.spent = 0.0
         self.running: dict[str, float] = {}
 
-    def begin(self, tally: Tally) -> None:
-        """The batch begins."""
+    def begin_batch(self, tally: Tally) -> None:
+        """Start the clock, when the batch begins."""
         self.tally, self.spent, self._began = tally, tally.cost, self._now()
 
-    def start(self, id: str) -> None:
-        """A task begins."""
+    def start_task(self, id: str) -> None:
+        """Count a task that begins as running."""
         self.running[id] = self._now()
 
-    def end(self, id: str, tally: Tally, spent: float, is_finished: bool) -> None:
-        """A task has ended."""
+    def end_task(self, id: str, tally: Tally, spent: float, is_finished: bool) -> None:
+        """Count a task that has ended, for the rate and the totals."""
         self.running.pop(id, None)
         self.tally, self.spent = tally, spent
         if is_finished:
@@ -60,58 +60,57 @@ class Figures:
             before = self._ends.pop()[1] if self._ends and self._ends[-1][0] == second else 0
             self._ends.append((second, before + 1))
             self._ended += 1
-            self._forget()
+            self._drop_old_ends()
 
-    def _forget(self) -> None:
+    def _drop_old_ends(self) -> None:
         """Drop what is too old for the rate."""
         while self._ends and self._now() - self._ends[0][0] > RATE_SECONDS:
             self._ended -= self._ends.popleft()[1]
 
     @property
-    def elapsed(self) -> float:
+    def elapsed_seconds(self) -> float:
         """Seconds since the driver began."""
         return self._now() - self._began
 
     @property
-    def waiting(self) -> int:
-        """Tasks that have not begun."""
-        return max(0, self.tally.total - self.tally.finished - len(self.running))
+    def waiting_count(self) -> int:
+        """The number of tasks that have not begun."""
+        return max(0, self.tally.total - self.tally.finished_count - len(self.running))
 
     @property
-    def per_minute(self) -> float:
-        """Tasks per minute, recently."""
-        self._forget()
-        return 60.0 * self._ended / max(min(self.elapsed, RATE_SECONDS), 0.001)
+    def tasks_per_minute(self) -> float:
+        """How many tasks per minute have ended recently."""
+        self._drop_old_ends()
+        return 60.0 * self._ended / max(min(self.elapsed_seconds, RATE_SECONDS), 0.001)
 
     @property
     def seconds_left(self) -> float | None:
         """The estimate; none before anything has ended."""
-        rate = self.per_minute
-        return 60.0 * (self.tally.total - self.tally.finished) / rate if rate else None
+        rate = self.tasks_per_minute
+        return 60.0 * (self.tally.total - self.tally.finished_count) / rate if rate else None
 
-    def pause(self, pauses: Mapping[str, float]) -> None:
-        """These providers refuse."""
+    def note_pauses(self, pauses: Mapping[str, float]) -> None:
         self.pauses = pauses
 
-    def waits(self) -> str:
+    def describe_pauses(self) -> str:
         """The providers that all tasks wait for, in words; empty if there are none."""
         waited = (
             f"{name} refuses requests; all tasks wait {duration_text(seconds)}" for name, seconds in self.pauses.items()
         )
         return "; ".join(waited)
 
-    def line(self) -> str:
-        """All of it in one line."""
+    def format_line(self) -> str:
+        """All figures of the batch in one line."""
         tally = self.tally
         states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
         left = self.seconds_left
         parts = [
-            f"{tally.finished}/{tally.total}",
-            ", ".join([*states, f"{len(self.running)} running", f"{self.waiting} waiting"]),
-            f"{self.per_minute:.1f}/min",
+            f"{tally.finished_count}/{tally.total}",
+            ", ".join([*states, f"{len(self.running)} running", f"{self.waiting_count} waiting"]),
+            f"{self.tasks_per_minute:.1f}/min",
             f"${self.spent:,.4f}",
-            "" if left is None or tally.finished == tally.total else f"about {duration_text(left)} left",
-            self.waits(),
+            "" if left is None or tally.finished_count == tally.total else f"about {duration_text(left)} left",
+            self.describe_pauses(),
         ]
         return " · ".join(part for part in parts if part)
 
@@ -141,37 +140,35 @@ class PlainProgress:
         self._last = now()
         self._paused: set[str] = set()
 
-    def began(self, tally: Tally, slots: int) -> None:
-        """Say what there is to do."""
-        self._figures.begin(tally)
-        before = f", {tally.finished} of them already finished" if tally.finished else ""
-        self._say(f"{counted(tally.total)}{before}; {slots} at a time")
+    def on_batch_began(self, tally: Tally, slots: int) -> None:
+        self._figures.begin_batch(tally)
+        before = f", {tally.finished_count} of them already finished" if tally.finished_count else ""
+        self._print_line(f"{format_count(tally.total)}{before}; {slots} at a time")
 
-    def started(self, spec: TaskSpec) -> None:
-        """A task begins."""
-        self._figures.start(spec.id)
+    def on_task_started(self, spec: TaskSpec) -> None:
+        self._figures.start_task(spec.id)
 
-    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+    def on_task_ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
         """Print how a task ended if it is not done, and the totals at intervals."""
-        self._figures.end(spec.id, tally, spent, result is not None)
+        self._figures.end_task(spec.id, tally, spent, result is not None)
         if result is not None and result.status != "done":
-            self._say(f"{result.status}: {spec.id}: {one_line(result.error or '')}")
-        if self._now() - self._last >= LINE_SECONDS or tally.finished == tally.total:
+            self._print_line(f"{result.status}: {spec.id}: {to_one_line(result.error or '')}")
+        if self._now() - self._last >= LINE_SECONDS or tally.finished_count == tally.total:
             self._last = self._now()
-            self._say(self._figures.line())
+            self._print_line(self._figures.format_line())
 
-    def paused(self, pauses: Mapping[str, float]) -> None:
+    def on_providers_paused(self, pauses: Mapping[str, float]) -> None:
         """Print once that a provider refuses, and the totals if nothing has ended for a while."""
-        self._figures.pause(pauses)
+        self._figures.note_pauses(pauses)
         is_new, self._paused = bool(pauses.keys() - self._paused), set(pauses)
         if is_new or (pauses and self._now() - self._last >= LINE_SECONDS):
             self._last = self._now()
-            self._say(self._figures.line())
+            self._print_line(self._figures.format_line())
 
     def close(self) -> None:
         """Nothing is left to be shown."""
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         # A closed or full stream is no reason to end the batch.
         if self._stream is not None:
             with suppress(OSError):
@@ -186,36 +183,34 @@ class LiveProgress:
 
         self._figures = Figures()
         self._slots = 0
-        self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=4, transient=True)
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
-    def began(self, tally: Tally, slots: int) -> None:
-        """Begin to draw."""
-        self._figures.begin(tally)
+    def on_batch_began(self, tally: Tally, slots: int) -> None:
+        self._figures.begin_batch(tally)
         self._slots = slots
         self._live.start()
 
-    def started(self, spec: TaskSpec) -> None:
-        """A task begins."""
-        self._figures.start(spec.id)
+    def on_task_started(self, spec: TaskSpec) -> None:
+        self._figures.start_task(spec.id)
 
-    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+    def on_task_ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
         """Print a line above the display for a task that is not done."""
-        self._figures.end(spec.id, tally, spent, result is not None)
+        self._figures.end_task(spec.id, tally, spent, result is not None)
         if result is not None and result.status != "done":
             from rich.text import Text
 
             words = Text(f"{result.status} ", style=COLOURS[result.status])
-            self._live.console.print(words + Text(f"{spec.id}: {one_line(result.error or '')}"))
+            self._live.console.print(words + Text(f"{spec.id}: {to_one_line(result.error or '')}"))
 
-    def paused(self, pauses: Mapping[str, float]) -> None:
+    def on_providers_paused(self, pauses: Mapping[str, float]) -> None:
         """Show which providers refuse."""
-        self._figures.pause(pauses)
+        self._figures.note_pauses(pauses)
 
     def close(self) -> None:
-        """Remove the display."""
+        """Remove the display from the terminal."""
         self._live.stop()
 
-    def _drawn(self) -> RenderableType:
+    def _render(self) -> RenderableType:
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -226,17 +221,17 @@ class LiveProgress:
         for status in STATUSES:
             if tally.by_status.get(status):
                 counts.append(f"{tally.by_status[status]} {status}  ", style=COLOURS[status])
-        counts.append(f"{len(figures.running)} running  {figures.waiting} waiting")
+        counts.append(f"{len(figures.running)} running  {figures.waiting_count} waiting")
         bar = Table.grid(padding=(0, 1))
         bar.add_row(
-            ProgressBar(total=max(1, tally.total), completed=tally.finished, width=40),
-            f"{tally.finished} of {tally.total}",
+            ProgressBar(total=max(1, tally.total), completed=tally.finished_count, width=40),
+            f"{tally.finished_count} of {tally.total}",
         )
         left = figures.seconds_left
         rate = [
-            f"{figures.per_minute:.1f} a minute",
+            f"{figures.tasks_per_minute:.1f} a minute",
             f"${figures.spent:,.4f} so far",
-            f"{duration_text(figures.elapsed)} gone",
+            f"{duration_text(figures.elapsed_seconds)} gone",
         ]
         if left is not None:
             rate.append(
@@ -248,34 +243,34 @@ class LiveProgress:
             Text(f"  {duration_text(now - since):>8}  {id}", style="dim", overflow="ellipsis", no_wrap=True)
             for id, since in oldest
         ]
-        waits = [Text(figures.waits(), style=COLOURS["limit"])] if figures.pauses else []
+        waits = [Text(figures.describe_pauses(), style=COLOURS["limit"])] if figures.pauses else []
         return Group(bar, counts, Text(" · ".join(rate)), *waits, *tasks)
 
 
-def counted(tasks: int) -> str:
-    """`1 task`, `2 tasks`."""
+def format_count(tasks: int) -> str:
+    """The number with its noun: `1 task`, `2 tasks`."""
     return f"{tasks:,} task{'' if tasks == 1 else 's'}"
 
 
-def summary(outcome: Outcome, spent: float, seconds: float) -> list[str]:
+def summarize_outcome(outcome: Outcome, spent: float, seconds: float) -> list[str]:
     """How a batch ended, in lines: the figures, and what went wrong by its reason."""
     tally = outcome.tally
     states = [f"{tally.by_status[status]} {status}" for status in STATUSES if tally.by_status.get(status)]
-    if outcome.left:
-        states.append(f"{outcome.left} not run")
+    if outcome.remaining_count:
+        states.append(f"{outcome.remaining_count} not run")
     lines = [
-        f"{counted(tally.total)}: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration_text(seconds)}."
+        f"{format_count(tally.total)}: {', '.join(states) or 'none finished'}. ${spent:,.4f}, {duration_text(seconds)}."
     ]
     if outcome.stopped:
         lines.append(outcome.stopped)
     by_count = sorted(tally.reasons.items(), key=lambda item: -item[1])
-    lines += [f"  {counted(count)}: {one_line(reason)}" for reason, count in by_count[:SHOWN_REASONS]]
+    lines += [f"  {format_count(count)}: {to_one_line(reason)}" for reason, count in by_count[:SHOWN_REASONS]]
     if len(by_count) > SHOWN_REASONS:
         lines.append(f"  and {len(by_count) - SHOWN_REASONS:,} other reasons; results.jsonl has them all")
     return lines
 
 
-def one_line(text: str, most: int = 300) -> str:
+def to_one_line(text: str, most: int = 300) -> str:
     """A text in one line, cut to a size."""
     words = " ".join(text.split())
     return words if len(words) <= most else f"{words[: most - 1]}…"

@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from pigeon.app.environment import process_environment
+from pigeon.app.environment import environment_of_process
 from pigeon.frontends.batch.batch_folder import Tally
 from pigeon.frontends.batch.opened_batch import EngineChoice, OpenedBatch
 from pigeon.frontends.batch.preparing import BatchRequest
@@ -104,16 +104,16 @@ async def batch(
         if __name__ == "__main__":
             asyncio.run(main())
     """
-    opened = await asyncio.to_thread(_opened, tasks, os.fspath(out), resume or retry_failed, choices)
-    async for result in _results(opened, retry_failed):
+    opened = await asyncio.to_thread(_open_batch, tasks, os.fspath(out), resume or retry_failed, choices)
+    async for result in _run_and_yield_results(opened, retry_failed):
         yield result
 
 
-def _opened(
+def _open_batch(
     tasks: TaskSource | str | os.PathLike[str] | None, out: str, resume: bool, choices: BatchChoices
 ) -> OpenedBatch:
     """The batch that these options describe; runs in a thread."""
-    environment = process_environment()
+    environment = environment_of_process()
     of_batch = {name: choices.get(name) for name in BatchChoices.__annotations__.keys() - AgentChoices.__annotations__}
     of_agents = {name: value for name, value in choices.items() if name not in of_batch}
     options = as_options(cast("AgentChoices", of_agents))
@@ -128,8 +128,8 @@ def _opened(
     check, output, rates = choices.get("check"), choices.get("output"), choices.get("rates")
     address, engine = choices.get("address"), choices.get("engine")
     request = BatchRequest(
-        out=environment.absolute(out),
-        tasks=environment.absolute(os.fspath(tasks)) if isinstance(tasks, str | os.PathLike) else tasks,
+        out=environment.absolute_path(out),
+        tasks=environment.absolute_path(os.fspath(tasks)) if isinstance(tasks, str | os.PathLike) else tasks,
         resume=resume,
         defaults=BatchDefaults(
             template=choices.get("prompt"),
@@ -152,15 +152,15 @@ def _opened(
     return OpenedBatch(request, choice, environment, folder)
 
 
-async def _results(opened: OpenedBatch, retry_failed: bool) -> AsyncIterator[TaskResult]:
+async def _run_and_yield_results(opened: OpenedBatch, retry_failed: bool) -> AsyncIterator[TaskResult]:
     """The results that were finished before, then the new ones as they come."""
     try:
-        for spec in opened.folder.tasks():
-            before = opened.folder.result(spec)
+        for spec in opened.folder.read_tasks():
+            before = opened.folder.read_result(spec)
             if before is not None and not (retry_failed and before.status != "done"):
                 yield before
-        driver = opened.driver(_Unwatched())
-        results = driver.results(retry_failed)
+        driver = opened.create_driver(_Unwatched())
+        results = driver.run_tasks(retry_failed)
         try:
             async for result in results:
                 yield result
@@ -186,24 +186,24 @@ def batch_sync(tasks: TaskSource | str | os.PathLike[str] | None = None, **optio
         return cast("TaskResult | None", await anext(results, None))
 
     try:
-        while (result := thread.result_of(following())) is not None:
+        while (result := thread.run_and_wait(following())) is not None:
             yield result
     finally:
-        thread.result_of(results.aclose())
+        thread.run_and_wait(results.aclose())
         thread.stop()
 
 
 class _Unwatched:
-    """Shows nothing."""
+    """A watcher that shows nothing: the caller gets the results."""
 
-    def began(self, tally: Tally, slots: int) -> None:
-        """It begins."""
+    def on_batch_began(self, tally: Tally, slots: int) -> None:
+        """Ignored: the caller sees the results only."""
 
-    def started(self, spec: TaskSpec) -> None:
-        """A task begins."""
+    def on_task_started(self, spec: TaskSpec) -> None:
+        """Ignored: the caller sees the results only."""
 
-    def ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
-        """A task has ended."""
+    def on_task_ended(self, spec: TaskSpec, result: TaskResult | None, tally: Tally, spent: float) -> None:
+        """Ignored: the driver yields the result itself."""
 
-    def paused(self, pauses: Mapping[str, float]) -> None:
-        """Providers refuse."""
+    def on_providers_paused(self, pauses: Mapping[str, float]) -> None:
+        """Ignored: the caller sees the results only."""

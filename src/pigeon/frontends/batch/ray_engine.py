@@ -25,14 +25,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from pigeon.app.environment import process_environment
+from pigeon.app.environment import environment_of_process
 from pigeon.frontends.batch.batch_folder import BATCH_FILE
-from pigeon.frontends.batch.engine import LocalLimits, fitting_slots
+from pigeon.frontends.batch.engine import LocalLimits, count_fitting_slots
 from pigeon.frontends.batch.places.workspaces import remove_folder
 from pigeon.frontends.batch.records import TaskResult, TaskSpec
 from pigeon.frontends.batch.shared_limits import Rate, SharedLimits
 from pigeon.frontends.batch.task_link import FatalTask
-from pigeon.frontends.batch.task_process import PART, TaskProcessDied, TaskProcesses, TaskRequest, unpacked_request
+from pigeon.frontends.batch.task_process import PART, TaskProcessDied, TaskProcesses, TaskRequest, decode_request
 from pigeon.frontends.batch.task_run import (
     PATCH_FILE,
     RESULT_FILE,
@@ -90,21 +90,18 @@ class LimitsActor(LocalLimits):
         super().__init__(SharedLimits(rates, max_cost, spent))
 
     async def reserve(self, task: str, share: float) -> bool:
-        """Keep money for a task."""
         return self._limits.reserve(task, share)
 
     async def release(self, task: str) -> float:
-        """A task has ended."""
         return self._limits.release(task)
 
     async def pauses(self) -> dict[str, float]:
-        """The providers that refuse."""
         return self._limits.pauses()
 
-    async def spent(self, at_least: float) -> tuple[float, bool]:
+    async def update_total_cost(self, at_least: float) -> tuple[float, bool]:
         """What all have spent, which is at least what the driver knows of, and whether that is all that may be."""
-        self._limits.know(at_least)
-        return self._limits.spent, self._limits.exhausted
+        self._limits.raise_total_cost(at_least)
+        return self._limits.total_cost, self._limits.is_exhausted
 
 
 class ActorLimits:
@@ -113,21 +110,20 @@ class ActorLimits:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def ask(self, provider: str, tokens: int) -> float:
-        """Give a request its time."""
-        return float(await self._actor.ask.remote(provider, tokens))
+    async def reserve_turn(self, provider: str, tokens: int) -> float:
+        return float(await self._actor.reserve_turn.remote(provider, tokens))
 
-    async def still(self, provider: str) -> float:
+    async def remaining_wait(self, provider: str) -> float:
         """Whether it has to wait longer."""
-        return float(await self._actor.still.remote(provider))
+        return float(await self._actor.remaining_wait.remote(provider))
 
-    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
-        """A request has ended."""
-        await self._actor.ended.remote(provider, more_tokens, is_refused, seconds)
+    async def record_request_end(
+        self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None
+    ) -> None:
+        await self._actor.record_request_end.remote(provider, more_tokens, is_refused, seconds)
 
-    async def spend(self, task: str, dollars: float) -> bool:
-        """A task has spent something."""
-        return bool(await self._actor.spend.remote(task, dollars))
+    async def spend_and_check_exhausted(self, task: str, dollars: float) -> bool:
+        return bool(await self._actor.spend_and_check_exhausted.remote(task, dollars))
 
 
 class RayEngine:
@@ -177,7 +173,7 @@ class RayEngine:
             raise StartupError(f"{NO_RAY}: {install_command('ray>=2.9')}") from None
         self._ray = ray
         try:
-            await asyncio.to_thread(self._join)
+            await asyncio.to_thread(self._join_cluster)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise StartupError(f"Ray cannot be used: {error}") from None
         cluster = self._cluster
@@ -195,19 +191,18 @@ class RayEngine:
             .options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
             .remote(*self._limits)
         )
-        self._looking = asyncio.ensure_future(self._look())
+        self._looking = asyncio.ensure_future(self._watch_cluster())
 
-    def _join(self) -> None:
-        """Runs in a thread."""
+    def _join_cluster(self) -> None:
+        """Join or start the cluster; blocks, so it runs in a thread."""
         given: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if self._cluster.address is not None:
             self._ray.init(address=self._cluster.address, **given)
             return
-        slots = self._concurrency or fitting_slots()
+        slots = self._concurrency or count_fitting_slots()
         self._ray.init(num_cpus=max(1, int(slots * self._cluster.cpus)), include_dashboard=False, **given)
 
     def submit(self, spec: TaskSpec) -> Future[TaskResult | None]:
-        """Hand a task over."""
         future: Future[TaskResult | None] = Future()
         future.set_running_or_notify_cancel()
         request = codec.encode(TaskRequest(spec=spec, place=self._place))
@@ -221,19 +216,19 @@ class RayEngine:
             return future
         self._running[spec.id] = reference, future
         remote: Future[bytes] = reference.future()
-        remote.add_done_callback(lambda done: self._take(spec, done, future))
+        remote.add_done_callback(lambda done: self._on_task_done(spec, done, future))
         return future
 
-    def _take(self, spec: TaskSpec, done: Future[bytes], future: Future[TaskResult | None]) -> None:
+    def _on_task_done(self, spec: TaskSpec, done: Future[bytes], future: Future[TaskResult | None]) -> None:
         """What a worker has sent; called in a thread of Ray."""
         if self._running.pop(spec.id, None) is None:
             return
         try:
-            future.set_result(self._outcome(done))
+            future.set_result(self._unpack_outcome(done))
         except Exception as error:
             future.set_exception(error)
 
-    def _outcome(self, done: Future[bytes]) -> TaskResult | None:
+    def _unpack_outcome(self, done: Future[bytes]) -> TaskResult | None:
         try:
             data = done.result()
         except self._ray.exceptions.TaskCancelledError:
@@ -255,17 +250,17 @@ class RayEngine:
             return unpack_result(outcome.files, self._place.out, outcome.result)
         return outcome.result
 
-    async def _look(self) -> None:
+    async def _watch_cluster(self) -> None:
         """Check regularly what was spent, and whether the cluster is still reachable."""
         while not self._is_lost:
             await asyncio.sleep(LOOK_SECONDS)
-            answer = await self._answer_of("spent", self._spent)
+            answer = await self._call_actor("update_total_cost", self._spent)
             if answer is not None:
                 self._spent, is_all = answer
                 if is_all:
                     self._exhausted()
 
-    async def _answer_of(self, method: str, *arguments: object) -> Any:
+    async def _call_actor(self, method: str, *arguments: object) -> Any:
         """The actor's answer; none if it cannot be reached."""
         if self._is_lost:
             return None
@@ -276,13 +271,13 @@ class RayEngine:
         try:
             return await asyncio.wait_for(answer(), SILENCE_SECONDS)
         except TimeoutError:
-            self._lose()
+            self._fail_all_tasks()
         except self._ray.exceptions.RayError:
             # Ray has died here: the task that is submitted next finds out, and ends the batch in order.
             pass
         return None
 
-    def _lose(self) -> None:
+    def _fail_all_tasks(self) -> None:
         """The cluster is unreachable: fail all submitted tasks."""
         self._is_lost = True
         for id in list(self._running):
@@ -290,24 +285,21 @@ class RayEngine:
             future.set_exception(FatalTask(f"Ray has not answered for {SILENCE_SECONDS:g} s"))
 
     async def reserve(self, task: str, share: float) -> bool:
-        """Keep money for a task."""
-        kept = await self._answer_of("reserve", task, share)
+        kept = await self._call_actor("reserve", task, share)
         return True if kept is None else bool(kept)
 
     async def release(self, task: str) -> float:
-        """A task has ended."""
-        return float(await self._answer_of("release", task) or 0.0)
+        return float(await self._call_actor("release", task) or 0.0)
 
-    async def spent(self) -> float:
+    async def total_cost(self) -> float:
         """What all tasks have cost so far."""
-        answer = await self._answer_of("spent", self._spent)
+        answer = await self._call_actor("update_total_cost", self._spent)
         if answer is not None:
             self._spent, _ = answer
         return self._spent
 
     async def pauses(self) -> dict[str, float]:
-        """The providers that refuse."""
-        return dict(await self._answer_of("pauses") or {})
+        return dict(await self._call_actor("pauses") or {})
 
     async def stop(self, reason: str) -> None:
         """End all tasks that are under way, with the workers that run them."""
@@ -344,11 +336,11 @@ _state: _WorkerState | None = None
 def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
     """Run a task in a Ray worker, in a separate process."""
     global _state
-    environment = process_environment()
+    environment = environment_of_process()
     variables = {**environment.variables, **passed}
     if _state is None:
         _state = _WorkerState(actor, variables)
-    wanted = unpacked_request(request)
+    wanted = decode_request(request)
     place = wanted.place
     here = place.agent_dir if os.path.isdir(place.agent_dir) else environment.agent_dir()
     place = structs.replace(
@@ -357,11 +349,11 @@ def run_remotely(request: bytes, passed: dict[str, str], actor: Any) -> bytes:
     if is_shared(place):
         outcome = _run(_state, wanted.spec, place)
     else:
-        folder = tempfile.mkdtemp(prefix="pigeon-batch-", dir=environment.temporary)
+        folder = tempfile.mkdtemp(prefix="pigeon-batch-", dir=environment.temporary_folder)
         try:
             outcome = _run(_state, wanted.spec, structs.replace(place, out=folder))
             if outcome.result is not None:
-                result, files = packed_result(folder, outcome.result, wanted.spec, LARGEST_RESULT)
+                result, files = pack_result(folder, outcome.result, wanted.spec, LARGEST_RESULT)
                 outcome = RemoteOutcome(result=result, files=files)
         finally:
             remove_folder(folder)
@@ -407,7 +399,7 @@ class _BoundedArchive(io.BytesIO):
         return super().write(data)
 
 
-def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
+def pack_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tuple[TaskResult, bytes]:
     """The folder of a result as an archive of at most so many bytes.
 
     A workspace that is too large is left out, with a note in its place. Its changes are in the patch as well; where
@@ -416,7 +408,7 @@ def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tu
     """
     folder = os.path.join(out, result.folder)
     with suppress(ResultTooLarge):
-        return result, _packed(folder, most, ())
+        return result, _pack_folder(folder, most, ())
     reason = (
         f"is larger than {most // 1024**2} MB, too large for Ray's object store. "
         "Use an --out folder that all machines share"
@@ -428,14 +420,14 @@ def packed_result(out: str, result: TaskResult, spec: TaskSpec, most: int) -> tu
             result = structs.replace(result, status="error", error=f"The workspace {reason}, or --keep none")
             put_result(folder, spec, codec.encode(result))
         with suppress(ResultTooLarge):
-            return result, _packed(folder, most, (WORKSPACE,))
+            return result, _pack_folder(folder, most, (WORKSPACE,))
     result = structs.replace(result, status="error", error=f"The conversation {reason}", session=None)
     put_result(folder, spec, codec.encode(result))
     kept = (RESULT_FILE, TASK_FILE, WORKSPACE_NOTE)
-    return result, _packed(folder, most, tuple(name for name in os.listdir(folder) if name not in kept))
+    return result, _pack_folder(folder, most, tuple(name for name in os.listdir(folder) if name not in kept))
 
 
-def _packed(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
+def _pack_folder(folder: str, most: int, left_out: tuple[str, ...]) -> bytes:
     packed = _BoundedArchive(most)
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
         for name in sorted(os.listdir(folder)):

@@ -159,7 +159,7 @@ class TaskResult(ResultRecord, frozen=True):
 
     @property
     def cost(self) -> float:
-        """US dollars."""
+        """What the task has cost, in US dollars."""
         return float(self.usage.cost.total)
 
 

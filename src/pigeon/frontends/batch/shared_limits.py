@@ -42,8 +42,8 @@ class _ProviderTimes:
         self.paused_until = 0.0
         self.refusals = 0
 
-    def slot(self, now: float, tokens: int) -> float:
-        """Assign the next free time."""
+    def assign_slot(self, now: float, tokens: int) -> float:
+        """Assign the next free time to a request, and return it."""
         at = max(now, self.next_request, self.next_token, self.paused_until)
         gap = MINUTE / self.rate.requests if self.rate.requests else 0.0
         self.next_request = at + (max(gap, AFTER_PAUSE) if now < self.paused_until else gap)
@@ -89,17 +89,17 @@ class SharedLimits:
 
     # Requests
 
-    def ask(self, provider: str, tokens: int) -> float:
-        """Assign a time to a request; returns the seconds until then, after which the caller must ask `still`."""
+    def reserve_turn(self, provider: str, tokens: int) -> float:
+        """Assign a time to a request; returns the seconds until then, when the caller must call `remaining_wait`."""
         now = self._now()
-        return self._times(provider).slot(now, tokens) - now
+        return self._ensure_provider_times(provider).assign_slot(now, tokens) - now
 
-    def still(self, provider: str) -> float:
+    def remaining_wait(self, provider: str) -> float:
         """How much longer a request has to wait whose time has come: the provider may have refused others meanwhile."""
-        times, now = self._times(provider), self._now()
+        times, now = self._ensure_provider_times(provider), self._now()
         if now >= times.paused_until:
             return 0.0
-        return times.slot(now, 0) - now
+        return times.assign_slot(now, 0) - now
 
     def pauses(self) -> dict[str, float]:
         """The providers to which nothing is sent now because they refuse, and for how many seconds."""
@@ -107,9 +107,9 @@ class SharedLimits:
         found = {name: times.paused_until - now for name, times in self._providers.items()}
         return {name: seconds for name, seconds in found.items() if seconds > 0}
 
-    def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
+    def record_request_end(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
         """A request has ended: it used so many tokens more than was expected, and may have been refused."""
-        times, now = self._times(provider), self._now()
+        times, now = self._ensure_provider_times(provider), self._now()
         if more_tokens:
             times.spend_tokens(now, more_tokens)
         if is_refused:
@@ -117,7 +117,7 @@ class SharedLimits:
         else:
             times.refusals = 0
 
-    def _times(self, provider: str) -> _ProviderTimes:
+    def _ensure_provider_times(self, provider: str) -> _ProviderTimes:
         times = self._providers.get(provider)
         if times is None:
             times = self._providers[provider] = _ProviderTimes(
@@ -138,27 +138,27 @@ class SharedLimits:
         self._used[task] = 0.0
         return True
 
-    def spend(self, task: str, dollars: float) -> bool:
-        """A task has spent so much more; true if the batch has now spent all it may."""
+    def spend_and_check_exhausted(self, task: str, dollars: float) -> bool:
+        """Counts what a task has spent; returns True if the batch has now spent all it may."""
         self._total += dollars
         self._used[task] = self._used.get(task, 0.0) + dollars
-        return self.exhausted
+        return self.is_exhausted
 
     def release(self, task: str) -> float:
         """A task has ended; returns what it has spent."""
         self._shares.pop(task, None)
         return self._used.pop(task, 0.0)
 
-    def know(self, at_least: float) -> None:
-        """Raise `spent` to at least this, which the driver knows from before the actor was restarted."""
+    def raise_total_cost(self, at_least: float) -> None:
+        """Raise the total to at least this, which the driver knows from before the actor was restarted."""
         self._total = max(self._total, at_least)
 
     @property
-    def spent(self) -> float:
+    def total_cost(self) -> float:
         """What the whole batch has cost so far, in US dollars."""
         return self._total
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether the money is used up."""
         return self._max_cost is not None and self._total >= self._max_cost

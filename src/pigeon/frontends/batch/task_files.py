@@ -74,10 +74,10 @@ class TaskTemplate(Struct, frozen=True):
 
     @property
     def fields(self) -> list[str]:
-        """The names of its fields."""
+        """The names of the fields in the template."""
         return [name.strip() for name in _FIELD.findall(self.text) if name]
 
-    def filled(self, values: Mapping[str, Any]) -> str:
+    def fill(self, values: Mapping[str, Any]) -> str:
         """The text with the values; raises `BadRecord` that names a field that has none."""
         missing = sorted({name for name in self.fields if values.get(name) is None})
         if missing:
@@ -119,22 +119,22 @@ class TaskReader:
 
     def from_file(self, path: str, asked: TaskFormat | None = None) -> Iterator[TaskSpec]:
         """The tasks of a file, `-` for stdin; raises `UsageError` if it cannot be read."""
-        with _opened(path) as file:
+        with _open_input(path) as file:
             peeked = file.peek(_PEEK)
             if peeked.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise UsageError(f"{path}: it is UTF-16; save it as UTF-8")
             head = peeked.removeprefix(BOM).lstrip()[:1]
             kind = asked or FORMATS.get(os.path.splitext(path)[1].lower()) or ("csv" if head not in b"{[" else "jsonl")
             if kind == "csv":
-                yield from self._each(_csv_rows(file), True)
+                yield from self._read_specs(_csv_rows(file), True)
             else:
-                yield from self._each(_json_array(file) if head == b"[" else _json_lines(file), False)
+                yield from self._read_specs(_json_array(file) if head == b"[" else _json_lines(file), False)
 
     def from_values(self, values: TaskSource) -> Iterator[TaskSpec]:
         """The tasks of a program: records, dictionaries, or prompts."""
-        yield from self._each(((f"task {number}", value) for number, value in enumerate(values, 1)), False)
+        yield from self._read_specs(((f"task {number}", value) for number, value in enumerate(values, 1)), False)
 
-    def _each(self, rows: Iterable[tuple[str, Any]], is_csv: bool) -> Iterator[TaskSpec]:
+    def _read_specs(self, rows: Iterable[tuple[str, Any]], is_csv: bool) -> Iterator[TaskSpec]:
         for number, (place, value) in enumerate(rows, 1):
             if number > self._most:
                 raise UsageError(
@@ -144,7 +144,7 @@ class TaskReader:
             try:
                 if isinstance(value, BadRecord):
                     raise value
-                spec = self._spec(self._task(value, is_csv))
+                spec = self._to_spec(self._to_task(value, is_csv))
                 reasons = list(self._check(spec, place))
             except PigeonError as error:
                 reasons = [str(error)]
@@ -158,7 +158,7 @@ class TaskReader:
         if len(self.problems) < MOST_PROBLEMS:
             self.problems += problems
 
-    def _task(self, value: Any, is_csv: bool) -> Task:
+    def _to_task(self, value: Any, is_csv: bool) -> Task:
         if isinstance(value, Task):
             return value
         if isinstance(value, str):
@@ -169,7 +169,7 @@ class TaskReader:
         if self._template is not None:
             known = {*MEMBERS, *self._template.fields}
             if members.get("prompt") is None:
-                members["prompt"] = self._template.filled(value)
+                members["prompt"] = self._template.fill(value)
             members = {name: one for name, one in members.items() if name in MEMBERS or name not in known}
         if not is_csv:
             self._refuse_unknown(members)
@@ -186,7 +186,7 @@ class TaskReader:
             more = ", and no field of the template" if self._template is not None else ""
             raise BadRecord(f"unknown field {', '.join(unknown)}{more} (known: {', '.join(MEMBERS)})")
 
-    def _spec(self, task: Task) -> TaskSpec:
+    def _to_spec(self, task: Task) -> TaskSpec:
         defaults = self._defaults
         if not task.prompt.strip():
             raise BadRecord('"prompt" is empty')
@@ -195,8 +195,8 @@ class TaskReader:
         spec = TaskSpec(
             id=task.id or "",
             prompt=task.prompt,
-            workspace=self._located(task.workspace or defaults.workspace),
-            model=self._located_model(task.model or defaults.model),
+            workspace=self._resolve_workspace(task.workspace or defaults.workspace),
+            model=self._resolve_model(task.model or defaults.model),
             limits=limits,
             output=defaults.output if task.output is None else task.output,
             check=_check_of(defaults.check if task.check is None else task.check),
@@ -204,34 +204,34 @@ class TaskReader:
             options=defaults.options,
         )
         try:
-            return structs.replace(spec, id=self._id(task.id, spec))
+            return structs.replace(spec, id=self._assign_id(task.id, spec))
         except UnicodeEncodeError:
             raise BadRecord("a text contains half of a surrogate pair, which cannot be sent to a model") from None
 
-    def _id(self, given: str | None, spec: TaskSpec) -> str:
+    def _assign_id(self, given: str | None, spec: TaskSpec) -> str:
         """The id of a task; by default derived from the task itself, so that it does not depend on other tasks."""
         if given is not None:
             if not given.strip() or len(given) > LONGEST_ID or not given.isprintable():
                 raise BadRecord(f'"id" must be a string of 1 to {LONGEST_ID} printable characters')
-            if not self._take(given):
+            if not self._try_claim_id(given):
                 raise BadRecord(f'another task already has the id "{given}"')
             return given
         own = id = hash_of(spec)[:12]
-        if own in self._repeated or not self._take(own):
+        if own in self._repeated or not self._try_claim_id(own):
             count = self._repeated[own] = self._repeated.get(own, 1) + 1
             id = f"{own}-{count}"
-            if not self._take(id):
+            if not self._try_claim_id(id):
                 raise BadRecord(f'another task has the id "{id}", which this one would get; give it an id')
         return id
 
-    def _take(self, id: str) -> bool:
+    def _try_claim_id(self, id: str) -> bool:
         key = int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "big")
         if key in self._taken:
             return False
         self._taken.add(key)
         return True
 
-    def _located(self, workspace: Workspace | None) -> Workspace | None:
+    def _resolve_workspace(self, workspace: Workspace | None) -> Workspace | None:
         if workspace is None:
             return None
         if (workspace.folder is None) == (workspace.git is None):
@@ -250,7 +250,7 @@ class TaskReader:
             git=self._absolute(workspace.git) if is_path(workspace.git) else workspace.git, revision=revision
         )
 
-    def _located_model(self, model: str | None) -> str | None:
+    def _resolve_model(self, model: str | None) -> str | None:
         """The model with an absolute path, if it names a file: agents run in other folders."""
         kind, _, path = (model or "").partition("/")
         return f"{kind}/{self._absolute(path)}" if f"{kind}/" in FILE_MODELS and path else model
@@ -287,7 +287,7 @@ def _from_columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[io.BufferedReader]:
+def _open_input(path: str) -> Iterator[io.BufferedReader]:
     if path == "-":
         assert isinstance(sys.stdin.buffer, io.BufferedReader)
         yield sys.stdin.buffer

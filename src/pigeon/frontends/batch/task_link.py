@@ -69,7 +69,7 @@ class TaskEnded(LinkRecord, frozen=True):
 
 
 class TaskImpossible(LinkRecord, frozen=True):
-    """No task can be run here."""
+    """Sent by a task: no task can be run on this machine, and why."""
 
     reason: str
 
@@ -81,7 +81,7 @@ class TurnWait(LinkRecord, frozen=True):
 
 
 class StopTask(LinkRecord, frozen=True):
-    """The task has to end."""
+    """Sent by the host: the task has to end, and why."""
 
     reason: str
 
@@ -99,34 +99,34 @@ class TaskLink:
         self._asking = asyncio.Lock()
         self._answers: asyncio.Queue[float] = asyncio.Queue()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._reading = asyncio.ensure_future(self._read())
+        self._reading = asyncio.ensure_future(self._read_records())
 
     @classmethod
-    async def over(cls, end: socket.socket) -> TaskLink:
+    async def from_socket(cls, end: socket.socket) -> TaskLink:
         """The link over a connected socket."""
         reader, writer = await asyncio.open_unix_connection(sock=end, limit=LONGEST_LINE)
         return cls(reader, writer)
 
-    async def turn(self, provider: str, tokens: int) -> None:
+    async def wait_for_turn(self, provider: str, tokens: int) -> None:
         """Wait until a request may be sent."""
         async with self._asking:
-            wait = await self._wait_for(TurnWanted(provider, tokens))
+            wait = await self._request_wait(TurnWanted(provider, tokens))
             while wait > 0:
                 await asyncio.sleep(wait)
-                wait = await self._wait_for(TurnStillWanted(provider))
+                wait = await self._request_wait(TurnStillWanted(provider))
 
-    def ended(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
+    def on_request_end(self, provider: str, tokens: int, used: int, failure: Failure | None) -> None:
         """Tell how a request has ended."""
         asked = None if failure is None or not failure.retry_after_ms else failure.retry_after_ms / 1000
         self._send(RequestEnded(provider, used - tokens, _is_refusal(failure), asked))
 
-    def again(self, failure: Failure, times: int) -> bool:
+    def should_resend(self, failure: Failure, times: int) -> bool:
         """Whether to send a refused request again: if capacity was lacking, unless the wait would be very long."""
         asked = (failure.retry_after_ms or 0) / 1000
         return _is_refusal(failure) and times <= MOST_REFUSALS and asked <= LONGEST_WAIT
 
-    def spent(self, dollars: float) -> None:
-        """Tell what an answer has cost."""
+    def report_cost(self, dollars: float) -> None:
+        """Report to the host what an answer has cost."""
         self._send(MoneySpent(dollars))
 
     async def finish(self, result: TaskResult | None, fatal: str = "") -> None:
@@ -135,16 +135,16 @@ class TaskLink:
         with suppress(OSError):
             await self._writer.drain()
         self._reading.cancel()
-        await _closed(self._writer)
+        await _close_writer(self._writer)
 
-    async def _wait_for(self, record: TurnWanted | TurnStillWanted) -> float:
+    async def _request_wait(self, record: TurnWanted | TurnStillWanted) -> float:
         self._send(record)
         return await self._answers.get()
 
     def _send(self, record: FromTask) -> None:
         self._writer.write(codec.encode(record) + b"\n")
 
-    async def _read(self) -> NoReturn:
+    async def _read_records(self) -> NoReturn:
         try:
             while line := await self._reader.readline():
                 record: FromHost = codec.convert(codec.decode(line), cast("type[Any]", FromHost))
@@ -166,30 +166,24 @@ def _is_refusal(failure: Failure | None) -> bool:
     return failure is not None and failure.status in REFUSED and failure.retryable
 
 
-async def _closed(writer: asyncio.StreamWriter) -> None:
+async def _close_writer(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
 
 
 class LimitsAccess(Protocol):
-    """How a host reaches what all tasks share: its own object, or an actor."""
+    """How a host reaches the `SharedLimits` of all tasks: by its own object, or by an actor."""
 
-    async def ask(self, provider: str, tokens: int) -> float:
-        """As in `SharedLimits`."""
-        ...
+    async def reserve_turn(self, provider: str, tokens: int) -> float: ...
 
-    async def still(self, provider: str) -> float:
-        """As in `SharedLimits`."""
-        ...
+    async def remaining_wait(self, provider: str) -> float: ...
 
-    async def ended(self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None) -> None:
-        """As in `SharedLimits`."""
-        ...
+    async def record_request_end(
+        self, provider: str, more_tokens: int, is_refused: bool, seconds: float | None
+    ) -> None: ...
 
-    async def spend(self, task: str, dollars: float) -> bool:
-        """As in `SharedLimits`."""
-        ...
+    async def spend_and_check_exhausted(self, task: str, dollars: float) -> bool: ...
 
 
 class FatalTask(Exception):
@@ -228,22 +222,22 @@ class HostEnd:
         except BadRecord as error:
             raise FatalTask(f"The process of a task has sent a record that cannot be read: {error}") from None
         finally:
-            await _closed(self._writer)
+            await _close_writer(self._writer)
 
     def stop(self, reason: str) -> None:
-        """Tell the task to end."""
+        """Send the task a request to end, with the reason."""
         self._stop = reason
         self._send(StopTask(reason))
 
     async def _handle(self, record: TurnWanted | TurnStillWanted | RequestEnded | MoneySpent) -> None:
         limits = self._limits
         if isinstance(record, TurnWanted):
-            self._send(TurnWait(await limits.ask(record.provider, record.tokens)))
+            self._send(TurnWait(await limits.reserve_turn(record.provider, record.tokens)))
         elif isinstance(record, TurnStillWanted):
-            self._send(TurnWait(await limits.still(record.provider)))
+            self._send(TurnWait(await limits.remaining_wait(record.provider)))
         elif isinstance(record, RequestEnded):
-            await limits.ended(record.provider, record.more_tokens, record.is_refused, record.seconds)
-        elif await limits.spend(self._task, record.dollars):
+            await limits.record_request_end(record.provider, record.more_tokens, record.is_refused, record.seconds)
+        elif await limits.spend_and_check_exhausted(self._task, record.dollars):
             await self._exhausted()
 
     def _send(self, record: FromHost) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from pigeon.frontends.batch.places.workspaces import remove_folder, take_away
+from pigeon.frontends.batch.places.workspaces import move_aside, remove_folder
 from pigeon.frontends.batch.records import TaskResult, TaskSpec, hash_of
 from pigeon.frontends.batch.task_link import HostEnd, LimitsAccess
 from pigeon.frontends.batch.task_run import WORDS_FILE, TaskPlace, read_result
-from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended, last_words
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, describe_exit, read_last_line
 from pigeon.wire import codec
 
 PART = ".part-"
@@ -81,7 +81,7 @@ class TaskProcesses:
         try:
             return await self._run(TaskRequest(spec=spec, place=structs.replace(place, part=part)), exhausted)
         finally:
-            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(_removed, part)))
+            await asyncio.shield(asyncio.ensure_future(asyncio.to_thread(_remove_attempt, part)))
 
     async def _run(self, request: TaskRequest, exhausted: Callable[[], Awaitable[None]]) -> TaskResult | None:
         words = os.path.join(request.place.part, WORDS_FILE)
@@ -89,7 +89,7 @@ class TaskProcesses:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                process = await self._forked(codec.encode(request), [theirs.fileno(), stderr])
+                process = await self._fork_process(codec.encode(request), [theirs.fileno(), stderr])
         except BaseException:
             ours.close()
             raise
@@ -102,10 +102,10 @@ class TaskProcesses:
             end.stop(self._stop_reason)
         try:
             result = await end.serve()
-            code = await self._left(process)
+            code = await self._wait_for_exit(process)
         finally:
             self._running.pop(process.pid, None)
-            process.send(signal.SIGKILL)
+            process.send_signal(signal.SIGKILL)
             self._family.forget(process.pid)
             process.release()
         if result is not None or code == 0:
@@ -114,17 +114,17 @@ class TaskProcesses:
         there = await asyncio.to_thread(read_result, os.path.join(request.place.out, hash_of(request.spec)))
         if there is not None:
             return there
-        raise TaskProcessDied(_reason(code, last_words(words)), code is None)
+        raise TaskProcessDied(_describe_death(code, read_last_line(words)), code is None)
 
-    async def _left(self, process: ForkedProcess) -> int | None:
+    async def _wait_for_exit(self, process: ForkedProcess) -> int | None:
         """Wait for the end of a process whose link has closed; its exit code, none if its parent is gone, too."""
-        code = await self._family.code_of(process.pid, LEAVE_SECONDS)
+        code = await self._family.wait_for_exit_code(process.pid, LEAVE_SECONDS)
         if code is None:
-            process.send(signal.SIGKILL)
-            code = await self._family.code_of(process.pid, END_SECONDS)
+            process.send_signal(signal.SIGKILL)
+            code = await self._family.wait_for_exit_code(process.pid, END_SECONDS)
         return code
 
-    async def _forked(self, request: bytes, descriptors: list[int]) -> ForkedProcess:
+    async def _fork_process(self, request: bytes, descriptors: list[int]) -> ForkedProcess:
         pid = await self._family.fork(request, descriptors)
         try:
             return ForkedProcess(pid)
@@ -140,27 +140,26 @@ class TaskProcesses:
             end.stop(reason)
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         for process, _ in running:
-            if not await process.ended(max(0.0, deadline - asyncio.get_running_loop().time())):
-                process.send(signal.SIGKILL)
+            if not await process.wait_until_ended(max(0.0, deadline - asyncio.get_running_loop().time())):
+                process.send_signal(signal.SIGKILL)
 
     def kill(self) -> None:
-        """End everything at once."""
+        """End all tasks and their parent at once."""
         for process, _ in self._running.values():
-            process.send(signal.SIGKILL)
+            process.send_signal(signal.SIGKILL)
         self._family.close()
 
 
-def _removed(part: str) -> None:
+def _remove_attempt(part: str) -> None:
     with suppress(OSError):
-        remove_folder(take_away(part))
+        remove_folder(move_aside(part))
 
 
-def _reason(code: int | None, words: str) -> str:
-    how = "was lost with its parent" if code is None else how_it_ended(code)
+def _describe_death(code: int | None, words: str) -> str:
+    how = "was lost with its parent" if code is None else describe_exit(code)
     return f"The task's process {how}{f': {words}' if words else ''}"
 
 
-def unpacked_request(data: bytes) -> TaskRequest:
-    """The request of these bytes."""
+def decode_request(data: bytes) -> TaskRequest:
     value: Any = codec.decode(data)
     return codec.convert(value, TaskRequest)

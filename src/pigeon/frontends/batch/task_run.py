@@ -33,7 +33,7 @@ from pigeon.system.environment import Environment
 from pigeon.system.files import put_file, sync_folder
 from pigeon.system.process.start import ProcessOwner
 from pigeon.wire import codec
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.errors import PigeonError, Refusal, text_for_host
 from pigeon.wire.events import MessageEnd
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage
@@ -76,7 +76,7 @@ async def run(spec: TaskSpec, place: TaskPlace, environment: Environment, link: 
     Raises `OSError` if the result cannot be stored.
     """
     running = _Run(spec, place, environment, link)
-    work = asyncio.ensure_future(running.done())
+    work = asyncio.ensure_future(running.execute())
     both: set[asyncio.Future[Any]] = {work, link.stopped}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if not work.done():
@@ -87,7 +87,7 @@ async def run(spec: TaskSpec, place: TaskPlace, environment: Environment, link: 
 
 
 class _Run:
-    """One running task."""
+    """One running task, from its workspace to its stored result."""
 
     def __init__(self, spec: TaskSpec, place: TaskPlace, environment: Environment, link: TaskLink) -> None:
         self._spec = spec
@@ -104,15 +104,15 @@ class _Run:
         self._found: dict[str, Any] = {}
         self._part = _identity(place.part)
 
-    async def done(self) -> TaskResult:
+    async def execute(self) -> TaskResult:
         workspace = os.path.join(self._place.part, WORKSPACE)
         try:
             try:
-                commit = await self._workspaces.make(
+                commit = await self._workspaces.create_workspace(
                     self._spec.workspace, workspace, self._place.out, self._spec.commit
                 )
                 self._found["commit"] = commit
-                status = await self._converse(workspace, commit)
+                status = await self._run_conversation(workspace, commit)
             except (WorkspaceError, PigeonError) as error:
                 if (cause := _disk_failure(error)) is not None:
                     raise cause from None
@@ -123,11 +123,11 @@ class _Run:
                     raise
                 status = "error"
                 self._found["error"] = text_for_host(error)
-            return await asyncio.to_thread(self._commit, status)
+            return await asyncio.to_thread(self._commit_result, status)
         finally:
             await self._owner.kill_everything()
 
-    async def _converse(self, workspace: str, commit: str | None) -> Status:
+    async def _run_conversation(self, workspace: str, commit: str | None) -> Status:
         spec, place = self._spec, self._place
         options = structs.replace(
             options_of(spec, place.api_key),
@@ -139,32 +139,32 @@ class _Run:
         )
         built = await build(options, self._environment, self._redactor, pacing=self._link)
         async with Agent.over(built) as agent:
-            result = await self._prompted(agent)
-            check = await self._checked(agent, result)
+            result = await self._send_prompt(agent)
+            check = await self._run_check(agent, result)
             stats = await agent.get_state()
             if commit is not None:
                 await self._keep_changes(workspace, commit, built.processes)
-        self._note(result, check, stats.model)
-        self._take_session(built, result)
+        self._note_result(result, check, stats.model)
+        self._keep_session(built, result)
         return self._status(result, check)
 
-    async def _prompted(self, agent: Agent) -> Result[Any]:
+    async def _send_prompt(self, agent: Agent) -> Result[Any]:
         wanted = None if self._spec.output is None else OutputType(self._spec.output)
         record = RunRecord(wanted)
         schema: Any = None if wanted is None else wanted.schema
         async with agent.prompt(self._spec.prompt, output=schema) as events:
             async for event in events:
-                record.take(event)
-                self._tell_spent(event)
-        return record.result(await agent.get_state())
+                record.add_event(event)
+                self._report_cost(event)
+        return record.make_result(await agent.get_state())
 
-    def _tell_spent(self, event: ConversationEvent) -> None:
+    def _report_cost(self, event: ConversationEvent) -> None:
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             cost = event.message.usage.cost.total
             if cost:
-                self._link.spent(float(cost))
+                self._link.report_cost(float(cost))
 
-    async def _checked(self, agent: Agent, result: Result[Any]) -> CheckResult | None:
+    async def _run_check(self, agent: Agent, result: Result[Any]) -> CheckResult | None:
         """Run the check if the agent has finished or reached a limit."""
         check = self._spec.check
         if check is None or result.ended not in ("done", "limit"):
@@ -181,7 +181,7 @@ class _Run:
             return CheckResult(passed=False, output=str(error))
         finally:
             running.cancel()
-        code = None if timed_out else or_else(answer.exit_code, None)
+        code = None if timed_out else value_or_default(answer.exit_code, None)
         return CheckResult(
             passed=code == 0,
             exit_code=code,
@@ -190,7 +190,7 @@ class _Run:
             output=answer.output[-CHECK_OUTPUT:],
         )
 
-    def _note(self, result: Result[Any], check: CheckResult | None, model: Any) -> None:
+    def _note_result(self, result: Result[Any], check: CheckResult | None, model: Any) -> None:
         answers = [one for one in result.messages if isinstance(one, AssistantMessage)]
         tools: dict[str, int] = {}
         for one in result.messages:
@@ -205,7 +205,7 @@ class _Run:
             "turns": len(answers),
             "tools": dict(sorted(tools.items())),
             "model": None if isinstance(model, Absent) or not model else model.reference,
-            "error": _reason(result, check, self._spec.check),
+            "error": _describe_failure(result, check, self._spec.check),
         }
 
     def _status(self, result: Result[Any], check: CheckResult | None) -> Status:
@@ -217,28 +217,28 @@ class _Run:
             return "error"
         return "done" if result.ended == "done" and check is None else "failed"
 
-    def _take_session(self, built: BuiltAgent, result: Result[Any]) -> None:
+    def _keep_session(self, built: BuiltAgent, result: Result[Any]) -> None:
         file = result.session_file
         if file is None or not os.path.exists(file):
             return
         target = os.path.join(self._place.part, SESSION_FILE)
         os.rename(file, target)
         with suppress(FileNotFoundError):
-            os.rename(FileStore.outputs_of(file), FileStore.outputs_of(target))
+            os.rename(FileStore.outputs_folder_of(file), FileStore.outputs_folder_of(target))
         page = os.path.join(self._place.part, PAGE_FILE)
         PageWriter(self._environment, self._redactor.mask).export(target, page)
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
     async def _keep_changes(self, workspace: str, commit: str, owner: ProcessOwner) -> None:
         try:
-            patch = await self._workspaces.changes(workspace, commit, owner)
+            patch = await self._workspaces.make_patch(workspace, commit, owner)
         except WorkspaceError:
             # The agent may have broken the repository.
             return
         data = f"{patch}\n".encode("utf-8", "surrogateescape") if patch else b""
         put_file(os.path.join(self._place.part, PATCH_FILE), self._redactor.mask(data), 0o600)
 
-    def _commit(self, status: Status) -> TaskResult:
+    def _commit_result(self, status: Status) -> TaskResult:
         """Sync everything to disk, then rename the folder; runs in a thread."""
         place, spec, part = self._place, self._spec, self._place.part
         if place.keep == "none" or (place.keep == "failed" and status == "done"):
@@ -269,7 +269,7 @@ def options_of(spec: TaskSpec, api_key: str | None) -> AgentOptions:
     chosen: dict[str, Any] = {"unattended": True, "finish_gate": bool(given.get("unattended")), "api_key": api_key}
     if spec.model is not None:
         chosen["model"] = spec.model
-    return AgentOptions(**{**given, **chosen}).spoken_in(SPOKEN)
+    return AgentOptions(**{**given, **chosen}).for_dialect(SPOKEN)
 
 
 def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
@@ -282,7 +282,7 @@ def put_result(part: str, spec: TaskSpec, result: bytes) -> None:
     put_file(os.path.join(part, RESULT_FILE), result + b"\n", 0o600)
     for name in (SESSION_FILE, PAGE_FILE, PATCH_FILE, TASK_FILE, RESULT_FILE):
         with suppress(FileNotFoundError):
-            _sync(os.path.join(part, name))
+            _sync_path(os.path.join(part, name))
     sync_folder(part)
 
 
@@ -331,7 +331,7 @@ def _identity(folder: str) -> tuple[int, int] | None:
     return None
 
 
-def _sync(path: str) -> None:
+def _sync_path(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -339,7 +339,7 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _reason(result: Result[Any], check: CheckResult | None, asked: Check | None) -> str | None:
+def _describe_failure(result: Result[Any], check: CheckResult | None, asked: Check | None) -> str | None:
     """Why a task is not done; tasks that fail for the same reason get texts that begin alike."""
     if check is not None and not check.passed and result.ended == "done":
         assert asked is not None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TextIO
 
-from pigeon.frontends.cleaning import cleaned
-from pigeon.frontends.printing import complain, painted
+from pigeon.frontends.cleaning import clean_text
+from pigeon.frontends.printing import colour_text, print_to_stderr
 from pigeon.sdk.results import ConversationEvent, Result
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -32,17 +32,15 @@ SUBJECTS = ("command", "path", "pattern", "query", "url", "description", "name")
 
 
 class AnswerOutput(Protocol):
-    """One form of an answer."""
+    """Prints the events and the result of a run in one format."""
 
-    def event(self, event: ConversationEvent) -> None:
+    def on_event(self, event: ConversationEvent) -> None:
         """Something happened in the run."""
         ...
 
-    def finish(self, result: Result[Any]) -> None:
-        """The run is over."""
-        ...
+    def on_result(self, result: Result[Any]) -> None: ...
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """There was no run, for this reason."""
         ...
 
@@ -56,7 +54,7 @@ class ProgressLines:
     def line_for(self, event: ConversationEvent) -> str:
         """What to show of an event; empty for most."""
         if isinstance(event, ToolExecutionStart):
-            return f"{event.tool_name} {_subject(event.args)}".rstrip()
+            return f"{event.tool_name} {_call_subject(event.args)}".rstrip()
         if isinstance(event, ToolExecutionEnd) and event.is_error:
             return f"{event.tool_name} failed"
         if isinstance(event, AutoRetryStart):
@@ -64,10 +62,9 @@ class ProgressLines:
             return f"retrying in {pause} ({event.attempt} of {event.max_attempts}): {event.error_message}"
         return "summarizing older messages to free context" if isinstance(event, CompactionStart) else ""
 
-    def show(self, text: str) -> None:
-        """Show a line."""
+    def show_line(self, text: str) -> None:
         if self._stream is not None and text:
-            self._stream.write(painted(f"• {text}", "dim", self._stream) + "\n")
+            self._stream.write(colour_text(f"• {text}", "dim", self._stream) + "\n")
             self._stream.flush()
 
 
@@ -79,21 +76,20 @@ class TextOutput:
         self._progress = progress
         self._said = ""
 
-    def event(self, event: ConversationEvent) -> None:
-        """Show progress."""
-        self._progress.show(self._progress.line_for(event))
+    def on_event(self, event: ConversationEvent) -> None:
+        self._progress.show_line(self._progress.line_for(event))
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self._said = text_of(event.message.content).strip() or self._said
 
-    def finish(self, result: Result[Any]) -> None:
+    def on_result(self, result: Result[Any]) -> None:
         """Print the answer; of a run that was cut short, what was said last."""
-        text = (result.text.strip() or self._said) if result.output is None else _pretty(result.output)
+        text = (result.text.strip() or self._said) if result.output is None else _to_pretty_json(result.output)
         if text.strip():
             self._put(f"{text.rstrip()}\n".encode("utf-8", "replace"))
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """Nothing is printed but the reason, on stderr."""
-        complain(f"Error: {reason}")
+        print_to_stderr(f"Error: {reason}")
 
 
 class TerminalOutput:
@@ -111,7 +107,7 @@ class TerminalOutput:
         self._said = False
         self._at_start = True
 
-    def event(self, event: ConversationEvent) -> None:
+    def on_event(self, event: ConversationEvent) -> None:
         """Show text, and progress between."""
         if isinstance(event, TextDelta):
             self._show(event.delta)
@@ -119,19 +115,18 @@ class TerminalOutput:
             self._end_line()
         elif line := self._progress.line_for(event):
             self._end_line()
-            self._progress.show(line)
+            self._progress.show_line(line)
 
-    def finish(self, result: Result[Any]) -> None:
+    def on_result(self, result: Result[Any]) -> None:
         """End the last line, and print the data that was asked for."""
         self._end_line()
         if result.output is not None:
-            self._show(_pretty(result.output))
+            self._show(_to_pretty_json(result.output))
             self._end_line()
 
-    def failed(self, reason: str) -> None:
-        """Say why on stderr."""
+    def on_failure(self, reason: str) -> None:
         self._end_line()
-        complain(f"Error: {reason}")
+        print_to_stderr(f"Error: {reason}")
 
     def _show(self, text: str) -> None:
         if self._at_start:
@@ -139,7 +134,7 @@ class TerminalOutput:
             if text and self._said:
                 self._put(b"\n")
         if text:
-            self._put(self._mask(cleaned(text).encode("utf-8", "replace"), False))
+            self._put(self._mask(clean_text(text).encode("utf-8", "replace"), False))
             self._said, self._at_start = True, False
 
     def _end_line(self) -> None:
@@ -155,15 +150,13 @@ class JsonOutput:
         self._put = put
         self._progress = progress
 
-    def event(self, event: ConversationEvent) -> None:
-        """Show progress."""
-        self._progress.show(self._progress.line_for(event))
+    def on_event(self, event: ConversationEvent) -> None:
+        self._progress.show_line(self._progress.line_for(event))
 
-    def finish(self, result: Result[Any]) -> None:
-        """Print the object."""
+    def on_result(self, result: Result[Any]) -> None:
         self._put(codec.encode(result_object(result)) + b"\n")
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """Print the object of a run that never was, and the reason on stderr."""
         empty: Result[Any] = Result(
             text="",
@@ -175,8 +168,8 @@ class JsonOutput:
             session_id="",
             session_file=None,
         )
-        self.finish(empty)
-        complain(f"Error: {reason}")
+        self.on_result(empty)
+        print_to_stderr(f"Error: {reason}")
 
 
 class StreamOutput:
@@ -185,19 +178,17 @@ class StreamOutput:
     def __init__(self, put: Callable[[bytes], None], progress: ProgressLines) -> None:
         self._put = put
 
-    def event(self, event: ConversationEvent) -> None:
-        """Print the event."""
+    def on_event(self, event: ConversationEvent) -> None:
         self._put(event_line(event) + b"\n")
 
-    def finish(self, result: Result[Any]) -> None:
-        """Print the result."""
+    def on_result(self, result: Result[Any]) -> None:
         self._put(codec.encode({"type": "result", **result_object(result)}) + b"\n")
 
-    def failed(self, reason: str) -> None:
+    def on_failure(self, reason: str) -> None:
         """Print the result of a run that never was, and the reason on stderr."""
-        JsonOutput(self._put_result, ProgressLines(None)).failed(reason)
+        JsonOutput(self._print_result, ProgressLines(None)).on_failure(reason)
 
-    def _put_result(self, line: bytes) -> None:
+    def _print_result(self, line: bytes) -> None:
         self._put(b'{"type":"result",' + line[1:])
 
 
@@ -208,18 +199,16 @@ class TracedOutput:
         self._output = output
         self._show = show
 
-    def event(self, event: ConversationEvent) -> None:
+    def on_event(self, event: ConversationEvent) -> None:
         """Trace the event and hand it on."""
         self._show("out", event_line(event))
-        self._output.event(event)
+        self._output.on_event(event)
 
-    def finish(self, result: Result[Any]) -> None:
-        """Hand the result on."""
-        self._output.finish(result)
+    def on_result(self, result: Result[Any]) -> None:
+        self._output.on_result(result)
 
-    def failed(self, reason: str) -> None:
-        """Hand the reason on."""
-        self._output.failed(reason)
+    def on_failure(self, reason: str) -> None:
+        self._output.on_failure(reason)
 
 
 def event_line(event: ConversationEvent) -> bytes:
@@ -242,7 +231,7 @@ def result_object(result: Result[Any]) -> dict[str, Json]:
     }
 
 
-def _subject(arguments: Json) -> str:
+def _call_subject(arguments: Json) -> str:
     """What a call is about, in a few words."""
     if not isinstance(arguments, dict):
         return ""
@@ -251,7 +240,7 @@ def _subject(arguments: Json) -> str:
     return first[:LONGEST_SUBJECT] + (" …" if more or len(first) > LONGEST_SUBJECT else "")
 
 
-def _pretty(output: Json) -> str:
+def _to_pretty_json(output: Json) -> str:
     import json
 
     return json.dumps(output, indent=2, ensure_ascii=False)

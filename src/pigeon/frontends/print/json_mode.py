@@ -13,9 +13,9 @@ from functools import partial
 
 from pigeon.dialects.base import Dialect
 from pigeon.frontends.call import CommandLine
-from pigeon.frontends.printing import complain
-from pigeon.frontends.prompt_input import CallPrompts, piped_text, prompts_of
-from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, spoken_dialect, with_key
+from pigeon.frontends.printing import print_to_stderr
+from pigeon.frontends.prompt_input import CallPrompts, prompts_of, read_piped_text
+from pigeon.frontends.starting import StartedAgent, choose_dialect, refuse_unknown_options, run_agent, with_key
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.session_connection import SessionConnection
 from pigeon.rpc.shutdown import Shutdown
@@ -40,9 +40,9 @@ def run_json(line: CommandLine, environment: Environment) -> int:
     if line.output or line.output_schema:
         option = "--output" if line.output else "--output-schema"
         raise UsageError(f"{option} needs -p, while --mode json prints events. For one answer, leave out --mode json")
-    dialect = spoken_dialect(line, environment)
+    dialect = choose_dialect(line, environment)
     line = with_key(line, environment)
-    piped = piped_text()
+    piped = read_piped_text()
     if not prompts_of(line, piped, environment, as_one=False).texts:
         if line.unknown:
             refuse_unknown_options(line, environment)
@@ -51,39 +51,39 @@ def run_json(line: CommandLine, environment: Environment) -> int:
     async def play(started: StartedAgent) -> int:
         why_hidden = started.agent.why_hidden
         prompts = prompts_of(started.line, piped, environment, as_one=False, why_hidden=why_hidden)
-        return await _play(started, dialect, prompts)
+        return await _play_prompts(started, dialect, prompts)
 
     return run_agent(line, environment, dialect, play, refuses_unknown=True)
 
 
-async def _play(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:
+async def _play_prompts(started: StartedAgent, dialect: Dialect, prompts: CallPrompts) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
     agent, show = started.agent, started.show
     shown = None if show is None else partial(show, "out")
-    writer = Writer(started.descriptors[1], lambda: shutdown.request(exit_codes.FAILED), shown)
+    writer = Writer(started.descriptors[1], lambda: shutdown.request_exit(exit_codes.FAILED), shown)
     session = agent.session
     connection = SessionConnection(session, dialect, agent.redactor.mask)
     outbox = Outbox(writer, connection, merges=not session.dependencies.settings.reproducible)
-    session.bus.announce(outbox.event, outbox.room)
+    session.bus.set_announcer(outbox.send_event, outbox.wait_if_full)
     session.disconnect()
-    await agent.lifecycle.started(lambda: shutdown.request(exit_codes.OK))
-    writer.put((next(session.journal.every_line()), b"\n"))
-    ended = asyncio.ensure_future(shutdown.reason())
-    work = asyncio.ensure_future(_ask(session, prompts, ended.done))
+    await agent.lifecycle.on_host_ready(lambda: shutdown.request_exit(exit_codes.OK))
+    writer.put((next(session.journal.iterate_lines()), b"\n"))
+    ended = asyncio.ensure_future(shutdown.wait_for_request())
+    work = asyncio.ensure_future(_run_prompts(session, prompts, ended.done))
     await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
     code = work.result() if work.done() else ended.result()
-    await agent.lifecycle.leaving()
+    await agent.lifecycle.close_extensions()
     await session.close()
     await agent.lifecycle.stop()
     writer.close(FLUSH_SECONDS)
     return code
 
 
-async def _ask(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
-    """The exit code."""
+async def _run_prompts(session: Session, prompts: CallPrompts, leaving: Callable[[], bool]) -> int:
+    """Runs the prompts one after the other; returns the exit code."""
     watch = _RunEnds(leaving, session.dependencies.settings.unattended)
-    session.bus.announce(watch.hear)
+    session.bus.set_announcer(watch.on_event)
     for number, text in enumerate(prompts.texts):
         images = [image_of(data) for data in prompts.images] if number == 0 and prompts.images else ABSENT
         try:
@@ -91,11 +91,11 @@ async def _ask(session: Session, prompts: CallPrompts, leaving: Callable[[], boo
             if not isinstance(waiting, Accepted):
                 await waiting
         except Refusal as refusal:
-            complain(str(refusal))
+            print_to_stderr(str(refusal))
             return exit_codes.LIMIT if refusal.code == "limit" else exit_codes.FAILED
-        await session.prompting.commands_done()
-        await session.activity.until_idle()
-        await session.engine.told_all()
+        await session.prompting.wait_for_commands()
+        await session.activity.wait_until_idle()
+        await session.engine.wait_until_reported()
         if watch.code:
             return watch.code
     return exit_codes.OK
@@ -114,7 +114,7 @@ class _RunEnds:
         self._failure = ""
         self._cut_off = False
 
-    def hear(self, event: Outbound) -> None:
+    def on_event(self, event: Outbound) -> None:
         """Look at an event of the session."""
         if isinstance(event, AgentEnd):
             last = event.messages[-1] if event.messages else None
@@ -125,6 +125,6 @@ class _RunEnds:
             reason = "done" if event.reason == "denied" and not self._unattended else event.reason
             self.code = exit_codes.BY_END.get(reason, exit_codes.OK)
             if self.code and not self._leaving():
-                complain(f"The run ended: {reason}{self._failure if reason == 'error' else ''}")
+                print_to_stderr(f"The run ended: {reason}{self._failure if reason == 'error' else ''}")
             elif self._cut_off:
-                complain(f"Warning: {CUT_OFF}")
+                print_to_stderr(f"Warning: {CUT_OFF}")

@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import structs
 
 from pigeon import __version__
-from pigeon.dialects.choice import dialect_named
+from pigeon.dialects.choice import make_dialect
 from pigeon.frontends.call import CommandLine
 from pigeon.frontends.print.answer_output import (
     AnswerOutput,
@@ -35,8 +35,8 @@ from pigeon.frontends.print.answer_output import (
     TextOutput,
     TracedOutput,
 )
-from pigeon.frontends.printing import complain
-from pigeon.frontends.prompt_input import CallPrompts, given_schema, piped_text, prompts_of
+from pigeon.frontends.printing import print_to_stderr
+from pigeon.frontends.prompt_input import CallPrompts, prompts_of, read_piped_text, read_schema
 from pigeon.frontends.starting import StartedAgent, refuse_unknown_options, run_agent, with_key
 from pigeon.rpc.shutdown import Shutdown
 from pigeon.sdk.agent import Agent
@@ -79,22 +79,22 @@ def run_one_answer(line: CommandLine, environment: Environment, nothing: str = N
     """Ask and print; returns the exit code. `nothing` is the error where there is no prompt."""
     stdout = os.dup(1)  # once there is an agent, descriptor 1 is stderr
     try:
-        return _ask(line, environment, nothing)
+        return _run_one_answer(line, environment, nothing)
     except UsageError:
         raise
     except StartupError as error:
         if line.output not in FORMS:
             raise
-        FORMS[line.output](partial(_write, stdout), ProgressLines(None)).failed(str(error))
+        FORMS[line.output](partial(_write, stdout), ProgressLines(None)).on_failure(str(error))
         return exit_codes.FAILED
     finally:
         os.close(stdout)
 
 
-def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
+def _run_one_answer(line: CommandLine, environment: Environment, nothing: str) -> int:
     line = with_key(line, environment)
-    wanted = None if line.output_schema is None else _schema(line.output_schema, environment)
-    piped = piped_text()
+    wanted = None if line.output_schema is None else _parse_schema(line.output_schema, environment)
+    piped = read_piped_text()
     if not prompts_of(line, piped, environment, as_one=True).texts:
         if line.unknown:
             refuse_unknown_options(line, environment)
@@ -107,16 +107,16 @@ def _ask(line: CommandLine, environment: Environment, nothing: str) -> int:
         prompt = prompts_of(started.line, piped, environment, as_one=True, why_hidden=why_hidden)
         if not prompt.texts:
             raise UsageError(nothing)
-        return await _answer(started, prompt, wanted)
+        return await _run_prompt_and_print(started, prompt, wanted)
 
-    dialect = dialect_named(DIALECT, __version__, environment.variables)
+    dialect = make_dialect(DIALECT, __version__, environment.variables)
     return run_agent(line, environment, dialect, play, refuses_unknown=True)
 
 
-def _schema(given: str, environment: Environment) -> OutputType:
+def _parse_schema(given: str, environment: Environment) -> OutputType:
     from pigeon.agent.output_schema import OutputSchema
 
-    schema = given_schema(given, environment)
+    schema = read_schema(given, environment)
     try:
         OutputSchema(schema)
     except Refusal as error:
@@ -124,34 +124,34 @@ def _schema(given: str, environment: Environment) -> OutputType:
     return OutputType(schema)
 
 
-async def _answer(started: StartedAgent, prompt: CallPrompts, wanted: OutputType | None) -> int:
+async def _run_prompt_and_print(started: StartedAgent, prompt: CallPrompts, wanted: OutputType | None) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
-    writer, output = _output(started, shutdown)
-    signalled = asyncio.ensure_future(shutdown.reason())
+    writer, output = _make_output(started, shutdown)
+    signalled = asyncio.ensure_future(shutdown.wait_for_request())
     conversation = Agent.over(started.agent)
     notices = asyncio.ensure_future(_show_notices(conversation.events(), started.agent.problems))
     async with conversation:
-        code = await _played(conversation, prompt, wanted, output, writer, shutdown, signalled)
+        code = await _play_prompt(conversation, prompt, wanted, output, writer, shutdown, signalled)
     await notices
-    return code if writer is None else await _flushed(writer, code, shutdown, signalled)
+    return code if writer is None else await _flush_output(writer, code, shutdown, signalled)
 
 
-async def _flushed(writer: Writer, code: int, shutdown: Shutdown, signalled: asyncio.Future[int]) -> int:
+async def _flush_output(writer: Writer, code: int, shutdown: Shutdown, signalled: asyncio.Future[int]) -> int:
     """Wait until everything is written. A person may read a long answer page by page: only a signal makes haste."""
     closing = asyncio.ensure_future(asyncio.to_thread(writer.close, PATIENCE))
     both: set[asyncio.Future[Any]] = {closing, signalled}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if not closing.done():
         # A write that fails is a reason to end, too; only the closing, which then ends by itself, says why.
-        await (asyncio.wait({closing}) if writer.failed else shutdown.within(closing, FLUSH_SECONDS))
+        await (asyncio.wait({closing}) if writer.has_failed else shutdown.wait_for_cleanup(closing, FLUSH_SECONDS))
         if closing.done():
             closing.result()
         return code or signalled.result()
     return code or (exit_codes.OK if closing.result() else exit_codes.FAILED)
 
 
-def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, AnswerOutput]:
+def _make_output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, AnswerOutput]:
     """The form that was asked for; what it prints leaves by the writer, or by itself at a terminal."""
     descriptor, asked = started.descriptors[1], started.line.output
     progress = ProgressLines(sys.stderr)
@@ -160,12 +160,12 @@ def _output(started: StartedAgent, shutdown: Shutdown) -> tuple[Writer | None, A
         mask = started.agent.redactor.stream()
         writer, output = None, TerminalOutput(partial(_write, descriptor), progress, mask)
     else:
-        writer = Writer(descriptor, lambda: shutdown.request(exit_codes.FAILED))
-        output = FORMS.get(asked, TextOutput)(partial(_put, writer, started.agent.redactor.mask), progress)
+        writer = Writer(descriptor, lambda: shutdown.request_exit(exit_codes.FAILED))
+        output = FORMS.get(asked, TextOutput)(partial(_write_masked, writer, started.agent.redactor.mask), progress)
     return writer, output if started.show is None else TracedOutput(output, started.show)
 
 
-def _put(writer: Writer, mask: Callable[[bytes], bytes], data: bytes) -> None:
+def _write_masked(writer: Writer, mask: Callable[[bytes], bytes], data: bytes) -> None:
     writer.put((mask(data),))
 
 
@@ -176,7 +176,7 @@ def _write(descriptor: int, data: bytes) -> None:
             data = data[os.write(descriptor, data) :]
 
 
-async def _played(
+async def _play_prompt(
     conversation: Conversation,
     prompt: CallPrompts,
     wanted: OutputType | None,
@@ -188,10 +188,10 @@ async def _played(
     """Ask, and print how it went; returns the exit code. A signal aborts the run and decides the code."""
     state = await conversation.get_state()
     if not state.model:
-        output.failed(NO_MODEL)
+        output.on_failure(NO_MODEL)
         return exit_codes.FAILED
     record = RunRecord(wanted)
-    work = asyncio.ensure_future(_run(conversation, prompt, wanted, record, output, writer))
+    work = asyncio.ensure_future(_forward_events(conversation, prompt, wanted, record, output, writer))
     both: set[asyncio.Future[Any]] = {work, signalled}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     code: int | None = None
@@ -199,26 +199,26 @@ async def _played(
         code = signalled.result()
         with suppress(PigeonError, TimeoutError):
             await asyncio.wait_for(conversation.abort(), ABORT_SECONDS)
-        await shutdown.within(work, ABORT_SECONDS)
+        await shutdown.wait_for_cleanup(work, ABORT_SECONDS)
     try:
         if work.done():
             work.result()
-        result = record.result(await conversation.get_state())
+        result = record.make_result(await conversation.get_state())
     except PigeonError as error:
-        output.failed(str(error))
+        output.on_failure(str(error))
         refused = exit_codes.LIMIT if getattr(error, "code", None) == "limit" else exit_codes.FAILED
         return refused if code is None else code
-    output.finish(result)
+    output.on_result(result)
     if code is not None:
         return code
     if result.ended != "done":
-        complain(f"Error: {_reason(result)}")
+        print_to_stderr(f"Error: {_failure_reason(result)}")
     elif is_cut_off(result.messages):
-        complain(f"Warning: {CUT_OFF}")
+        print_to_stderr(f"Warning: {CUT_OFF}")
     return exit_codes.BY_END.get(result.ended, exit_codes.FAILED)
 
 
-def _reason(result: Result[Any]) -> str:
+def _failure_reason(result: Result[Any]) -> str:
     """Why a run did not come to its end; of calls that were denied, what the gate said that denied the last one."""
     reason = result.error or REASONS.get(result.ended, "The run ended in an error")
     if result.ended != "denied":
@@ -231,7 +231,7 @@ def _reason(result: Result[Any]) -> str:
     return f"{reason}. The last one, {denied.tool_name}: {words[:LONGEST_DENIAL]}"
 
 
-async def _run(
+async def _forward_events(
     conversation: Conversation,
     prompt: CallPrompts,
     wanted: OutputType | None,
@@ -242,14 +242,14 @@ async def _run(
     schema: Any = None if wanted is None else wanted.schema
     async with conversation.prompt(prompt.texts[0], images=prompt.images, output=schema) as events:
         async for event in events:
-            record.take(event)
-            output.event(event)
-            if writer is not None and writer.full:
-                await writer.room()
+            record.add_event(event)
+            output.on_event(event)
+            if writer is not None and writer.is_full:
+                await writer.wait_for_room()
 
 
 async def _show_notices(events: AsyncIterator[ConversationEvent], told: Collection[str]) -> None:
     """What the agent and its extensions want a person to know goes to stderr, unless it was `told` at the start."""
     async for event in events:
         if isinstance(event, NotifyRequest) and event.message not in told:
-            complain(f"{'Note' if event.notify_type == 'info' else 'Warning'}: {event.message}")
+            print_to_stderr(f"{'Note' if event.notify_type == 'info' else 'Warning'}: {event.message}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 
 
-def _serve(call: CommandCall) -> int:
+def _run_serve(call: CommandCall) -> int:
     from pigeon.frontends.serve.command import run_serve
 
     return run_serve(call)
@@ -14,7 +14,7 @@ def _serve(call: CommandCall) -> int:
 SERVE = CommandDeclaration(
     name="serve",
     summary="serve many conversations to browsers and programs",
-    run=_serve,
+    run=_run_serve,
     actions=(Action("", ("[-- OPTIONS...]",), "serve until stopped; OPTIONS apply to every agent"),),
     options=(
         ("--host", "ADDRESS", "listen on this address (default: 127.0.0.1)"),

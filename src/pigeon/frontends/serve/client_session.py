@@ -12,17 +12,17 @@ from collections.abc import AsyncIterator
 
 from pigeon import __version__
 from pigeon.dialects.pi_latest import PiLatest
+from pigeon.frontends.serve.client_rights import check_command
 from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.frontends.serve.conversations import Conversations
-from pigeon.frontends.serve.scopes import check_command
 from pigeon.frontends.serve.watching import WatchEnd, Watcher
 from pigeon.rpc.command_reader import RefusedLine, read_frame
 from pigeon.rpc.connection import ALL_FEATURES, Connection
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.transport.reader import Frame
 from pigeon.wire import codec
-from pigeon.wire.answers import Response, Sessions, failed, succeeded
-from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.answers import Response, Sessions, failure_response, success_response
+from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
 from pigeon.wire.commands import NAMES, Command, Hello, ListSessions, Scope, SetEventFilter, SwitchSession
 from pigeon.wire.errors import PigeonError, Refusal
 
@@ -39,69 +39,69 @@ class ClientSession:
         self.conversation = conversation
         dialect = PiLatest(__version__)
         self._connection = Connection(dialect, ALL_FEATURES, fixed_dialect=OTHER_DIALECT, fixed_features=True)
-        self._watcher = Watcher(conversation, scope, after, self._connection.wants_line)
+        self._watcher = Watcher(conversation, scope, after, self._connection.should_send_line)
         # Once it is open: the client gets the events after the one with this number.
         self.start = 0
 
     async def open(self) -> None:
         """Wake the conversation and begin to watch; raises `PigeonError` or `OSError`."""
-        await self._conversations.ready(self.conversation)
+        await self._conversations.wait_until_wakeable(self.conversation)
         await self.conversation.wake()
-        self.conversation.attach(self._watcher)
-        self.start = self._watcher.begin()
+        self.conversation.clients.attach(self._watcher)
+        self.start = self._watcher.resolve_start()
 
     def close(self) -> None:
-        """The client has gone."""
-        self.conversation.detach(self._watcher)
+        """Stop watching, because the client has disconnected."""
+        self.conversation.clients.detach(self._watcher)
 
     def end(self, why: WatchEnd) -> None:
         """Send the client nothing more; `lines` ends."""
         self._watcher.end(why)
 
     @property
-    def ended(self) -> WatchEnd | None:
-        """Why the server ended it; none if the client disconnected."""
+    def end_reason(self) -> WatchEnd | None:
+        """Why the server ended it, or None if the client disconnected."""
         return self._watcher.ended
 
     def lines(self) -> AsyncIterator[list[bytes]]:
         """The lines to send to the client, as they come."""
         return self._watcher.lines()
 
-    async def take(self, frame: Frame) -> None:
+    async def handle_frame(self, frame: Frame) -> None:
         """Handle a line from the client; waits while the client leaves earlier answers unread."""
         for item in read_frame(frame):
             if isinstance(item, RefusedLine) or not item.silent:
-                await self._watcher.room(MOST_IN_FLIGHT)
+                await self._watcher.wait_for_room(MOST_IN_FLIGHT)
             if isinstance(item, RefusedLine):
                 self._answer(item.response)
                 continue
             try:
-                await self._carry_out(item)
+                await self._handle_command(item)
             except PigeonError as error:
-                self._answer(failed(NAMES[type(item)], str(error), item.id))
+                self._answer(failure_response(NAMES[type(item)], str(error), item.id))
 
-    async def _carry_out(self, command: Command) -> None:
+    async def _handle_command(self, command: Command) -> None:
         """Answer a command, or send it on; raises `PigeonError`."""
-        command = check_command(command, self._watcher.scope, self._conversations, self.conversation.record.cwd)
+        command = check_command(command, self._watcher.scope, self._conversations.paths, self.conversation.record.cwd)
         if isinstance(command, Hello):
-            self._answer_with(command, self._connection.hello(command))
+            self._answer_with(command, self._connection.handle_hello(command))
         elif isinstance(command, SetEventFilter):
             self._answer_with(command, self._connection.set_event_filter(command))
         elif isinstance(command, ListSessions) and command.scope == "all":
-            self._answer_with(command, await self._list_all(command))
+            self._answer_with(command, await self._list_all_sessions(command))
         else:
-            self._conversations.check_open(NAMES[type(command)])
+            self._conversations.check_not_stopping(NAMES[type(command)])
             self._check_session(command)
-            await self._conversations.ready(self.conversation)
-            await self.conversation.tell(codec.to_plain(command), self._watcher)
+            await self._conversations.wait_until_wakeable(self.conversation)
+            await self.conversation.forward_command(codec.to_plain(command), self._watcher)
 
-    async def _list_all(self, command: ListSessions) -> Sessions:
+    async def _list_all_sessions(self, command: ListSessions) -> Sessions:
         """The sessions of all folders below the roots, which the worker does not know."""
         if not isinstance(command.session_id, Absent):
-            rows = await asyncio.to_thread(self._conversations.rows_with_id, command.session_id)
+            rows = await asyncio.to_thread(self._conversations.find_sessions, command.session_id)
             return Sessions(sessions=rows)
-        asked = (None, None, command.limit, or_else(command.cursor, None))
-        rows, following = await asyncio.to_thread(self._conversations.rows, *asked)
+        asked = (None, None, command.limit, value_or_default(command.cursor, None))
+        rows, following = await asyncio.to_thread(self._conversations.list_sessions, *asked)
         return Sessions(sessions=rows, next_cursor=ABSENT if following is None else following)
 
     def _check_session(self, command: Command) -> None:
@@ -112,8 +112,8 @@ class ClientSession:
             raise Refusal(f"This session is open in the conversation {owner}. Attach to that one")
 
     def _answer_with(self, command: Command, data: Json) -> None:
-        self._answer(succeeded(NAMES[type(command)], data, command.id))
+        self._answer(success_response(NAMES[type(command)], data, command.id))
 
     def _answer(self, response: Response) -> None:
-        for line in self._connection.answer(response):
-            self._watcher.answer(b"".join(line.pieces), self.conversation.log.end)
+        for line in self._connection.to_answer_lines(response):
+            self._watcher.send_answer(b"".join(line.pieces), self.conversation.log.end)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.agent_words import agent_options, whole_number
+from pigeon.frontends.agent_words import agent_options, parse_whole_number
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import say
+from pigeon.frontends.printing import print_line
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.platforms import install_command
 from pigeon.transport import exit_codes
@@ -36,7 +36,7 @@ def run_serve(call: CommandCall) -> int:
     try:
         from pigeon.frontends.serve.conversations import Conversations
         from pigeon.frontends.serve.counts import ServeCounts
-        from pigeon.frontends.serve.http.server import file_shares, raise_file_limit
+        from pigeon.frontends.serve.http.server import divide_file_limit, raise_file_limit
         from pigeon.frontends.serve.http.tokens import Tokens
         from pigeon.frontends.serve.service import NetworkService
         from pigeon.frontends.serve.service_log import LEVELS, ServiceLog
@@ -46,93 +46,93 @@ def run_serve(call: CommandCall) -> int:
         raise StartupError(f"{missing}: {install_command(*PACKAGES)}") from None
     environment = call.environment
     agent_dir = environment.agent_dir()
-    token_file = environment.absolute(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))
+    token_file = environment.absolute_path(call.options.get("token_file") or os.path.join(agent_dir, "serve.token"))
     folder = os.path.join(agent_dir, "serve")
     level = LEVELS.get(call.options.get("log_level") or "info")
     if level is None:
         raise UsageError(f"--log-level must be one of {', '.join(LEVELS)}")
-    if call.has("link"):
+    if call.has_option("link"):
         return _print_link(folder, Tokens(token_file), call.options.get("scope") or "admin")
     tokens = Tokens(token_file)
-    roots = [environment.absolute(root) for root in call.options.get("root") or [environment.cwd]]
+    roots = [environment.absolute_path(root) for root in call.options.get("root") or [environment.cwd]]
     for root in roots:
         if not os.path.isdir(root):
             raise UsageError(f"--root {root} is not a folder")
-    options = _agent_options(call, agent_dir)
+    options = _parse_agent_options(call, agent_dir)
     files = raise_file_limit()
-    shares = file_shares(files)
-    settings, limits = _settings(call, shares), _limits(call, shares)
+    shares = divide_file_limit(files)
+    settings, limits = _read_settings(call, shares), _read_limits(call, shares)
 
     async def serve() -> int:
         log = ServiceLog(STDERR, level)
         counts = ServeCounts(lambda name, session: log.info(name, session=session))
-        log.take_over_logging()
+        log.capture_logging()
         if shares.awake <= limits.awake or shares.known <= settings.connections.known:
             log.warning("few_open_files", files=files, awake=limits.awake, connections=settings.connections.known)
         try:
             variables = {name: value for name, value in environment.variables.items() if name != "PIGEON_TOKEN"}
             workers = Workers(variables, os.path.join(folder, "run"))
             conversations = Conversations(agent_dir, options, variables, roots, limits, counts, workers)
-            return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_ready)
+            return await NetworkService(conversations, tokens, settings, folder, counts, log).run(_print_ready)
         finally:
             log.close()
 
     return SteadyLoop().run_until_complete(serve())
 
 
-def _agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
+def _parse_agent_options(call: CommandCall, agent_dir: str) -> AgentOptions:
     """The options of every conversation's agent, given after `--`."""
     agent = agent_options(call, call.words)
     return structs.replace(agent, agent_dir=agent_dir, model=call.options.get("model") or agent.model)
 
 
-def _settings(call: CommandCall, shares: FileShares) -> ServeOptions:
+def _read_settings(call: CommandCall, shares: FileShares) -> ServeOptions:
     from pigeon.frontends.serve.http.connections import ConnectionLimits
     from pigeon.frontends.serve.http.server import FRAME_BYTES, ServeOptions
 
     options = call.options
     limits = ConnectionLimits()
     paths = [name for name in ("tls_cert", "tls_key", "socket") if options.get(name)]
-    given = {name: call.environment.absolute(options[name]) for name in paths}
+    given = {name: call.environment.absolute_path(options[name]) for name in paths}
     return ServeOptions(
         host=options.get("host") or "127.0.0.1",
-        port=_number(call, "port", 7463, 65535),
+        port=_read_number_option(call, "port", 7463, 65535),
         allowed_hosts=tuple(options.get("allow_host") or ()),
-        behind_proxy=call.has("behind_proxy"),
-        insecure=call.has("insecure"),
+        behind_proxy=call.has_option("behind_proxy"),
+        insecure=call.has_option("insecure"),
         connections=ConnectionLimits(
-            known=min(_number(call, "max_connections", limits.known), shares.known),
+            known=min(_read_number_option(call, "max_connections", limits.known), shares.known),
             unknown=min(limits.unknown, shares.unknown),
-            request_seconds=_number(call, "request_seconds", int(limits.request_seconds)),
+            request_seconds=_read_number_option(call, "request_seconds", int(limits.request_seconds)),
         ),
-        drain_seconds=_number(call, "drain_seconds", 30),
-        frame_bytes=_number(call, "max_frame_mb", FRAME_BYTES // MEGABYTE, 1024) * MEGABYTE,
+        drain_seconds=_read_number_option(call, "drain_seconds", 30),
+        frame_bytes=_read_number_option(call, "max_frame_mb", FRAME_BYTES // MEGABYTE, 1024) * MEGABYTE,
         **given,
     )
 
 
-def _limits(call: CommandCall, shares: FileShares) -> ServeLimits:
+def _read_limits(call: CommandCall, shares: FileShares) -> ServeLimits:
     from pigeon.frontends.serve.conversations import ServeLimits
 
     limits = ServeLimits()
-    silence = _number(call, "worker_silence", limits.worker_silence)
+    silence = _read_number_option(call, "worker_silence", limits.worker_silence)
     if 0 < silence < LEAST_SILENCE:
         raise UsageError(f"--worker-silence must be 0, or at least {LEAST_SILENCE}; got {silence}")
     return ServeLimits(
-        awake=min(_number(call, "max_awake", limits.awake), shares.awake),
-        kept=_number(call, "max_kept", limits.kept),
-        idle_seconds=60.0 * _number(call, "idle_minutes", 10),
-        worker_memory=_number(call, "worker_memory", limits.worker_memory),
-        worker_processes=_number(call, "worker_processes", limits.worker_processes),
-        worker_restarts=_number(call, "worker_restarts", limits.worker_restarts),
+        awake=min(_read_number_option(call, "max_awake", limits.awake), shares.awake),
+        kept=_read_number_option(call, "max_kept", limits.kept),
+        idle_seconds=60.0 * _read_number_option(call, "idle_minutes", 10),
+        worker_memory=_read_number_option(call, "worker_memory", limits.worker_memory),
+        worker_processes=_read_number_option(call, "worker_processes", limits.worker_processes),
+        worker_restarts=_read_number_option(call, "worker_restarts", limits.worker_restarts),
         worker_silence=silence,
-        host_tool_wait=_number(call, "host_tool_wait", limits.host_tool_wait),
+        host_tool_wait=_read_number_option(call, "host_tool_wait", limits.host_tool_wait),
     )
 
 
-def _ready(address: str, link: str) -> None:
-    say(f"Serving on {address}")
-    say(f"Open once in your browser: {link}")
+def _print_ready(address: str, link: str) -> None:
+    print_line(f"Serving on {address}")
+    print_line(f"Open once in your browser: {link}")
     # Programs that start it wait for these lines.
     sys.stdout.flush()
 
@@ -143,10 +143,10 @@ def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
     import ssl
     from urllib.parse import urlsplit
 
-    from pigeon.frontends.serve.http.server import kept_address
+    from pigeon.frontends.serve.http.server import read_address
 
-    address = kept_address(folder)
-    token = tokens.first("admin")
+    address = read_address(folder)
+    token = tokens.find_first_token("admin")
     if address is None:
         raise StartupError(NOT_RUNNING)
     if token is None:
@@ -173,9 +173,9 @@ def _print_link(folder: str, tokens: Tokens, scope: str) -> int:
         link.close()
     if answer.status != 201:
         raise StartupError(f"The server at {address.url} refuses: {value.get('error')}")
-    say(f"{address.public}{value['path']}")
+    print_line(f"{address.public}{value['path']}")
     return exit_codes.OK
 
 
-def _number(call: CommandCall, name: str, default: int, most: int = 999_999_999) -> int:
-    return whole_number(name, call.options.get(name), default, most)
+def _read_number_option(call: CommandCall, name: str, default: int, most: int = 999_999_999) -> int:
+    return parse_whole_number(name, call.options.get(name), default, most)

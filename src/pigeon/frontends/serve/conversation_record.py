@@ -3,21 +3,86 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from pigeon.frontends.serve.worker_state import WorkerState
+from pigeon.frontends.serve.worker_state import WorkerState, read_state
+from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import replace_file
+from pigeon.transport.event_log import lock_log, log_owner
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.commands import NAMES
-from pigeon.wire.errors import BadRecord
+from pigeon.wire.errors import BadRecord, StartupError
 
 RECORD_FILE = "conversation.json"
+LOG_FOLDER = "events"
+STDERR_FILE = "stderr.log"
+# Prefix of the folder of a conversation that is being removed; no id begins like this.
+REMOVED = ".removed-"
 # What is told to the next worker: the last command of each of these types that was carried out. The name of a session,
 # its model and its thinking level are in its file, or in the worker's state; the rest of `set_*` keeps nothing.
 REMEMBERED = frozenset(name for command, name in NAMES.items() if command.outlives_worker)
+
+
+class ConversationFolders:
+    """The folder of every conversation below one agent's folder, each under the conversation's id."""
+
+    def __init__(self, agent_dir: str) -> None:
+        self._agent_dir = agent_dir
+        self._folder = os.path.join(agent_dir, "serve", "conversations")
+        make_private_folder(self._folder)
+
+    @property
+    def count(self) -> int:
+        """How many conversations there are."""
+        return len(os.listdir(self._folder))
+
+    def open(self) -> None:
+        """Claim the folders for this process, and delete remains; raises `StartupError` if another has them."""
+        place = os.path.dirname(self._folder)
+        try:
+            lock_log(place)
+        except OSError:
+            other = log_owner(place)
+            raise StartupError(f"Another pigeon serve (process {other}) already serves {self._agent_dir}") from None
+        for name in os.listdir(self._folder):
+            if name.startswith(REMOVED):
+                shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+
+    def path_of(self, id: str) -> str:
+        """The folder of a conversation, which need not exist."""
+        return os.path.join(self._folder, id)
+
+    def make(self, id: str) -> str:
+        """Create the folder of a conversation unless it exists, and return it; raises `OSError`."""
+        folder = self.path_of(id)
+        make_private_folder(folder)
+        return folder
+
+    def remove(self, id: str) -> None:
+        """Delete the folder of a conversation; raises `OSError`."""
+        # A kill must not leave half of it under its name.
+        folder = self.path_of(f"{REMOVED}{id}")
+        os.rename(self.path_of(id), folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def find_owner(self, session_path: str) -> str | None:
+        """The id of the conversation that has a session file open."""
+        path = os.path.realpath(session_path)
+        for name in os.listdir(self._folder):
+            folder = self.path_of(name)
+            # The remains of a removed conversation have no session open, and cannot be reached.
+            if not has_record(folder):
+                continue
+            state = read_state(folder)
+            record = read_record(folder) if state is None else None
+            file = state.session_file if state is not None else None if record is None else record.session_file
+            if file is not None and os.path.realpath(file) == path:
+                return name
+        return None
 
 
 class ConversationRecord(Struct, kw_only=True):
@@ -47,9 +112,9 @@ class ConversationRecord(Struct, kw_only=True):
             command for name, command in self.remembered.items() if name != "set_trust" or there == self.trusted
         )
 
-    def keep(self, folder: str) -> None:
+    def save_if_missing(self, folder: str) -> None:
         """Write the record unless there is one; raises `OSError`."""
-        if not is_kept(folder):
+        if not has_record(folder):
             self.save(folder)
 
     def save(self, folder: str) -> None:
@@ -57,13 +122,13 @@ class ConversationRecord(Struct, kw_only=True):
         replace_file(os.path.join(folder, RECORD_FILE), codec.encode(self), 0o600)
 
 
-def is_kept(folder: str) -> bool:
+def has_record(folder: str) -> bool:
     """Whether the folder has a record."""
     return os.path.exists(os.path.join(folder, RECORD_FILE))
 
 
 def read_record(folder: str) -> ConversationRecord | None:
-    """The record in a folder; none if it is missing or cannot be read."""
+    """The record in a folder, or None if it is missing or cannot be read."""
     try:
         with open(os.path.join(folder, RECORD_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), ConversationRecord)

@@ -25,29 +25,27 @@ TOTALS: dict[CountName, str] = {
 class ServeCounts:
     """Counters since the start. `refused` is by reason, `answered` by method, route and status.
 
-    `tell` is called for everything that `note` counts; it writes to the log.
+    `write_log` is called with everything that `count_and_log` counts.
     """
 
-    def __init__(self, tell: Callable[[CountName, str], None] = lambda name, session: None) -> None:
-        self._tell = tell
+    def __init__(self, write_log: Callable[[CountName, str], None] = lambda name, session: None) -> None:
+        self._write_log = write_log
         self.totals: Counter[CountName] = Counter()
         self.refused: Counter[str] = Counter()
         self.answered: Counter[tuple[str, str, int]] = Counter()
 
     def count(self, name: CountName, number: int = 1) -> None:
-        """Add to a counter."""
         self.totals[name] += number
 
-    def note(self, name: CountName, session: str) -> None:
+    def count_and_log(self, name: CountName, session: str) -> None:
         """Count one, and report it to the log with its conversation."""
         self.count(name)
-        self._tell(name, session)
+        self._write_log(name, session)
 
-    def refuse(self, reason: str) -> None:
-        """Count a refusal."""
+    def count_refusal(self, reason: str) -> None:
         self.refused[reason] += 1
 
-    def answer(self, method: str, route: str, status: int) -> None:
+    def count_answer(self, method: str, route: str, status: int) -> None:
         """Count a request that was answered."""
         self.answered[method, route, status] += 1
 
@@ -61,7 +59,7 @@ class Gauge(Struct, frozen=True):
     values: dict[str, float]
 
 
-def text_of(counts: ServeCounts, gauges: Sequence[Gauge]) -> str:
+def prometheus_text_of(counts: ServeCounts, gauges: Sequence[Gauge]) -> str:
     """All figures as Prometheus reads them."""
     lines: list[str] = []
     for name, help in TOTALS.items():

@@ -44,12 +44,12 @@ def private_memory(pid: int) -> int:
     return max(0, int(resident) - int(shared)) * _PAGE
 
 
-def shared_out_memory(pids: Iterable[int]) -> float:
+def proportional_memory(pids: Iterable[int]) -> float:
     """The bytes of memory of processes, where what they share with others counts in part; ended ones count nothing."""
-    return float(sum(map(_proportional, pids)))
+    return float(sum(map(_read_proportional_memory, pids)))
 
 
-def _proportional(pid: int) -> int:
+def _read_proportional_memory(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
             for line in file:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pigeon.frontends.serve.conversations import Conversations
 from pigeon.frontends.serve.counts import ServeCounts
-from pigeon.frontends.serve.http.server import HttpServer, ServeOptions, forget_address, keep_address
+from pigeon.frontends.serve.http.server import HttpServer, ServeOptions, forget_address, store_address
 from pigeon.frontends.serve.http.tokens import Tokens
 from pigeon.frontends.serve.service_log import ServiceLog
 from pigeon.frontends.serve.unix_server import UnixServer
@@ -36,8 +36,8 @@ class NetworkService:
         self._counts = counts
         self._log = log
 
-    async def run(self, ready: Callable[[str, str], None]) -> int:
-        """Serve; `ready` is called with the address and a link once connections are accepted. Returns the exit code."""
+    async def run(self, on_ready: Callable[[str, str], None]) -> int:
+        """Serve; `on_ready` is called with the address and a link once clients can connect. Returns the exit code."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[int] = loop.create_future()
         again: asyncio.Future[None] = loop.create_future()
@@ -60,12 +60,12 @@ class NetworkService:
             if unix is not None:
                 await unix.open()
             address = server.address
-            keep_address(self._folder, address)
+            store_address(self._folder, address)
             self._log.info("listening", address=address.url, pid=address.pid)
-            ready(address.url, f"{address.public}/?token={self._tokens.link()}")
+            on_ready(address.url, f"{address.public}/?token={self._tokens.create_link()}")
             waited: set[asyncio.Future[Any]] = {serving, ended}
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            server.take_no_more()
+            server.stop_accepting()
             self._log.info("draining")
             draining = asyncio.ensure_future(self._conversations.drain(self._options.drain_seconds))
             await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)

@@ -16,7 +16,7 @@ from typing import Literal
 from pigeon.system import clock
 from pigeon.wire import codec
 from pigeon.wire.base import Json
-from pigeon.wire.errors import printable
+from pigeon.wire.errors import to_printable
 
 Level = Literal["debug", "info", "warning", "error", "off"]
 LEVELS: dict[str, Level] = {"debug": "debug", "info": "info", "warning": "warning", "error": "error", "off": "off"}
@@ -38,19 +38,18 @@ class ServiceLog:
 
     def debug(self, event: str, **fields: Json) -> None:
         """Log something that only helps to find a fault."""
-        self._say("debug", event, fields)
+        self._queue_line("debug", event, fields)
 
     def info(self, event: str, **fields: Json) -> None:
-        """Log an ordinary event."""
-        self._say("info", event, fields)
+        self._queue_line("info", event, fields)
 
     def warning(self, event: str, **fields: Json) -> None:
         """Log a refusal, or a failure that was handled."""
-        self._say("warning", event, fields)
+        self._queue_line("warning", event, fields)
 
     def error(self, event: str, **fields: Json) -> None:
         """Log a failure that was not handled."""
-        self._say("error", event, fields)
+        self._queue_line("error", event, fields)
 
     def close(self, seconds: float = 1.0) -> None:
         """Write the remaining lines, for as long as stderr is read and at most `seconds`."""
@@ -60,18 +59,18 @@ class ServiceLog:
             return
         self._thread.join(seconds)
 
-    def take_over_logging(self) -> None:
+    def capture_logging(self) -> None:
         """Route the log messages of libraries here."""
         logging.getLogger().addHandler(_Forwarder(self))
 
-    def _say(self, level: Level, event: str, fields: dict[str, Json]) -> None:
+    def _queue_line(self, level: Level, event: str, fields: dict[str, Json]) -> None:
         if ORDER.index(level) < self._least:
             return
-        record: dict[str, Json] = {"time": clock.iso(int(time.time() * 1000)), "level": level, "event": event}
+        record: dict[str, Json] = {"time": clock.to_iso(int(time.time() * 1000)), "level": level, "event": event}
         if self._dropped:
             record["dropped"], self._dropped = self._dropped, 0
         for name, value in fields.items():
-            record[name] = printable(value)[:LONGEST] if isinstance(value, str) else value
+            record[name] = to_printable(value)[:LONGEST] if isinstance(value, str) else value
         try:
             self._lines.put_nowait(codec.encode(record) + b"\n")
         except queue.Full:
@@ -97,8 +96,7 @@ class _Forwarder(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Pass it on."""
         failure = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
-        tell = self._log.error if record.levelno >= logging.ERROR else self._log.warning
+        write = self._log.error if record.levelno >= logging.ERROR else self._log.warning
         words = str(record.msg).strip().splitlines()
-        tell("library", source=record.name, message=words[0][:100] if words else "", failure=failure)
+        write("library", source=record.name, message=words[0][:100] if words else "", failure=failure)

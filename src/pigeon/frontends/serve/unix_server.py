@@ -17,11 +17,12 @@ from contextlib import suppress
 from typing import Literal
 
 from pigeon.frontends.serve.client_session import ClientSession
-from pigeon.frontends.serve.conversations import Conversations, TooMany
+from pigeon.frontends.serve.conversations import Conversations
+from pigeon.frontends.serve.wake_queue import TooMany
 from pigeon.transport.reader import CHUNK, DEFAULT_CAP, Frame, Framing
 from pigeon.transport.unix_socket import listen, user_of
 from pigeon.wire import codec
-from pigeon.wire.answers import failed, succeeded
+from pigeon.wire.answers import failure_response, success_response
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.errors import PigeonError, Refusal
 
@@ -57,7 +58,7 @@ class UnixServer:
         self._server = await asyncio.start_unix_server(self._accept, sock=listen(self._path))
 
     async def close(self) -> None:
-        """Let all clients go, and listen no more."""
+        """Disconnect all clients and stop listening."""
         if self._server is None:
             return
         self._server.close()
@@ -86,7 +87,7 @@ class UnixServer:
 
     async def _serve(self, stream: _LineStream) -> None:
         async with asyncio.timeout(FIRST_SECONDS):
-            first = await stream.first()
+            first = await stream.read_first_line()
         if first is None:
             return
         id: Json | Absent = ABSENT
@@ -94,28 +95,28 @@ class UnixServer:
             value = codec.decode(first)
             given = value.get("id") if isinstance(value, dict) else None
             id = ABSENT if given is None else given
-            client = await self._client(codec.convert(value, AttachRequest))
+            client = await self._open_client(codec.convert(value, AttachRequest))
         except (PigeonError, OSError) as error:
-            await stream.send([codec.encode(failed("attach", str(error), id, _code(error)))])
+            await stream.send([codec.encode(failure_response("attach", str(error), id, _error_code_of(error)))])
             return
         try:
             conversation = client.conversation
             data = {"session": conversation.record.id, "cwd": conversation.record.cwd, "seq": client.start}
-            await stream.send([codec.encode(succeeded("attach", data, id))])
-            await _exchange(stream, client)
+            await stream.send([codec.encode(success_response("attach", data, id))])
+            await _relay_both_ways(stream, client)
         finally:
             client.close()
 
-    async def _client(self, request: AttachRequest) -> ClientSession:
+    async def _open_client(self, request: AttachRequest) -> ClientSession:
         if len(self._clients) > MOST_CLIENTS:
             raise TooMany(TOO_MANY)
         after = None if isinstance(request.after, Absent) else request.after
         if after is not None and after < 0:
             raise Refusal('"after" must be the number of an event')
         if not isinstance(request.session, Absent):
-            conversation = self._conversations.conversation(request.session)
+            conversation = self._conversations.find_conversation(request.session)
         elif not isinstance(request.cwd, Absent):
-            conversation = self._conversations.new(request.cwd, request.model or None)
+            conversation = self._conversations.create_conversation(request.cwd, request.model or None)
         else:
             raise Refusal(NOTHING_ASKED)
         client = ClientSession(self._conversations, conversation, "admin", after)
@@ -124,13 +125,13 @@ class UnixServer:
         except (PigeonError, OSError):
             if isinstance(request.session, Absent):
                 # Nothing was said in it, and it would stay in the list for ever.
-                await self._conversations.remove(conversation.record.id)
+                await self._conversations.forget_conversation(conversation.record.id)
             raise
         return client
 
 
 class _LineStream:
-    """Lines over a connection."""
+    """Reads and writes lines over the connection of one client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -138,21 +139,21 @@ class _LineStream:
         self._framing = Framing(DEFAULT_CAP)
         self._waiting: list[Frame] = []
 
-    async def first(self) -> bytes | None:
-        """The first line; none if there is no whole one, or if it is too long to be what it should be."""
-        frames = await self.frames()
+    async def read_first_line(self) -> bytes | None:
+        """The first line, or None if there is no whole one, or if it is too long to be an `attach`."""
+        frames = await self.read_frames()
         if not frames or not isinstance(frames[0], bytes):
             return None
         self._waiting = frames[1:]
         return frames[0]
 
-    async def frames(self) -> list[Frame]:
-        """The next lines; none at the end."""
+    async def read_frames(self) -> list[Frame]:
+        """The next lines; an empty list at the end."""
         frames, self._waiting = self._waiting, []
         while not frames:
             data = await self._reader.read(CHUNK)
             if not data:
-                return self._framing.end()
+                return self._framing.finish_input()
             frames = self._framing.feed(data)
         return frames
 
@@ -162,32 +163,32 @@ class _LineStream:
         await self._writer.drain()
 
 
-async def _exchange(stream: _LineStream, client: ClientSession) -> None:
-    """Both ways, until the client has gone or does not read its answers."""
-    taking = asyncio.ensure_future(_take(stream, client))
-    sending = asyncio.ensure_future(_send(stream, client))
+async def _relay_both_ways(stream: _LineStream, client: ClientSession) -> None:
+    """Relay both ways until the client has disconnected or does not read its answers."""
+    receiving = asyncio.ensure_future(_receive_commands(stream, client))
+    sending = asyncio.ensure_future(_send_events(stream, client))
     try:
-        await asyncio.wait({taking, sending}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({receiving, sending}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (taking, sending):
+        for task in (receiving, sending):
             task.cancel()
-        await asyncio.wait({taking, sending})
+        await asyncio.wait({receiving, sending})
 
 
-async def _take(stream: _LineStream, client: ClientSession) -> None:
-    while frames := await stream.frames():
+async def _receive_commands(stream: _LineStream, client: ClientSession) -> None:
+    while frames := await stream.read_frames():
         for frame in frames:
-            await client.take(frame)
+            await client.handle_frame(frame)
 
 
-async def _send(stream: _LineStream, client: ClientSession) -> None:
+async def _send_events(stream: _LineStream, client: ClientSession) -> None:
     async for lines in client.lines():
         await stream.send(lines)
-    if client.ended == "deleted":
+    if client.end_reason == "deleted":
         # Otherwise the client would reconnect, and bring the session back.
-        await stream.send([codec.encode(failed("attach", DELETED))])
+        await stream.send([codec.encode(failure_response("attach", DELETED))])
 
 
-def _code(error: Exception) -> str | Absent:
+def _error_code_of(error: Exception) -> str | Absent:
     """The error code, by which a client decides whether to try again."""
     return "overloaded" if isinstance(error, TooMany) else ABSENT

@@ -13,18 +13,18 @@ import tempfile
 from contextlib import suppress
 from socket import socket
 
-from pigeon.app.environment import process_environment
+from pigeon.app.environment import environment_of_process
 from pigeon.frontends.agent_imports import import_all
-from pigeon.frontends.serve.warming import settle, warm_up
-from pigeon.frontends.serve.worker import run_worker, unpacked
+from pigeon.frontends.serve.warming import collect_garbage, warm_up
+from pigeon.frontends.serve.worker import decode_request, run_worker
 from pigeon.frontends.serve.worker_process import WARM_UP
-from pigeon.frontends.starting import mask_prints
+from pigeon.frontends.starting import mask_prints, redirect_streams
 from pigeon.providers.http.client import own_certificates
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.process.fork_server import serve_forks
 from pigeon.system.process.immortal_objects import make_all_immortal
 from pigeon.system.process.pool import hide_from_other_processes
-from pigeon.wire.errors import StartupError, printable
+from pigeon.wire.errors import StartupError, to_printable
 
 
 def main() -> None:
@@ -39,29 +39,25 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="pigeon-") as folder:
             warm_up(folder, os.environ.get("PATH", os.defpath))
     os.environ.clear()
-    settle()
+    collect_garbage()
     if warm:
         make_all_immortal()
-    serve_forks(int(sys.argv[1]), _work)
+    serve_forks(int(sys.argv[1]), _run_forked_worker)
 
 
-def _work(data: bytes, descriptors: list[int]) -> int:
+def _run_forked_worker(data: bytes, descriptors: list[int]) -> int:
     """Be a worker: with descriptors, variables and a folder of its own."""
-    request = unpacked(data)
+    request = decode_request(data)
     listener, stderr = descriptors
-    null = os.open(os.devnull, os.O_RDWR)
-    for target, source in ((0, null), (1, stderr), (2, stderr)):
-        os.dup2(source, target)
-    os.close(null)
-    os.close(stderr)
+    redirect_streams(stderr)
     os.environ.update(request.variables)
     redactor = Redactor()
     mask_prints(redactor)
     try:
         os.chdir(request.folder)
-        return run_worker(request, process_environment(module_path=sys.path), redactor, socket(fileno=listener))
+        return run_worker(request, environment_of_process(module_path=sys.path), redactor, socket(fileno=listener))
     except (StartupError, OSError) as error:
-        print(f"Error: {printable(str(error))}", file=sys.stderr)  # noqa: T201
+        print(f"Error: {to_printable(str(error))}", file=sys.stderr)  # noqa: T201
         return 1
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from pigeon.app.options import AgentOptions
-from pigeon.frontends.serve.worker import WorkerRequest, packed, serve_worker, unpacked
+from pigeon.frontends.serve.worker import WorkerRequest, decode_request, encode_request, serve_worker
 from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
 from pigeon.providers.demo.api import DEMO
 from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
@@ -61,7 +61,7 @@ def warm_up(folder: str, path: str) -> None:
             _play_all(folder, path, PROMPTS)
 
 
-def settle() -> None:
+def collect_garbage() -> None:
     """Leave no garbage behind all that; the last call before `gc.freeze` and the first fork."""
     # A worker keeps the collector from what it has when it starts; here it was only played.
     gc.unfreeze()
@@ -77,15 +77,15 @@ def _play_all(folder: str, path: str, prompts: int) -> None:
         loop = SteadyLoop()
         try:
             with suppress(OSError, TimeoutError):
-                loop.run_until_complete(play(model, tempfile.mkdtemp(dir=folder), path, prompts))
+                loop.run_until_complete(play_conversation(model, tempfile.mkdtemp(dir=folder), path, prompts))
             loop.run_until_complete(loop.shutdown_default_executor())
         finally:
             loop.close()
 
 
-async def play(model: str, folder: str, path: str, prompts: int) -> None:
+async def play_conversation(model: str, folder: str, path: str, prompts: int) -> None:
     """One conversation with so many prompts, in a folder that is empty."""
-    models = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    models = await asyncio.start_server(_answer_model_request, "127.0.0.1", 0)
     port = models.sockets[0].getsockname()[1]
     put_file(os.path.join(folder, "models.json"), codec.encode(_models_file(f"http://127.0.0.1:{port}")), 0o600)
     log_folder = os.path.join(folder, "events")
@@ -99,7 +99,7 @@ async def play(model: str, folder: str, path: str, prompts: int) -> None:
         log_folder=log_folder,
         state_file=os.path.join(folder, "state.json"),
     )
-    request = unpacked(packed(asked))
+    request = decode_request(encode_request(asked))
     environment = Environment(variables=variables, home=folder, cwd=folder)
     async with models, asyncio.timeout(PLAY_SECONDS):
         address = f"\0pigeon-{os.urandom(16).hex()}"
@@ -108,7 +108,7 @@ async def play(model: str, folder: str, path: str, prompts: int) -> None:
             listener.listen(1)
             worker = asyncio.ensure_future(serve_worker(request, environment, Redactor(), listener))
             try:
-                await _talk(address, log_folder, prompts)
+                await _send_prompts(address, log_folder, prompts)
                 # The way in which workers are stopped.
                 signal.raise_signal(signal.SIGTERM)
                 await worker
@@ -116,7 +116,7 @@ async def play(model: str, folder: str, path: str, prompts: int) -> None:
                 worker.cancel()
 
 
-async def _talk(address: str, log_folder: str, prompts: int) -> None:
+async def _send_prompts(address: str, log_folder: str, prompts: int) -> None:
     reader, writer = await asyncio.open_unix_connection(address)
     for number in range(prompts):
         writer.write(b'{"type":"get_state"}\n' + codec.encode({"type": "prompt", "message": PROMPT}) + b"\n")
@@ -134,14 +134,14 @@ def _models_file(address: str) -> dict[str, Json]:
     return {"providers": {"warm-chat": chat, "warm-messages": messages}}
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer_model_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Be a model server that wants a tool first and then has an answer."""
     with suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             body = await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
             is_last = any(mark in body.replace(b" ", b"") for mark in _TOOL_RESULT)
-            events = _messages(is_last) if b"/messages" in head.split(b"\r\n")[0] else _chat(is_last)
+            events = _messages_events(is_last) if b"/messages" in head.split(b"\r\n")[0] else _chat_events(is_last)
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             for event in (*events, None):
                 data = b"data: %s\n\n" % (b"[DONE]" if event is None else codec.encode(event))
@@ -152,7 +152,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.close()
 
 
-def _chat(is_last: bool) -> list[Mapping[str, Json]]:
+def _chat_events(is_last: bool) -> list[Mapping[str, Json]]:
     call = {"index": 0, "id": "1", "type": "function", "function": {"name": SHELL, "arguments": '{"command":"ls"}'}}
     delta: Json = {"content": "Done."} if is_last else {"tool_calls": [call]}
     reason = "stop" if is_last else "tool_calls"
@@ -163,7 +163,7 @@ def _chat(is_last: bool) -> list[Mapping[str, Json]]:
     ]
 
 
-def _messages(is_last: bool) -> list[Mapping[str, Json]]:
+def _messages_events(is_last: bool) -> list[Mapping[str, Json]]:
     block: Json = (
         {"type": "text", "text": ""} if is_last else {"type": "tool_use", "id": "1", "name": SHELL, "input": {}}
     )

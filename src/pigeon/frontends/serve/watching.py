@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from pigeon.frontends.serve.client_rights import has_needed_scope
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.system.append_file import make_private_folder
 from pigeon.tools.catalog import plan_tools
 from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_in
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
-from pigeon.wire.commands import Scope
-from pigeon.wire.open_work import SETTLED, OpenWork, head_of, open_work
+from pigeon.wire.commands import HostToolResult, Scope
+from pigeon.wire.open_work import SETTLED, OpenWork, head_of, read_open_work
 
 if TYPE_CHECKING:
     from pigeon.frontends.serve.conversation import ServedConversation
@@ -29,27 +30,32 @@ WatchEnd = Literal["too slow", "revoked", "deleted"]
 MOST_RUNS = 64
 # Output of a client's `bash` carries the id of that command, which in the log is the supervisor's own.
 MOST_BASH_IDS = 100
+# How long extensions may think about a prompt before its run is announced.
+ACCEPTED_SECONDS = 60.0
+# When to try again what could not be done now.
+AGAIN_SECONDS = 1.0
 UNSERVED = "No client that could run this tool was connected for {} seconds"
 
 
 class FollowedLog:
-    """Reads the events that a worker has announced. `plan_written` is called when the agent has written its plan."""
+    """Reads the events that a worker has announced. `on_plan_written` is called when the agent has written its plan."""
 
     def __init__(
-        self, folder: str, counts: ServeCounts, plan_written: Callable[[], None], now: Callable[[], float]
+        self, folder: str, counts: ServeCounts, on_plan_written: Callable[[], None], now: Callable[[], float]
     ) -> None:
         make_private_folder(folder)
         self.folder = folder
         self.end = LogEnd((segments_in(folder) or [1])[-1], 0)
         self.work = OpenWork()
         self._counts = counts
-        self._plan_written = plan_written
+        self._on_plan_written = on_plan_written
         self._now = now
         # When open questions were asked; unknown for those from before this supervisor.
         self._asked: dict[str, float | None] = {}
         self._reader: LogReader | None = None
         self._last: int | None = None
         self._runs: deque[str] = deque(maxlen=MOST_RUNS)
+        self._expected_at: float | None = None
 
     @property
     def number(self) -> int:
@@ -57,16 +63,33 @@ class FollowedLog:
         return (self._last or 0) if self._reader is None else self._reader.number
 
     @property
-    def asked_ago(self) -> dict[str, float]:
+    def question_ages(self) -> dict[str, float]:
         """How many seconds each open question has been waiting, where that is known."""
         return {id: self._now() - at for id, at in self._asked.items() if at is not None}
 
-    def has_begun(self, run_id: str) -> bool:
-        """Whether a run has been announced; only recent runs are known."""
-        return run_id in self._runs
+    @property
+    def is_running(self) -> bool:
+        """Whether an accepted prompt has not ended yet."""
+        return self.work.running or self._is_expecting_run
 
-    def begin(self, end: LogEnd, heard: int | None) -> None:
-        """Start after what is already in the log up to `end`; raises `OSError`.
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is a run or a question that a stop would cut off."""
+        return self.work.is_busy or self._is_expecting_run
+
+    @property
+    def _is_expecting_run(self) -> bool:
+        """Whether an accepted prompt still waits for its run. A prompt that was sent again may be an old one."""
+        return self._expected_at is not None and self._now() - self._expected_at < ACCEPTED_SECONDS
+
+    def expect_run(self, run_id: str) -> None:
+        """Note that a prompt was accepted, whose run may have been announced already."""
+        # Only recent runs are known.
+        if run_id not in self._runs:
+            self._expected_at = self._now()
+
+    def follow_from(self, end: LogEnd, heard: int | None) -> None:
+        """Start after what is already in the log up to `end`, where a worker begins; raises `OSError`.
 
         Events after the number `heard`, or after the last one that was read here, are counted.
         """
@@ -74,23 +97,26 @@ class FollowedLog:
         self._count_missed(heard if self._last is None else self._last, end)
         self.end = end
         known = lines_since(self.folder, SETTLED, end)
-        self.work = open_work(known)
+        self.work = read_open_work(known)
         self._asked = dict.fromkeys(self.work.questions)
+        self._expected_at = None
         self._note_run()
         self._reader = LogReader(self.folder, known[-1][0] if known else end.segment - 1, end)
 
-    def follow(self, end: LogEnd) -> bool:
-        """Read the new events; true if a run has begun or ended. After `OSError` it can be called again."""
+    def read_and_detect_run_change(self, end: LogEnd) -> bool:
+        """Reads the new events; returns True if a run has begun or ended. After `OSError` it can be called again."""
         self.end = end
         assert self._reader is not None
         changed = False
         while lines := self._reader.read(end):
             if self._reader.lost:
-                self.begin(end, None)
+                self.follow_from(end, None)
                 return True
             self._counts.count("events", len(lines))
             for number, line in enumerate(lines, self._reader.number - len(lines) + 1):
-                changed = self._take(line, number) or changed
+                changed = self._process_and_detect_run_change(line, number) or changed
+        if changed:
+            self._expected_at = None
         return changed
 
     def close(self) -> None:
@@ -112,12 +138,12 @@ class FollowedLog:
         finally:
             reader.close()
 
-    def _take(self, line: bytes, number: int) -> bool:
-        head = self.work.take(line, number)
+    def _process_and_detect_run_change(self, line: bytes, number: int) -> bool:
+        head = self.work.track_line(line, number)
         if self._asked.keys() != self.work.questions.keys():
             self._asked = {id: self._asked.get(id, self._now()) for id in self.work.questions}
-        if head.type == "tool_execution_end" and any(map(head.names_tool, plan_tools())):
-            self._plan_written()
+        if head.type == "tool_execution_end" and any(map(head.is_about_tool, plan_tools())):
+            self._on_plan_written()
         if head.type == "agent_settled":
             self._counts.count("runs")
             return True
@@ -131,23 +157,8 @@ class FollowedLog:
             self._runs.append(self.work.run_id)
 
 
-class UnservedCalls:
-    """Host tool calls while no client can answer them; one that reconnects in time finds them still open."""
-
-    def __init__(self) -> None:
-        self._looks: dict[str, int] = {}
-
-    def look(self, questions: Mapping[str, bytes], served: bool, most: int) -> list[dict[str, Json]]:
-        """Called once a second: failures for the calls that had no client in `most` calls in a row."""
-        calls = [] if served else [id for id, line in questions.items() if head_of(line).type == "host_tool_call"]
-        self._looks = {id: self._looks.get(id, 0) + 1 for id in calls}
-        result: Json = {"content": [{"type": "text", "text": UNSERVED.format(most)}]}
-        late = [id for id, looks in self._looks.items() if looks > most]
-        return [{"type": "host_tool_result", "id": id, "result": result, "isError": True} for id in late]
-
-
 class Watcher:
-    """A client; `after` is the number of the last event that it has, none for one that wants what comes from now on."""
+    """A client; `after` is the number of the last event that it has, None for one that wants only what is new."""
 
     def __init__(
         self,
@@ -170,20 +181,20 @@ class Watcher:
         self._has_room = asyncio.Event()
         self.ended: WatchEnd | None = None
 
-    def begin(self) -> int:
-        """Set the event after which it begins. A client without one is sent the open questions, too."""
+    def resolve_start(self) -> int:
+        """Return the event after which it begins. A client that named none is sent the open questions, too."""
         if self._after is None:
             self._after = self._conversation.log.number
             self._asked_before = list(self._conversation.work.questions.values())
         return self._after
 
-    def began_bash(self, id: str, asked_as: Json | Absent) -> None:
+    def note_bash_start(self, id: str, asked_as: Json | Absent) -> None:
         """Show what this command of the client prints under the id that the client gave it, if it gave one."""
         self._bash_ids[id] = asked_as
         if len(self._bash_ids) > MOST_BASH_IDS:
             del self._bash_ids[next(iter(self._bash_ids))]
 
-    def answer(self, line: bytes, end: LogEnd) -> None:
+    def send_answer(self, line: bytes, end: LogEnd) -> None:
         """Send an answer, after the events up to this end of the log."""
         self._unread += len(line)
         # One answer may be of any length.
@@ -193,7 +204,7 @@ class Watcher:
             self._answers.append((end, line))
         self._changed.set()
 
-    async def room(self, most: int) -> None:
+    async def wait_for_room(self, most: int) -> None:
         """Wait until fewer than `most` commands have unread answers, then count one more."""
         while self._pending >= most and self.ended is None:
             self._has_room.clear()
@@ -201,35 +212,35 @@ class Watcher:
         self._pending += 1
 
     def end(self, why: WatchEnd) -> None:
-        """Send nothing more."""
+        """Send nothing more to the client; `lines` ends."""
         if self.ended is None:
             self.ended = why
         self._answers.clear()
         self._has_room.set()
         self._changed.set()
 
-    def wake(self) -> None:
-        """Tell it that the log has grown."""
+    def notify_log_grown(self) -> None:
+        """Let it read what the log has grown by."""
         self._changed.set()
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
         """The lines to send, without LF, until `end` is called."""
         conversation = self._conversation
-        sent = self.begin()
+        sent = self.resolve_start()
         if self._asked_before:
             yield self._asked_before
-        reader = LogReader(conversation.log_folder, sent, conversation.log.end)
+        reader = LogReader(conversation.log.folder, sent, conversation.log.end)
         try:
             while self.ended is None:
                 if reader.lost:
-                    snapshot, number = await conversation.snapshot()
+                    snapshot, number = await conversation.make_snapshot()
                     yield [b'{"type":"gap","after":%d,"snapshot":%s}' % (sent, snapshot)]
                     reader.close()
-                    reader = LogReader(conversation.log_folder, number, conversation.log.end)
+                    reader = LogReader(conversation.log.folder, number, conversation.log.end)
                     if reader.lost:
                         # Even the start of the message in progress is no longer in the log.
                         reader.close()
-                        reader = LogReader(conversation.log_folder, conversation.log.number, conversation.log.end)
+                        reader = LogReader(conversation.log.folder, conversation.log.number, conversation.log.end)
                 self._changed.clear()
                 lines = reader.read(self._answers[0][0] if self._answers else conversation.log.end)
                 if reader.lost:
@@ -237,7 +248,7 @@ class Watcher:
                 sent = reader.number
                 if lines:
                     if self._bash_ids:
-                        lines = [self._as_asked(line) for line in lines]
+                        lines = [self._restore_bash_id(line) for line in lines]
                     yield [line for line in lines if self._wants(line)]
                 elif self._answers:
                     line = self._answers.popleft()[1]
@@ -250,7 +261,7 @@ class Watcher:
         finally:
             reader.close()
 
-    def _as_asked(self, line: bytes) -> bytes:
+    def _restore_bash_id(self, line: bytes) -> bytes:
         if head_of(line).type != "bash_execution_update":
             return line
         printed = codec.decode(line)
@@ -258,3 +269,52 @@ class Watcher:
             return line
         id = self._bash_ids[printed.pop("id")]
         return codec.encode({"type": printed.pop("type"), **({} if isinstance(id, Absent) else {"id": id}), **printed})
+
+
+class UnservedCalls:
+    """Host tool calls while no client can answer them; one that reconnects in time finds them still open."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, int] = {}
+
+    def collect_failures(self, questions: Mapping[str, bytes], served: bool, most: int) -> list[dict[str, Json]]:
+        """Called once a second: failures for the calls that had no client in `most` calls in a row."""
+        calls = [] if served else [id for id, line in questions.items() if head_of(line).type == "host_tool_call"]
+        self._checks = {id: self._checks.get(id, 0) + 1 for id in calls}
+        result: Json = {"content": [{"type": "text", "text": UNSERVED.format(most)}]}
+        late = [id for id, checks in self._checks.items() if checks > most]
+        return [{"type": "host_tool_result", "id": id, "result": result, "isError": True} for id in late]
+
+
+class ConversationClients:
+    """The clients of one conversation; runs that a client started continue without it."""
+
+    def __init__(self) -> None:
+        self._watchers: set[Watcher] = set()
+        self._unserved = UnservedCalls()
+
+    @property
+    def count(self) -> int:
+        """The number of connected clients."""
+        return len(self._watchers)
+
+    def attach(self, watcher: Watcher) -> None:
+        self._watchers.add(watcher)
+
+    def detach(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+    def notify_log_grown(self) -> None:
+        """Let every client read the new events."""
+        for watcher in self._watchers:
+            watcher.notify_log_grown()
+
+    def end_all(self, why: WatchEnd) -> None:
+        """Send no client anything more."""
+        for watcher in self._watchers:
+            watcher.end(why)
+
+    def fail_unserved_calls(self, questions: Mapping[str, bytes], most: int) -> list[dict[str, Json]]:
+        """Called once a second: failures for the host tool calls that no client could answer in `most` seconds."""
+        served = any(has_needed_scope(watcher.scope, HostToolResult.required_scope) for watcher in self._watchers)
+        return self._unserved.collect_failures(questions, served, most)

@@ -14,7 +14,7 @@ from socket import socket
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from pigeon import __version__
 from pigeon.app.build import build
@@ -31,12 +31,12 @@ from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
-from pigeon.wire.errors import BadRecord, PigeonError, StartupError, printable
+from pigeon.wire.errors import BadRecord, PigeonError, StartupError, to_printable
 from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel, Outbound
-from pigeon.wire.open_work import SETTLED, OpenWork, head_of, open_work
+from pigeon.wire.open_work import SETTLED, OpenWork, head_of, read_open_work
 from pigeon.wire.steering import Limits
 
-# How long one that is being killed may still be there.
+# How long to wait for an earlier process of the conversation that is being killed.
 OTHER_SECONDS = 3.0
 QUEUE_FILE = "queue.json"
 DIED = "The agent died during the run: {}"
@@ -59,14 +59,14 @@ class WorkerRequest(Struct, frozen=True, kw_only=True):
     died: str = ""
 
 
-def packed(request: WorkerRequest) -> bytes:
+def encode_request(request: WorkerRequest) -> bytes:
     """A request as bytes, with the options that are not the usual ones; all of them are plain values."""
     usual = AgentOptions()
     options = {name: value for name, value in asdict(request.options).items() if value != getattr(usual, name)}
     return codec.encode({**asdict(request), "options": options})
 
 
-def unpacked(data: bytes) -> WorkerRequest:
+def decode_request(data: bytes) -> WorkerRequest:
     """The request of these bytes. Unpickling would cost each worker half a megabyte."""
     members: dict[str, Any] = codec.decode(data)
     given = members["options"].items()
@@ -80,10 +80,12 @@ def unpacked(data: bytes) -> WorkerRequest:
 
 def run_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
     """Serve until a signal, or until no supervisor has come back for a long time; returns the exit code."""
-    return SteadyLoop().run_until_complete(_serve_alone(request, environment, redactor, listener))
+    return SteadyLoop().run_until_complete(_lock_and_serve(request, environment, redactor, listener))
 
 
-async def _serve_alone(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
+async def _lock_and_serve(
+    request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket
+) -> int:
     # Before anything of the conversation is touched: the previous process may still be using it.
     try:
         await lock_log_within(request.log_folder, OTHER_SECONDS)
@@ -93,61 +95,61 @@ async def _serve_alone(request: WorkerRequest, environment: Environment, redacto
 
 
 async def serve_worker(request: WorkerRequest, environment: Environment, redactor: Redactor, listener: socket) -> int:
-    """The same, in the running event loop."""
-    agent = await build(request.options.spoken_in(PiLatest), environment, redactor)
+    """Serve as `run_worker` does, in the running event loop and without making sure that it is the only process."""
+    options = replace(request.options.for_dialect(PiLatest), several_clients=True)
+    agent = await build(options, environment, redactor)
     for problem in agent.problems:
-        print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+        print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201
     session, life = agent.session, agent.lifecycle
     log = EventLog(request.log_folder)
-    left = open_work(lines_since(request.log_folder, SETTLED, log.end))
+    left = read_open_work(lines_since(request.log_folder, SETTLED, log.end))
     state = StateFile(request.state_file, session)
     queue = QueueFile(os.path.join(os.path.dirname(request.state_file), QUEUE_FILE), session)
 
-    def note() -> None:
-        state.note()
-        queue.note()
+    def save_state() -> None:
+        state.save_if_changed()
+        queue.save_if_changed()
 
-    link = WorkerLink(listener, log, lambda: host.busy, note, DEFAULT_CAP)
-    host = Host(session, PiLatest(__version__), link, life.drains, life.warm, mask=redactor.mask)
-    host.speak_fully()
+    link = WorkerLink(listener, log, lambda: host.is_busy, save_state, DEFAULT_CAP)
+    host = Host(session, PiLatest(__version__), link, life.should_drain, life.warm_up, mask=redactor.mask)
     # There are many workers, and most wait for a person: the helper for shell commands takes 6 MB in three processes.
-    session.bus.announce(lambda event: life.rest() if isinstance(event, AgentSettled) else None)
-    await _take_up(request, host, state)
-    for end in ends_of(left, request.died, "" if request.state is None else request.state.run):
-        host.tell(end)
+    session.bus.set_announcer(lambda event: life.release_idle(), kind=AgentSettled)
+    await _restore_state(request, host, state)
+    for end in end_events_of(left, request.died, "" if request.state is None else request.state.run):
+        host.announce_event(end)
     try:
-        queue.take_up()
+        queue.restore_queue()
     except (OSError, BadRecord) as error:
         problem = f"{QUEUE_FILE} cannot be read, and the messages that waited are lost: {error}"
-        print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+        print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201
     # The collector was off during the start, which creates no garbage.
     gc.freeze()
     gc.enable()
-    return await host.serve(life.started, life.leaving, life.stop)
+    return await host.serve(life.on_host_ready, life.close_extensions, life.stop)
 
 
-async def _take_up(request: WorkerRequest, host: Host, state: StateFile) -> None:
+async def _restore_state(request: WorkerRequest, host: Host, state: StateFile) -> None:
     """Restore the state of the previous process; raises `StartupError`."""
     for command in request.commands:
         try:
-            await host.carry_out(command)
+            await host.run_command(command)
         except PigeonError as error:
             problem = f"{command['type']}, which was in force, is now refused: {error}"
             if command["type"] == "set_permissions":
                 raise StartupError(problem) from None
-            print(f"Warning: {printable(problem)}", file=sys.stderr)  # noqa: T201
+            print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201
     if request.state is not None:
-        state.take_up(request.state)
+        state.restore_session(request.state)
 
 
-def ends_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
+def end_events_of(left: OpenWork, died: str, started: str) -> Iterator[Outbound]:
     """The events that end everything which the previous process has left open; `started` is its last run.
 
     The log shows whether that run has begun and ended. If it is not in the log, only its prompt was accepted.
     """
     why = died or "the service was stopped"
     unheard = "" if started == left.last_run else started
-    if died or left.busy or unheard:
+    if died or left.is_busy or unheard:
         yield AgentRestarted(reason=why)
     for number, (id, line) in enumerate(left.questions.items()):
         kind = HostToolCancel if head_of(line).type == "host_tool_call" else CancelRequest

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from pigeon.frontends.serve.worker import WorkerRequest, packed
+from pigeon.frontends.serve.worker import WorkerRequest, encode_request
 from pigeon.rpc.worker_records import Alive, Logged, Needed, WorkerAnswer, decode_notice
 from pigeon.system.append_file import make_private_folder
-from pigeon.system.process.forking import ForkedProcess, ForkFamily, how_it_ended
+from pigeon.system.process.forking import ForkedProcess, ForkFamily, describe_exit
 from pigeon.transport.event_log import log_owner
 from pigeon.transport.reader import Frame, Framing
 from pigeon.wire.errors import StartupError
@@ -47,11 +47,13 @@ class Workers:
 
     async def start(self, request: WorkerRequest, listener: socket.socket, stderr: int) -> ForkedProcess:
         """Start a worker, from a new parent if the old one no longer works; raises `OSError`."""
-        return ForkedProcess(await self._family.fork(packed(request), [listener.fileno(), stderr], FORK_SECONDS))
+        return ForkedProcess(
+            await self._family.fork(encode_request(request), [listener.fileno(), stderr], FORK_SECONDS)
+        )
 
-    async def code_of(self, process: ForkedProcess) -> int | None:
-        """The exit code of a worker that has ended; none if it is unknown, as for workers of an earlier parent."""
-        return await self._family.code_of(process.pid, CODE_SECONDS)
+    async def wait_for_exit_code(self, process: ForkedProcess) -> int | None:
+        """Waits for the exit code of a worker; returns None if it is unknown, as for workers of an earlier parent."""
+        return await self._family.wait_for_exit_code(process.pid, CODE_SECONDS)
 
     def forget(self, process: ForkedProcess) -> None:
         """Drop what is known of a worker that has ended."""
@@ -74,26 +76,26 @@ class WorkerConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        logged: Callable[[Logged], None],
-        answer: Callable[[WorkerAnswer], None],
-        needed: Callable[[], None],
-        lost: Callable[[], None],
+        on_logged: Callable[[Logged], None],
+        on_answer: Callable[[WorkerAnswer], None],
+        on_needed: Callable[[], None],
+        on_lost: Callable[[], None],
     ) -> None:
-        self._logged = logged
-        self._answer = answer
-        self._needed = needed
-        self._lost = lost
+        self._on_logged = on_logged
+        self._on_answer = on_answer
+        self._on_needed = on_needed
+        self._on_lost = on_lost
         self._framing = Framing(LONGEST_LINE)
         self._transport: asyncio.WriteTransport | None = None
         # None for a worker that has sent no sign of life yet: one of an earlier release never does.
         self._silent: int | None = None
 
     @property
-    def waiting(self) -> int:
+    def unread_bytes(self) -> int:
         """The bytes that were sent and that the worker has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
-    def looks_silent(self) -> int:
+    def increment_silence(self) -> int:
         """Called once a second: how many calls in a row have found the worker silent since the call before.
 
         Calls are counted, not seconds, so that a supervisor that was suspended does not blame its workers.
@@ -104,7 +106,7 @@ class WorkerConnection(asyncio.Protocol):
         return self._silent - 1
 
     def send(self, line: bytes) -> None:
-        """Send a command; ignored once the worker has gone."""
+        """Send a command; ignored once the worker has ended."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(line + b"\n")
 
@@ -117,32 +119,30 @@ class WorkerConnection(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """More lines."""
         if self._silent is not None:
             self._silent = 0
         for frame in self._framing.feed(data):
-            self._take(frame)
+            self._handle_frame(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that the worker has gone, unless `close` was called."""
+        """Report that the worker has ended, unless `close` was called."""
         if self._transport is not None:
             self._transport = None
-            self._lost()
+            self._on_lost()
 
-    def _take(self, frame: Frame) -> None:
+    def _handle_frame(self, frame: Frame) -> None:
         assert isinstance(frame, bytes)
         notice = decode_notice(frame)
         if isinstance(notice, Logged):
-            self._logged(notice)
+            self._on_logged(notice)
         elif isinstance(notice, WorkerAnswer):
-            self._answer(notice)
+            self._on_answer(notice)
         elif isinstance(notice, Needed):
-            self._needed()
+            self._on_needed()
         elif isinstance(notice, Alive):
             self._silent = 0
 
@@ -163,7 +163,7 @@ class SocketFolder:
         os.mkdir(name, 0o700, dir_fd=self._descriptor)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            with self._place_of(name) as path:
+            with self._open_socket_path(name) as path:
                 listener.bind(path)
             os.chmod(f"{name}/{SOCKET}", 0o600, dir_fd=self._descriptor)
             listener.listen(4)
@@ -174,7 +174,7 @@ class SocketFolder:
 
     async def connect(self, name: str, connection: WorkerConnection) -> None:
         """Connect to the worker that listens there; raises `OSError`."""
-        with self._place_of(name) as path:
+        with self._open_socket_path(name) as path:
             await asyncio.get_running_loop().create_unix_connection(lambda: connection, path)
 
     def remove(self, name: str) -> None:
@@ -185,15 +185,15 @@ class SocketFolder:
             os.rmdir(name, dir_fd=self._descriptor)
 
     def names(self) -> list[str]:
-        """The names of all sockets."""
+        """The names of all sockets in the folder."""
         return os.listdir(self._descriptor)
 
     def close(self) -> None:
-        """Use it no longer."""
+        """Close the descriptor of the folder."""
         os.close(self._descriptor)
 
     @contextmanager
-    def _place_of(self, name: str) -> Iterator[str]:
+    def _open_socket_path(self, name: str) -> Iterator[str]:
         folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._descriptor)
         try:
             yield f"/proc/self/fd/{folder}/{SOCKET}"
@@ -204,38 +204,51 @@ class SocketFolder:
 class WorkerStarts:
     """Decides whether a conversation's worker may be started. `may_start` raises a `PigeonError` if none may any more.
 
-    After `most` crashes within a minute, none is started for a while. `changed` is to be called when the conversation
-    may have become busy, idle or asleep: another one may wait for that.
+    After `most` crashes within a minute, none is started for a while.
     """
 
-    def __init__(
-        self, most: int, now: Callable[[], float], may_start: Callable[[], None], changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, most: int, now: Callable[[], float], may_start: Callable[[], None]) -> None:
         self._most = most
         self._now = now
         self._may_start = may_start
-        self.changed = changed
-        self._ends: list[float] = []
+        self._crashes: list[float] = []
+        self._forbidden = ""
+        # How the last worker has ended; empty if that interrupted nothing, and while one is awake.
+        self.last_ending = ""
 
     @property
-    def failed_often(self) -> bool:
+    def has_failed_often(self) -> bool:
         """True after too many crashes."""
         now = self._now()
-        self._ends = [at for at in self._ends if now - at < RESTART_SECONDS]
-        return len(self._ends) >= self._most
+        self._crashes = [at for at in self._crashes if now - at < RESTART_SECONDS]
+        return len(self._crashes) >= self._most
 
-    def add_end(self) -> None:
-        """Count a crash."""
-        self._ends.append(self._now())
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether `forbid` was called."""
+        return bool(self._forbidden)
 
-    def check(self, last: str) -> None:
-        """Raise a `PigeonError` if no worker may be started now; it says why, and how the `last` one ended."""
+    def forbid(self, why: str) -> None:
+        """Let no worker be started from now on."""
+        self._forbidden = why
+
+    def note_ending(self, why: str) -> None:
+        """Remember how the worker has ended, or nothing about it."""
+        self.last_ending = why
+
+    def count_crash(self) -> None:
+        self._crashes.append(self._now())
+
+    def check_start(self) -> None:
+        """Raise a `PigeonError` if no worker may be started now; it says why, and how the last one ended."""
+        if self._forbidden:
+            raise StartupError(self._forbidden)
         self._may_start()
-        if not self.failed_often or not self._ends:
+        if not self.has_failed_often or not self._crashes:
             return
-        wait = self._ends[-1] + RESTART_PAUSE - self._now()
-        because = f", the last time because {last}" if last else ""
-        said = f"The agent of this conversation has ended {len(self._ends)} times within a minute{because}"
+        wait = self._crashes[-1] + RESTART_PAUSE - self._now()
+        because = f", the last time because {self.last_ending}" if self.last_ending else ""
+        said = f"The agent of this conversation has ended {len(self._crashes)} times within a minute{because}"
         if wait > 0:
             raise StartupError(f"{said}. It can be started again in {wait:.0f} seconds")
 
@@ -257,15 +270,15 @@ async def end_log_owner(log_folder: str) -> None:
 
 async def stop_worker(process: ForkedProcess) -> None:
     """End a worker with SIGTERM, and with SIGKILL if it does not end in time."""
-    process.send(signal.SIGTERM)
-    if not await process.ended(STOP_SECONDS):
-        process.send(signal.SIGKILL)
-        await process.ended(STOP_SECONDS)
+    process.send_signal(signal.SIGTERM)
+    if not await process.wait_until_ended(STOP_SECONDS):
+        process.send_signal(signal.SIGKILL)
+        await process.wait_until_ended(STOP_SECONDS)
 
 
-def ending(code: int | None) -> str:
+def describe_ending(code: int | None) -> str:
     """How a worker has ended, by its exit code if that is known."""
-    return "it ended without a message" if code is None else f"it {how_it_ended(code)}"
+    return "it ended without a message" if code is None else f"it {describe_exit(code)}"
 
 
 def open_stderr(path: str) -> int:

@@ -25,6 +25,8 @@ from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import CustomMessage, UserMessage
 from pigeon.wire.steering import LimitedUse
 
+STATE_FILE = "state.json"
+
 
 class WorkerState(Struct, frozen=True, kw_only=True):
     """The folder and session of a conversation, and what is in no session file.
@@ -60,7 +62,7 @@ class QueueFile:
         self._session = session
         self._written = KeptQueue()
 
-    def take_up(self) -> None:
+    def restore_queue(self) -> None:
         """Let the messages wait that the worker before has left, except for those that are on record.
 
         Raises `OSError` or `BadRecord` for a file that cannot be read; the next message that waits replaces it.
@@ -75,10 +77,10 @@ class QueueFile:
         if not kept.messages or kept.session_id != journal.session_id:
             return
         messages = (line.message for line in journal.lines if line.role in ("user", "custom"))
-        said = Counter(_mark(one) for one in messages if isinstance(one, (UserMessage, CustomMessage)))
+        said = Counter(_identity_of(one) for one in messages if isinstance(one, (UserMessage, CustomMessage)))
         waiting = []
         for one in kept.messages:
-            mark = _mark(one.message)
+            mark = _identity_of(one.message)
             # Two that came at once may have the same text.
             if said[mark]:
                 said[mark] -= 1
@@ -87,9 +89,9 @@ class QueueFile:
         if waiting:
             self._session.queue.restore(waiting)
 
-    def note(self) -> None:
+    def save_if_changed(self) -> None:
         """Write what has changed; raises `OSError`."""
-        kept = KeptQueue(self._session.transcript.journal.session_id, self._session.queue.kept())
+        kept = KeptQueue(self._session.transcript.journal.session_id, self._session.queue.kept_messages())
         if kept.messages and kept != self._written:
             replace_file(self._path, codec.encode(kept), 0o600)
         elif self._written.messages and not kept.messages:
@@ -99,7 +101,7 @@ class QueueFile:
         self._written = kept
 
 
-def _mark(message: UserMessage | CustomMessage) -> tuple[int, str]:
+def _identity_of(message: UserMessage | CustomMessage) -> tuple[int, str]:
     """What tells a message apart: when it came, and its text."""
     return message.timestamp, text_of(message.content)
 
@@ -113,23 +115,23 @@ class StateFile:
         self._written: WorkerState | None = None
         self._run = ""
 
-    def take_up(self, before: WorkerState) -> None:
+    def restore_session(self, before: WorkerState) -> None:
         """Continue with the state of the previous worker."""
         session = self._session
         # Until the end of that run is in the log, it must stay here.
         self._run = before.run
         if session.transcript.journal.session_id == before.session_id:
-            session.dependencies.permissions.allow(before.allowed)
-            session.engine.limits.go_on_from(before.used)
+            session.dependencies.permissions.restore_allowances(before.allowed)
+            session.engine.limits.restore_use(before.used)
 
-    def note(self) -> None:
+    def save_if_changed(self) -> None:
         """Write what has changed; raises `OSError`."""
         session, journal = self._session, self._session.transcript.journal
-        if not journal.saved and any(line.type == "session_info" for line in journal.lines):
+        if not journal.is_saved and any(line.type == "session_info" for line in journal.lines):
             # A named session needs a file: without one its name would be lost.
             journal.save_all()
         models, limits = session.models, session.engine.limits
-        if not session.engine.settled:
+        if not session.engine.is_settled:
             self._run = session.engine.activity.run_id
         now = WorkerState(
             session_id=journal.session_id,
@@ -138,7 +140,7 @@ class StateFile:
             model=None if models.model is None else f"{models.model.provider}/{models.model.id}",
             thinking=models.level,
             used=limits.state().used if limits.active else LimitedUse(),
-            allowed=tuple(session.dependencies.permissions.allowed()),
+            allowed=tuple(session.dependencies.permissions.session_allowances()),
             run=self._run,
         )
         before = self._written
@@ -147,10 +149,10 @@ class StateFile:
             self._written = now
 
 
-def read_state(path: str) -> WorkerState | None:
-    """The state that the last worker left; none if there is none."""
+def read_state(folder: str) -> WorkerState | None:
+    """The state that the last worker left in the folder of its conversation, or None if there is none."""
     try:
-        with open(path, "rb") as file:
+        with open(os.path.join(folder, STATE_FILE), "rb") as file:
             return codec.convert(codec.decode(file.read()), WorkerState)
     except (OSError, BadRecord):
         return None

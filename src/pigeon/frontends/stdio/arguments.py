@@ -5,7 +5,7 @@ from __future__ import annotations
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
 
 
-def _attach(call: CommandCall) -> int:
+def _run_attach(call: CommandCall) -> int:
     from pigeon.frontends.stdio.attach import run_attach
 
     return run_attach(call)
@@ -14,7 +14,7 @@ def _attach(call: CommandCall) -> int:
 ATTACH = CommandDeclaration(
     name="attach",
     summary="connect stdin and stdout to a conversation of `pigeon serve`",
-    run=_attach,
+    run=_run_attach,
     actions=(Action("", ("URL",), "relay until the input ends; the conversation continues"),),
     options=(
         ("--new", "DIR", "start a new conversation in this folder; URL is then the server's address"),

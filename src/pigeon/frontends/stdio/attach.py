@@ -16,20 +16,20 @@ from urllib.parse import urlsplit
 
 from pigeon import __version__
 from pigeon.dialects.base import Dialect
-from pigeon.dialects.choice import chosen_name, dialect_named
+from pigeon.dialects.choice import choose_dialect_name, make_dialect
 from pigeon.frontends.call import CommandCall
-from pigeon.frontends.printing import complain
+from pigeon.frontends.printing import print_to_stderr
 from pigeon.rpc.relay import Relay
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.sdk.records import event_of
 from pigeon.sdk.remote.addresses import ServedAddress
-from pigeon.sdk.remote.served_transport import ServedPlace, ServedTransport, served_at
+from pigeon.sdk.remote.served_transport import ServedPlace, ServedTransport, find_served_place
 from pigeon.system.clock import SteadyLoop
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes, stdio
 from pigeon.transport.reader import DEFAULT_CAP, Framing, Reader
 from pigeon.transport.writer import Writer
-from pigeon.wire.errors import StartupError, UsageError, printable
+from pigeon.wire.errors import StartupError, UsageError, to_printable
 
 PATIENCE_SECONDS = 300.0
 DRAIN_SECONDS = 5.0
@@ -42,16 +42,16 @@ def run_attach(call: CommandCall) -> int:
     environment = call.environment
     if call.options.get("mode") not in (None, "rpc", "rpc-ui"):
         raise UsageError("pigeon attach only supports --mode rpc")
-    place = _place(call)
-    token = token_for(place.address, call.options.get("token_file"), environment)
+    place = _parse_place(call)
+    token = find_token(place.address, call.options.get("token_file"), environment)
     if token is not None and place.address.origin.startswith("ws:") and not _is_loopback(place.address):
-        complain(CLEAR.format(place.address.origin))
-    patience = _patience(call)
+        print_to_stderr(CLEAR.format(place.address.origin))
+    patience = _parse_patience(call)
     variables = environment.variables
-    name = chosen_name(call.options.get("dialect"), environment.called, (), variables)
-    dialect = dialect_named(name, __version__, variables)
+    name = choose_dialect_name(call.options.get("dialect"), environment.called, (), variables)
+    dialect = make_dialect(name, __version__, variables)
     # Before the loop: it opens descriptors, and would get 0 or 1 where the host closed them.
-    descriptors = stdio.claim()
+    descriptors = stdio.claim_stdio()
     gc.freeze()
     gc.enable()
     code = SteadyLoop().run_until_complete(_relay(place, token, patience, dialect, descriptors))
@@ -64,45 +64,51 @@ async def _relay(
 ) -> int:
     shutdown = Shutdown()
     shutdown.watch_signals()
-    writer = Writer(descriptors[1], lambda: shutdown.request(exit_codes.FAILED))
+    writer = Writer(descriptors[1], lambda: shutdown.request_exit(exit_codes.FAILED))
 
     def room() -> Awaitable[None] | None:
-        return relay.room()
+        return relay.wait_if_full()
 
     transport = ServedTransport(place.address, token, place.new, patience, room)
     relay = Relay(writer, dialect, transport.write, event_of)
-    opening = asyncio.ensure_future(transport.open(relay.receive, lambda: shutdown.request(exit_codes.FAILED)))
-    ended = asyncio.ensure_future(shutdown.reason())
+    opening = asyncio.ensure_future(
+        transport.open(relay.on_agent_data, lambda: shutdown.request_exit(exit_codes.FAILED))
+    )
+    ended = asyncio.ensure_future(shutdown.wait_for_request())
     await asyncio.wait({opening, ended}, return_when=asyncio.FIRST_COMPLETED)
     if ended.done():
         opening.cancel()
         return ended.result()
     opening.result()
     relay.start()
-    Reader(descriptors[0], Framing(DEFAULT_CAP), relay.take, lambda: shutdown.request(exit_codes.OK)).start()
+    Reader(
+        descriptors[0], Framing(DEFAULT_CAP), relay.handle_frames, lambda: shutdown.request_exit(exit_codes.OK)
+    ).start()
     code = await ended
     if code == exit_codes.OK:
-        code = await shutdown.finish(asyncio.ensure_future(_answers(relay)))
+        code = await shutdown.wait_for_work(asyncio.ensure_future(_wait_for_answers(relay)))
     if code != exit_codes.OK and transport.reason:
-        complain(f"Error: {printable(transport.reason)}")
+        print_to_stderr(f"Error: {to_printable(transport.reason)}")
     await transport.close()
     writer.close(FLUSH_SECONDS if code == exit_codes.OK else 0.2)
     return code
 
 
-async def _answers(relay: Relay) -> None:
+async def _wait_for_answers(relay: Relay) -> None:
     """What was asked before the input ended is answered."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(relay.drained(), DRAIN_SECONDS)
+        await asyncio.wait_for(relay.wait_until_drained(), DRAIN_SECONDS)
 
 
-def _place(call: CommandCall) -> ServedPlace:
+def _parse_place(call: CommandCall) -> ServedPlace:
     environment = call.environment
-    url, folder = call.word(0), call.options.get("new")
+    url, folder = call.word_at(0), call.options.get("new")
     if url.startswith("unix:"):
-        url = "unix:" + environment.absolute(url.removeprefix("unix:").removeprefix("//"))
+        url = "unix:" + environment.absolute_path(url.removeprefix("unix:").removeprefix("//"))
     try:
-        place = served_at(url, None if folder is None else environment.absolute(folder), call.options.get("model"))
+        place = find_served_place(
+            url, None if folder is None else environment.absolute_path(folder), call.options.get("model")
+        )
     except ValueError as error:
         text = str(error).replace("cwd=", "--new DIR").replace("token=", "--token-file or PIGEON_TOKEN")
         raise UsageError(text.replace("url must", "URL must")) from None
@@ -115,21 +121,21 @@ def _place(call: CommandCall) -> ServedPlace:
     return place
 
 
-def token_for(address: ServedAddress, file: str | None, environment: Environment) -> str | None:
+def find_token(address: ServedAddress, file: str | None, environment: Environment) -> str | None:
     """The token for a server: from a file, from the variable, or for a server on this machine our own."""
     if address.path:
         return None
     if file is not None:
-        return _token_in(environment.absolute(file))
+        return _read_token(environment.absolute_path(file))
     token = environment.variables.get("PIGEON_TOKEN")
     own = os.path.join(environment.agent_dir(), "serve.token")
     if token is None and _is_loopback(address) and os.path.exists(own):
         # Never for another machine: whatever listens there would get our token.
-        return _token_in(own)
+        return _read_token(own)
     return token
 
 
-def _token_in(path: str) -> str:
+def _read_token(path: str) -> str:
     """The first `admin` token of a file, else its first token; a line may be a token alone."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -150,7 +156,7 @@ def _is_loopback(address: ServedAddress) -> bool:
         return host == "localhost"
 
 
-def _patience(call: CommandCall) -> float | None:
+def _parse_patience(call: CommandCall) -> float | None:
     asked = call.options.get("reconnect")
     if asked is None:
         return PATIENCE_SECONDS

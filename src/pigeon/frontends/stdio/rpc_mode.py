@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 
 from pigeon.frontends.call import CommandLine
-from pigeon.frontends.starting import Descriptors, StartedAgent, run_agent, spoken_dialect, with_key
+from pigeon.frontends.starting import Descriptors, StartedAgent, choose_dialect, run_agent, with_key
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
 from pigeon.system.environment import Environment
@@ -19,16 +19,16 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
     """Serve; returns the exit code, unless SIGINT ends the process."""
     if any(message.startswith("@") for message in line.messages):
         raise StartupError("@file arguments are not supported in RPC mode")
-    dialect = spoken_dialect(line, environment)
+    dialect = choose_dialect(line, environment)
     line = with_key(line, environment)
-    cap = _record_cap(line.record_cap)
-    path = None if line.socket is None else environment.absolute(line.socket)
+    cap = _parse_record_cap(line.record_cap)
+    path = None if line.socket is None else environment.absolute_path(line.socket)
 
     async def serve(started: StartedAgent) -> int:
         agent, descriptors = started.agent, started.descriptors
         life = agent.lifecycle
         if path is not None:
-            connected = await _connected(path)
+            connected = await _accept_connection(path)
             if isinstance(connected, int):
                 await agent.session.close()
                 await life.stop()
@@ -38,20 +38,20 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
             agent.session,
             dialect,
             PipeChannel(descriptors, cap, started.show),
-            life.drains,
-            life.warm,
+            life.should_drain,
+            life.warm_up,
             record_cap=cap,
             mask=agent.redactor.mask,
             shows_dialogs=not line.no_ui,
         )
-        return await host.serve(life.started, life.leaving, life.stop)
+        return await host.serve(life.on_host_ready, life.close_extensions, life.stop)
 
     code = run_agent(line, environment, dialect, serve, refuses_unknown=False)
     die_if_interrupted(code)
     return code
 
 
-async def _connected(path: str) -> Descriptors | int:
+async def _accept_connection(path: str) -> Descriptors | int:
     """The descriptors of the first connection to a socket; an exit code if a signal comes before there is one."""
     from pigeon.transport.unix_socket import accept_own, listen
 
@@ -59,7 +59,7 @@ async def _connected(path: str) -> Descriptors | int:
     shutdown.watch_signals()
     listener = listen(path)
     accepting = asyncio.ensure_future(accept_own(listener, path))
-    ended = asyncio.ensure_future(shutdown.reason())
+    ended = asyncio.ensure_future(shutdown.wait_for_request())
     await asyncio.wait({accepting, ended}, return_when=asyncio.FIRST_COMPLETED)
     if accepting.done():
         ended.cancel()
@@ -70,7 +70,7 @@ async def _connected(path: str) -> Descriptors | int:
     return ended.result()
 
 
-def _record_cap(asked: str | None) -> int:
+def _parse_record_cap(asked: str | None) -> int:
     if asked is None:
         return DEFAULT_CAP
     if not asked.isdecimal() or len(asked) > 18 or int(asked) < 1024:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 
 if TYPE_CHECKING:
     from pigeon.wire.content import ImageInput
@@ -26,7 +26,7 @@ class Attachments:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """How many images wait for the next message."""
         return len(self._waiting)
 
     def add(self, image: str | bytes) -> None:
@@ -34,38 +34,38 @@ class Attachments:
         from pigeon.sdk.images import image_of
 
         if isinstance(image, str):
-            path = absolute(_plain_path(image), self._cwd, self._home)
+            path = absolute_path(_unquote_path(image), self._cwd, self._home)
             self._waiting.append(image_of(path, "image"))
         else:
             self._waiting.append(image_of(image, "the clipboard"))
 
     def is_picture(self, text: str) -> bool:
         """Whether a pasted text is the path of a picture."""
-        path = _plain_path(text)
+        path = _unquote_path(text)
         return (
             path.lower().endswith(PICTURES)
             and "\n" not in path
-            and os.path.isfile(absolute(path, self._cwd, self._home))
+            and os.path.isfile(absolute_path(path, self._cwd, self._home))
         )
 
-    def named_in(self, text: str) -> list[ImageInput]:
+    def find_named(self, text: str) -> list[ImageInput]:
         """The pictures that a message names; raises a `Refusal` for one that cannot be read."""
         from pigeon.sdk.images import image_of
 
         names = [quoted or plain for quoted, plain in _AT_FILE.findall(text)]
         pictures = [name for name in names if name.lower().endswith(PICTURES)]
-        return [image_of(absolute(name, self._cwd, self._home), name) for name in pictures]
+        return [image_of(absolute_path(name, self._cwd, self._home), name) for name in pictures]
 
-    def taken(self) -> list[ImageInput]:
+    def pop_all(self) -> list[ImageInput]:
         """Those that wait, for the message that is sent now; the next has none of them."""
         images, self._waiting = self._waiting, []
         return images
 
-    def put_back(self, images: Sequence[ImageInput]) -> None:
+    def restore(self, images: Sequence[ImageInput]) -> None:
         """Let them wait again, before all others: the message that had them did not arrive."""
         self._waiting = [*images, *self._waiting]
 
 
-def _plain_path(text: str) -> str:
+def _unquote_path(text: str) -> str:
     """A path as terminals paste it: quoted, with escaped spaces, or as an address."""
     return text.strip().strip("'\"").removeprefix("file://").replace("\\ ", " ")

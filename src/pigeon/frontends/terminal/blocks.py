@@ -51,12 +51,11 @@ class ToolCard(Struct):
     failed: bool = False
     seconds: float | None = None
 
-    def progress(self, output: str) -> None:
+    def update_output(self, output: str) -> None:
         """Take over what the tool has written so far; the end of it is kept."""
         self.output = output[-KEPT_OUTPUT:]
 
-    def end(self, seconds: float, failed: bool, output: str | None = None, diff: str | None = None) -> None:
-        """The call has ended."""
+    def finish(self, seconds: float, failed: bool, output: str | None = None, diff: str | None = None) -> None:
         self.seconds = seconds
         self.failed = failed
         self.diff = diff
@@ -64,7 +63,7 @@ class ToolCard(Struct):
             self.output = output
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """True until the call has ended."""
         return self.seconds is None
 
@@ -87,7 +86,7 @@ class Notice(Struct):
 
 
 class ChatHead(Struct):
-    """The first lines of a chat."""
+    """The first lines of a chat: version, model, folder and hints."""
 
     version: str
     model: str | None

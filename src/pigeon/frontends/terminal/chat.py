@@ -1,4 +1,4 @@
-"""The chat itself: what a person writes becomes commands of the conversation, what it tells becomes blocks of the view.
+"""The chat itself: what a person writes becomes commands of the conversation, what that reports becomes blocks.
 
 It knows `pigeon.Conversation` and `View`, and nothing of where the agent lives or how it is drawn.
 """
@@ -28,7 +28,7 @@ from pigeon.sdk.errors import ConversationClosed, ProcessDied, ReaderTooSlow
 from pigeon.sdk.results import ConversationEvent
 from pigeon.wire import dialogs, events
 from pigeon.wire.answers import QueueItem
-from pigeon.wire.base import ABSENT, or_else
+from pigeon.wire.base import ABSENT, value_or_default
 from pigeon.wire.commands import Prompt, StreamingBehavior
 from pigeon.wire.content import ImageInput
 from pigeon.wire.errors import PigeonError
@@ -74,11 +74,11 @@ class Chat:
             view=view,
             facts=facts,
             update_facts=self.update_facts,
-            attach=self._attach,
+            attach=self._attach_image,
             names=names,
             arguments=arguments,
             clipboard=clipboard,
-            renew=self._renewed,
+            renew=self._restart_in_folder,
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._opened = asyncio.Event()
@@ -87,31 +87,31 @@ class Chat:
 
     async def run(self, version: str, first: str = "", choose_session: bool = False) -> None:
         """Talk until the person leaves. The conversation is open."""
-        self._start(self._listen())
+        self._start_task(self._listen_to_events())
         # Before the footer says that all is there: Tab must know every command then.
         with suppress(PigeonError, ConversationClosed):
-            await self._commands.learn()
+            await self._commands.load_commands()
         await self.update_facts()
         self._view.show(ChatHead(version, self._facts.model or None, self._facts.cwd, [HINTS]))
-        self._start(self._handled(self._open(first, choose_session)))
+        self._start_task(self._run_showing_errors(self._begin_chat(first, choose_session)))
         try:
             while (given := await self._inputs.get()).kind != "leave":
-                self._start(self._handled(self._act(given)))
+                self._start_task(self._run_showing_errors(self._handle_input(given)))
         finally:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _open(self, first: str, choose_session: bool) -> None:
+    async def _begin_chat(self, first: str, choose_session: bool) -> None:
         """What comes before the first message: the past, and what must be decided."""
         try:
-            await self._prepare(choose_session)
+            await self._prepare_session(choose_session)
         finally:
             self._opened.set()
         if first:
-            await self._act(Input("send", first))
+            await self._handle_input(Input("send", first))
 
-    async def _prepare(self, choose_session: bool) -> None:
+    async def _prepare_session(self, choose_session: bool) -> None:
         if choose_session:
             await self._commands.resume()
         else:
@@ -119,62 +119,62 @@ class Chat:
         trust = await self._conversation.get_trust()
         if trust.waiting and trust.decided_by is None:
             await self._commands.ask_trust(trust.cwd, trust.waiting)
-            await self._commands.learn()
+            await self._commands.load_commands()
         if not self._facts.model:
             await self._offer_demo()
 
     async def _offer_demo(self) -> None:
         self._view.show(Notice(NO_MODEL, "warning"))
-        choices = (Choice("demo", "Try the demo model", "d"), Choice("no", "Not now", "n"))
-        if await self._view.ask(ChoiceQuestion("Without a key?", choices)) == "demo":
+        choices = (Choice(DEMO.name, "Try the demo model", "d"), Choice("no", "Not now", "n"))
+        if await self._view.ask(ChoiceQuestion("Without a key?", choices)) == DEMO.name:
             await self._conversation.set_model(DEMO.name, GUIDE)
             await self.update_facts()
             self._view.show(Notice('The demo model understands a few plain sentences. Try "list the files".'))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # What the person does
 
-    async def _handled(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_showing_errors(self, work: Coroutine[Any, Any, None]) -> None:
         """Do it; what goes wrong is shown, and the chat goes on."""
         try:
             await work
         except ProcessDied as death:
-            self._died(death)
+            self._on_agent_died(death)
         except (PigeonError, OSError) as error:
             self._show(Notice(str(error) or type(error).__name__, "error"))
 
-    async def _act(self, given: Input) -> None:
+    async def _handle_input(self, given: Input) -> None:
         text = given.text
         if given.kind in ("send", "queue"):
-            await self._ready()
+            await self._wait_until_ready()
         match given.kind:
             case "stop":
-                await self._stop()
-            case "take_back":
-                await self._take_back()
+                await self._stop_all()
+            case "recall_queued":
+                await self._recall_queued_message()
             case "cycle_model" | "cycle_thinking":
-                await self._cycle(given.kind)
+                await self._cycle_setting(given.kind)
             case "paste_image":
-                await self._paste()
+                await self._paste_image()
             case "attach":
-                self._attach(text.strip())
+                self._attach_image(text.strip())
             case "show_output":
                 self._show(Notice(self._transcript.last_output or "No tool has run yet", "faint"))
             case _ if text.startswith("!"):
-                await self._shell(text)
-            case _ if text.startswith("/") and await self._commands.run(text):
+                await self._run_shell_line(text)
+            case _ if text.startswith("/") and await self._commands.try_run(text):
                 pass
             case _:
-                await self._say(text, given.kind == "queue")
+                await self._send_prompt(text, given.kind == "queue")
 
-    async def _say(self, text: str, queue: bool) -> None:
-        """Say something to the model: at once, at its next break, or behind its work."""
-        named = self._attachments.named_in(text)
-        attached = self._attachments.taken()
+    async def _send_prompt(self, text: str, queue: bool) -> None:
+        """Send a prompt: at once, at its next break, or behind its work."""
+        named = self._attachments.find_named(text)
+        attached = self._attachments.pop_all()
         # The agent decides which it is: a run may end while this is on its way.
         behavior: StreamingBehavior = "followUp" if queue else "steer"
         prompt = Prompt(message=text, images=[*attached, *named] or ABSENT, streaming_behavior=behavior)
@@ -185,16 +185,16 @@ class Chat:
         try:
             await self._conversation.send(prompt)
         except PigeonError:
-            self._attachments.put_back(attached)
+            self._attachments.restore(attached)
             raise
 
-    async def _ready(self) -> None:
+    async def _wait_until_ready(self) -> None:
         """What is said comes behind what the chat begins with, and to an agent that lives."""
         await self._opened.wait()
         if self._dead:
-            await self._revive()
+            await self._restart_agent()
 
-    async def _cycle(self, kind: InputKind) -> None:
+    async def _cycle_setting(self, kind: InputKind) -> None:
         if kind == "cycle_model":
             if await self._conversation.cycle_model() is None:
                 self._show(Notice("There is only one model to choose from", "faint"))
@@ -202,66 +202,66 @@ class Chat:
             self._show(Notice("This model has no thinking levels", "faint"))
         await self.update_facts()
 
-    async def _stop(self) -> None:
+    async def _stop_all(self) -> None:
         """Stop whatever runs. What waits to be said is given back: it was meant for work that has ended."""
-        if self._transcript.in_shell:
+        if self._transcript.is_in_shell:
             await self._conversation.abort_bash()
-        if not self._transcript.busy:
+        if not self._transcript.is_busy:
             return
         items = self._transcript.queued_items
         waiting = await self._conversation.clear_queue()
         if texts := [*waiting.steering, *waiting.follow_up]:
-            self._put_back(texts, items)
+            self._return_unsent(texts, items)
         await self._conversation.abort()
 
-    async def _take_back(self) -> None:
+    async def _recall_queued_message(self) -> None:
         """Give back the last message that waits."""
         items = self._transcript.queued_items
         if not items:
             self._show(Notice("No message is queued", "faint"))
         else:
             item = await self._conversation.remove_queued(items[-1].id)
-            self._put_back([item.text], [item])
+            self._return_unsent([item.text], [item])
 
-    def _put_back(self, texts: list[str], items: Sequence[QueueItem]) -> None:
+    def _return_unsent(self, texts: list[str], items: Sequence[QueueItem]) -> None:
         """Give texts back that were not said, with the images of those among the messages that have such a text."""
-        self._view.put_back("\n\n".join(texts))
-        back = [image for item in items if item.text in texts for image in self._images_of(item)]
+        self._view.prepend_input("\n\n".join(texts))
+        back = [image for item in items if item.text in texts for image in self._pop_images_of(item)]
         if back:
-            self._attachments.put_back(back)
-            self._tell_images()
+            self._attachments.restore(back)
+            self._show_image_count()
 
-    def _images_of(self, item: QueueItem) -> list[ImageInput]:
-        return self._sent_images.pop(or_else(item.client_message_id, ""), [])
+    def _pop_images_of(self, item: QueueItem) -> list[ImageInput]:
+        return self._sent_images.pop(value_or_default(item.client_message_id, ""), [])
 
-    async def _shell(self, line: str) -> None:
+    async def _run_shell_line(self, line: str) -> None:
         """`!command` runs it and tells the model, `!!command` runs it for the person alone."""
         for_model = not line.startswith("!!")
         command = line.lstrip("!").strip()
         if not command:
             return
-        card = self._transcript.begin_shell(command)
+        card = self._transcript.add_shell_card(command)
         self._view.refresh()
         try:
             result = await self._conversation.bash(command, exclude_from_context=not for_model)
-            self._transcript.end_shell(card, result.output)
-            self._show(ShellCard(command, result.output, or_else(result.exit_code, None), for_model=for_model))
+            self._transcript.finish_shell_card(card, result.output)
+            self._show(ShellCard(command, result.output, value_or_default(result.exit_code, None), for_model=for_model))
             if result.cancelled:
                 self._show(Notice("Stopped", "warning"))
         finally:
-            self._transcript.end_shell(card, "")
+            self._transcript.finish_shell_card(card, "")
             self._view.refresh()
 
-    def _attach(self, image: str | bytes) -> None:
+    def _attach_image(self, image: str | bytes) -> None:
         self._attachments.add(image)
-        self._tell_images()
+        self._show_image_count()
 
-    def _tell_images(self) -> None:
+    def _show_image_count(self) -> None:
         count = self._attachments.count
         self._show(Notice(f"{count} image{'s' if count > 1 else ''} for the next message", "faint"))
 
-    async def _paste(self) -> None:
-        image = await self._clipboard.image()
+    async def _paste_image(self) -> None:
+        image = await self._clipboard.read_image()
         if image is None:
             self._show(
                 Notice(
@@ -270,71 +270,71 @@ class Chat:
                 )
             )
         else:
-            self._attach(image)
+            self._attach_image(image)
 
     # What the agent tells
 
-    async def _listen(self) -> None:
+    async def _listen_to_events(self) -> None:
         while True:
             try:
                 async for event in self._conversation.events():
-                    self._heard(event)
+                    self._on_event(event)
             except ReaderTooSlow as error:
                 self._show(Notice(str(error), "warning"))
                 continue
             except ProcessDied as death:
-                self._died(death)
+                self._on_agent_died(death)
             except ConversationClosed:
                 pass
             return
 
-    def _died(self, death: ProcessDied) -> None:
+    def _on_agent_died(self, death: ProcessDied) -> None:
         if not self._dead:
             self._dead = True
             code = death.exit_code
             how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit code {code}"
             words = f"The agent has ended{how}.\nYour next message restarts it and continues this conversation."
             if items := self._transcript.queued_items:
-                self._put_back([item.text for item in items], items)
-            self._show(*self._transcript.interrupt(), Notice(words, "error"))
+                self._return_unsent([item.text for item in items], items)
+            self._show(*self._transcript.finish_live_blocks(), Notice(words, "error"))
             self._view.refresh()
 
-    async def _revive(self) -> None:
+    async def _restart_agent(self) -> None:
         await self._restart()
         self._dead = False
-        self._start(self._listen())
+        self._start_task(self._listen_to_events())
         await self.update_facts()
 
-    async def _renewed(self, folder: str) -> bool:
+    async def _restart_in_folder(self, folder: str) -> bool:
         """Start the agent anew for what this folder brings, unless it is at work; whether it is in use now."""
         if self._transcript.activity or not await self._trusting(folder):
             return False
-        self._start(self._listen())
-        await self._commands.learn()
+        self._start_task(self._listen_to_events())
+        await self._commands.load_commands()
         await self.update_facts()
         return True
 
-    def _heard(self, event: ConversationEvent) -> None:
-        self._show(*self._transcript.take(event))
+    def _on_event(self, event: ConversationEvent) -> None:
+        self._show(*self._transcript.handle_event(event))
         match event:
             case dialogs.NotifyRequest():
-                self._show(Notice(event.message, or_else(event.notify_type, "info")))
+                self._show(Notice(event.message, value_or_default(event.notify_type, "info")))
             case dialogs.SetStatusRequest():
                 self._facts.set_status(event)
             case dialogs.SetWidgetRequest():
-                self._widgets.set(event)
+                self._widgets.set_widget(event)
             case dialogs.SetTitleRequest():
                 self._view.set_title(event.title)
             case dialogs.SetEditorTextRequest():
                 self._view.set_input(event.text)
             case events.TrustRequired():
-                self._start(self._handled(self._commands.ask_trust(event.cwd, event.waiting)))
+                self._start_task(self._run_showing_errors(self._commands.ask_trust(event.cwd, event.waiting)))
             case events.AgentSettled():
                 # Nothing waits any more that could be taken back.
                 self._sent_images.clear()
-                self._start(self.update_facts())
+                self._start_task(self.update_facts())
             case events.TurnEnd() | events.CompactionEnd() | events.ThinkingLevelChanged():
-                self._start(self.update_facts())
+                self._start_task(self.update_facts())
         self._view.refresh()
 
     def _show(self, *blocks: Block) -> None:
@@ -344,5 +344,5 @@ class Chat:
     async def update_facts(self) -> None:
         """Ask for what the footer shows."""
         with suppress(PigeonError, ConversationClosed):
-            self._facts.learn(await self._conversation.get_state(), await self._conversation.get_session_stats())
+            self._facts.update_from(await self._conversation.get_state(), await self._conversation.get_session_stats())
         self._view.refresh()

@@ -15,13 +15,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from pigeon import __version__
 from pigeon.frontends.call import CommandLine
 from pigeon.frontends.printing import colours_of
+from pigeon.frontends.terminal.agent_launcher import AgentLauncher
 from pigeon.frontends.terminal.attachments import Attachments
 from pigeon.frontends.terminal.blocks import AnswerText, Notice, ToolCard, UserText
 from pigeon.frontends.terminal.footer import FooterFacts
@@ -31,22 +32,16 @@ from pigeon.frontends.terminal.transcript import ChatTranscript
 from pigeon.frontends.terminal.view import View
 from pigeon.frontends.terminal.widgets import Widgets
 from pigeon.sdk.errors import ProcessDied
-from pigeon.sdk.remote.transports import READ_KEY, ProgramChoices, SubprocessTransport, key_line
 from pigeon.system.environment import Environment
 from pigeon.transport import exit_codes
-from pigeon.wire.base import or_else
-from pigeon.wire.errors import PigeonError, StartupError, UsageError, printable
+from pigeon.wire.base import value_or_default
+from pigeon.wire.errors import PigeonError, StartupError, to_printable
 
 if TYPE_CHECKING:
     from pigeon.frontends.terminal.screen.completion import ServerOffer
     from pigeon.sdk.remote.client import Client
 
 HISTORY_FILE = "chat-history"
-KEY_OPTIONS = ("--api-key", "--api-key-file")
-RESUME_OPTIONS = ("--resume", "-r")
-# What chooses a conversation: an agent that is started again goes on with the one that there is.
-SESSION_OPTIONS = (*RESUME_OPTIONS, "--fork", "--session", "--session-id", "--continue", "-c", "--name", "-n")
-TRUST_OPTIONS = ("--approve", "-a", "--no-approve", "-na")
 MOST_ERROR_LINES = 200
 # What tool servers have for a word comes while a person types.
 OFFER_SECONDS = 3.0
@@ -80,12 +75,12 @@ def run_chat(line: CommandLine, environment: Environment) -> int:
     sys.setswitchinterval(SWITCH_SECONDS)
     # Signals wait until there is an event loop to take them: only then the terminal is left as it was.
     signal.pthread_sigmask(signal.SIG_BLOCK, exit_codes.BY_SIGNAL)
-    with nullcontext() if plain else _keys_kept():
+    with nullcontext() if plain else _keeping_typed_keys():
         return asyncio.run(_ChatProgram(line, environment, plain).run())
 
 
 @contextmanager
-def _keys_kept() -> Iterator[None]:
+def _keeping_typed_keys() -> Iterator[None]:
     """Keys that are pressed while the screen is imported are neither shown by the terminal nor changed by it."""
     import termios
 
@@ -110,17 +105,15 @@ class _ChatProgram:
         self._environment = environment
         self._inputs: Inputs = asyncio.Queue()
         self._transcript = ChatTranscript(time.monotonic)
-        cwd = environment.absolute(line.agent.cwd) if line.agent.cwd else environment.cwd
+        cwd = environment.absolute_path(line.agent.cwd) if line.agent.cwd else environment.cwd
         self._facts = FooterFacts(cwd=cwd, home=environment.home)
         self._widgets = Widgets()
         self._names: dict[str, str] = {}
         self._arguments: dict[str, list[str]] = {}
         self._attachments = Attachments(cwd, environment.home)
         self._errors = _ErrorLines()
+        self._launcher = AgentLauncher(line, cwd, self._errors.add_line)
         self._code = exit_codes.OK
-        self._chooses = line.agent.resume == ""
-        self._trusts = False
-        self._started: SubprocessTransport | None = None
         self._client: Client | None = None
         self._view: View | None = None
 
@@ -128,72 +121,28 @@ class _ChatProgram:
         """Start the agent, draw, talk, end both."""
         self._watch_signals()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, exit_codes.BY_SIGNAL)
-        transport = self._started = self._transport(())
-        await transport.start()
+        transport = await self._launcher.start()
         try:
             self._view = self._make_view()
             # A signal that came before there was a view has said with which code to end.
-            return self._code or await self._talk(self._view)
+            return self._code or await self._run_with_view(self._view)
         finally:
             if self._client is not None:
                 await self._client.close()
             await transport.close()
 
-    def _transport(self, without: Collection[str]) -> SubprocessTransport:
-        """The way to an agent that is not started yet, with the options of this call but those."""
-        if self._line.connect is not None:
-            return self._attached(self._line.connect)
-        # A key goes another way, and what is chosen here needs no option.
-        chosen = (*(RESUME_OPTIONS if self._chooses else ()), *(TRUST_OPTIONS if self._trusts else ()))
-        options = self._line.own_options((*KEY_OPTIONS, *chosen, *without))
-        options += TRUST_OPTIONS[:1] if self._trusts else ()
-        # Without the folder on the path: a project could have a package of our name, or of one that we import.
-        command = [sys.executable, "-P", "-m", "pigeon", "--mode", "rpc", *options]
-        key = self._line.agent.api_key
-        if key is None:
-            return SubprocessTransport(command, ProgramChoices(on_stderr=self._errors.take))
-        try:
-            choices = ProgramChoices(first_line=key_line(key), on_stderr=self._errors.take)
-        except ValueError:
-            raise UsageError("The key of --api-key must be one line that is not empty") from None
-        return SubprocessTransport([*command, *READ_KEY], choices)
-
-    def _attached(self, url: str) -> SubprocessTransport:
-        """The way to a conversation of `pigeon serve`, or to a new one in this folder."""
-        from pigeon.sdk.remote.addresses import parsed_address
-
-        try:
-            new = parsed_address(url).session is None
-        except ValueError as error:
-            raise UsageError(f"--connect: {error}") from None
-        model = self._line.agent.model
-        options = ["--new", self._facts.cwd, *([] if model is None else ["--model", model])] if new else []
-        command = [sys.executable, "-P", "-m", "pigeon", "attach", url, *options]
-        return SubprocessTransport(command, ProgramChoices(on_stderr=self._errors.take))
-
-    def _connect(self, going_on: bool) -> SubprocessTransport:
-        """The agent that was started with the program; later ones are started when they are opened."""
-        transport, self._started = self._started, None
-        return transport or self._transport(SESSION_OPTIONS if going_on else ())
-
-    async def _trusting(self, folder: str) -> bool:
+    async def _try_restart_with_trust(self, folder: str) -> bool:
         """Start the agent anew with what the folder brings: extensions are those of the folder it is started in."""
-        if self._client is None or self._line.connect or not self._begins_in(folder):
+        if self._client is None or not self._launcher.trust_project(folder):
             return False
-        self._trusts = True
         await self._client.restart()
         return True
 
-    def _begins_in(self, folder: str) -> bool:
-        with suppress(OSError):
-            return os.path.samefile(folder, self._facts.cwd)
-        return False
-
-    async def _talk(self, view: View) -> int:
+    async def _run_with_view(self, view: View) -> int:
         drawing = asyncio.ensure_future(view.run())
         # What nothing else has caught must not be written over the screen.
-        asyncio.get_running_loop().set_exception_handler(lambda loop, about: _tell_fault(view, about))
-        talking = asyncio.ensure_future(self._chat(view))
+        asyncio.get_running_loop().set_exception_handler(lambda loop, about: _show_fault(view, about))
+        talking = asyncio.ensure_future(self._run_chat(view))
         try:
             await asyncio.wait({talking, drawing}, return_when=asyncio.FIRST_COMPLETED)
             if not talking.done():
@@ -204,25 +153,27 @@ class _ChatProgram:
             view.leave()
             await asyncio.wait({drawing})
             words = getattr(error, "last_words", "") or str(error)
-            print(printable(words), file=sys.stderr)  # noqa: T201
+            print(to_printable(words), file=sys.stderr)  # noqa: T201
             return exit_codes.FAILED
         finally:
             view.leave()
             await asyncio.wait({drawing})
-        return self._code_of(drawing)
+        return self._exit_code_of(drawing)
 
-    async def _chat(self, view: View) -> None:
+    async def _run_chat(self, view: View) -> None:
         await view.shown.wait()
         await asyncio.to_thread(_import_all, CHAT_MODULES)
         painter = Painter(colours_of(self._environment.variables))
-        threading.Thread(target=_paint_first, args=(painter,), daemon=True, name="pigeon-imports").start()
+        threading.Thread(target=_warm_up_painter, args=(painter,), daemon=True, name="pigeon-imports").start()
         from pigeon.frontends.terminal.chat import Chat
         from pigeon.frontends.terminal.clipboard import Clipboard
         from pigeon.frontends.terminal.host_questions import HostQuestions
         from pigeon.sdk.remote.client import Client
 
         questions = HostQuestions(view)
-        client = Client(connect=self._connect, on_permission=questions.permission, on_dialog=questions.dialog)
+        client = Client(
+            connect=self._launcher.connect, on_permission=questions.ask_permission, on_dialog=questions.ask_dialog
+        )
         self._client = client
         await client.open()
         # `main` switched the collector off: nothing that a start makes is garbage.
@@ -241,9 +192,9 @@ class _ChatProgram:
             names=self._names,
             arguments=self._arguments,
             restart=client.restart,
-            trusting=self._trusting,
+            trusting=self._try_restart_with_trust,
         )
-        await chat.run(__version__, "\n\n".join(self._line.messages), self._chooses)
+        await chat.run(__version__, "\n\n".join(self._line.messages), self._launcher.chooses_session)
 
     def _programs_path(self) -> str:
         from pigeon.sandbox.written_folders import programs_path
@@ -251,7 +202,7 @@ class _ChatProgram:
         environment = self._environment
         return programs_path(environment.agent_dir(), environment.variables.get("PATH"), self._facts.cwd)
 
-    async def _offered_by_servers(self, text: str) -> list[ServerOffer]:
+    async def _find_server_offers(self, text: str) -> list[ServerOffer]:
         """What tool servers have for the end of a text; nothing while there is no agent, or one that knows none."""
         from pigeon.frontends.terminal.screen.completion import ServerOffer
 
@@ -263,11 +214,13 @@ class _ChatProgram:
         except (PigeonError, TimeoutError):
             return []
         return [
-            ServerOffer(found.replaces, one.text, or_else(one.label, ""), or_else(one.description, ""))
+            ServerOffer(
+                found.replaces, one.text, value_or_default(one.label, ""), value_or_default(one.description, "")
+            )
             for one in found.completions
         ]
 
-    def _code_of(self, drawing: asyncio.Future[None]) -> int:
+    def _exit_code_of(self, drawing: asyncio.Future[None]) -> int:
         """A terminal that is gone is a hang-up, also where that is noticed before its signal comes."""
         error = drawing.exception()
         if isinstance(error, OSError):
@@ -279,12 +232,12 @@ class _ChatProgram:
     def _make_view(self) -> View:
         variables = self._environment.variables
         colours = colours_of(variables)
-        unicode = _knows_unicode(variables)
+        unicode = _can_show_unicode(variables)
         if self._plain:
             from pigeon.frontends.terminal.plain import PlainView
 
             plain = PlainView(self._transcript, self._inputs, sys.stdin, sys.stdout)
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.stop)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, plain.on_interrupt)
             return plain
         from pigeon.frontends.terminal.screen.completion import ChatCompleter
         from pigeon.frontends.terminal.screen.screen import Screen
@@ -298,7 +251,7 @@ class _ChatProgram:
             painter=Painter(colours, ascii_only=not unicode),
             now=time.monotonic,
             inputs=self._inputs,
-            completer=ChatCompleter(self._names, files, self._arguments, self._offered_by_servers),
+            completer=ChatCompleter(self._names, files, self._arguments, self._find_server_offers),
             history=os.path.join(self._environment.agent_dir(), HISTORY_FILE),
             colours=colours is not None,
             is_picture=self._attachments.is_picture,
@@ -327,8 +280,7 @@ class _ErrorLines:
         self._view: View | None = None
         self._shown_soon: asyncio.Handle | None = None
 
-    def take(self, line: str) -> None:
-        """The next line."""
+    def add_line(self, line: str) -> None:
         if len(self._lines) < MOST_ERROR_LINES:
             self._lines.append(line)
         if self._view is not None and self._shown_soon is None:
@@ -352,21 +304,21 @@ def _import_all(names: Sequence[str]) -> None:
         importlib.import_module(name)
 
 
-def _paint_first(painter: Painter) -> None:
+def _warm_up_painter(painter: Painter) -> None:
     """Paint what is not shown: the first of each kind takes ten times as long as the next, with its imports."""
     from pigeon.tools.catalog import SHELL
 
     for block in (*FIRST_PAINTED, ToolCard("", SHELL, {"command": "ls"}, 0.0, "file", seconds=1.0)):
         painter.paint(block, FIRST_WIDTH)
-    painter.live_markdown(FIRST_PAINTED[1].text, FIRST_WIDTH)
+    painter.paint_live_markdown(FIRST_PAINTED[1].text, FIRST_WIDTH)
 
 
-def _tell_fault(view: View, about: Mapping[str, Any]) -> None:
+def _show_fault(view: View, about: Mapping[str, Any]) -> None:
     fault = about.get("exception")
     view.show(Notice(f"{type(fault).__name__}: {fault}" if fault else str(about.get("message", "")), "error"))
 
 
-def _knows_unicode(variables: Mapping[str, str]) -> bool:
+def _can_show_unicode(variables: Mapping[str, str]) -> bool:
     """Whether the terminal shows more than ASCII, as far as the locale says something about it."""
     locale = variables.get("LC_ALL") or variables.get("LC_CTYPE") or variables.get("LANG") or "UTF-8"
     return "utf" in locale.lower()

@@ -35,19 +35,19 @@ class Clipboard:
         self._environment = {**environment, "PATH": search_path}
         self._owner = ProcessOwner()
 
-    async def copy(self, text: str) -> bool:
+    async def copy_text(self, text: str) -> bool:
         """Copy a text; false if neither the terminal nor a program can take it."""
         data = text.encode("utf-8", "replace")
         fits = len(data) <= LONGEST_FOR_TERMINAL
         if fits:
-            self._view.control(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
-        return await self._first(COPYING, data) is not None or fits
+            self._view.send_control(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
+        return await self._run_first(COPYING, data) is not None or fits
 
-    async def image(self) -> bytes | None:
+    async def read_image(self) -> bytes | None:
         """The image in the clipboard; none if there is none, or no program to ask for it."""
-        return await self._first(PASTING, None) or None
+        return await self._run_first(PASTING, None) or None
 
-    async def _first(self, programs: tuple[tuple[str, ...], ...], stdin: bytes | None) -> bytes | None:
+    async def _run_first(self, programs: tuple[tuple[str, ...], ...], stdin: bytes | None) -> bytes | None:
         """What the first program says that is there and does not fail."""
         for argv in programs:
             try:

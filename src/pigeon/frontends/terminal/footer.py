@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.system.files import read_beginning
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 
 if TYPE_CHECKING:
     from pigeon.wire.answers import SessionStats, State
@@ -33,13 +33,13 @@ class FooterFacts(Struct):
     session: str = ""
     statuses: dict[str, str] = {}
 
-    def learn(self, state: State, stats: SessionStats) -> None:
+    def update_from(self, state: State, stats: SessionStats) -> None:
         """Take over what the agent says of itself, and look at the branch."""
         self.model = "" if state.model is None else f"{state.model.provider}/{state.model.id}"
         self.thinking = state.thinking_level
-        self.session = or_else(state.session_name, "")
+        self.session = value_or_default(state.session_name, "")
         self.cost = float(stats.cost)
-        usage = or_else(stats.context_usage, None)
+        usage = value_or_default(stats.context_usage, None)
         if usage is not None:
             self.context_percent = None if usage.percent is None else float(usage.percent)
             self.context_window = usage.context_window
@@ -47,7 +47,7 @@ class FooterFacts(Struct):
 
     def set_status(self, request: SetStatusRequest) -> None:
         """Take over an entry of an extension; without a text it goes."""
-        text = or_else(request.status_text, None)
+        text = value_or_default(request.status_text, None)
         if text is None:
             self.statuses.pop(request.status_key, None)
         else:
@@ -58,7 +58,7 @@ def footer_text(facts: FooterFacts, width: int) -> str:
     """The line, at most so wide: what matters least is shortened first, then left out."""
     from prompt_toolkit.utils import get_cwidth
 
-    parts = [part for part in _parts(facts) if part.text]
+    parts = [part for part in _footer_parts(facts) if part.text]
     while get_cwidth(line := SEPARATOR.join(part.text for part in parts)) > width:
         last = max(parts, key=lambda part: part.rank)
         if last.short and last.short != last.text:
@@ -81,31 +81,31 @@ class _Part(Struct, frozen=True):
     short: str = ""
 
 
-def _parts(facts: FooterFacts) -> list[_Part]:
-    """In the order of the line."""
-    model = _one_line(facts.model or "no model")
-    level = "" if facts.thinking in ("", "off") else f" {_one_line(facts.thinking)}"
+def _footer_parts(facts: FooterFacts) -> list[_Part]:
+    """Returns the parts of the footer in the order of the line."""
+    model = _to_one_line(facts.model or "no model")
+    level = "" if facts.thinking in ("", "off") else f" {_to_one_line(facts.thinking)}"
     where = facts.cwd
     if facts.home and (where == facts.home or where.startswith(facts.home + os.sep)):
         where = "~" + where[len(facts.home) :]
     percent = "" if facts.context_percent is None else f"{facts.context_percent:.0f}%"
-    branch = _one_line(facts.branch)
+    branch = _to_one_line(facts.branch)
     return [
         _Part(0, model + level, model.rpartition("/")[2]),
-        _Part(1, f"context {percent} of {_thousands(facts.context_window)}" if percent else "", percent),
+        _Part(1, f"context {percent} of {_format_thousands(facts.context_window)}" if percent else "", percent),
         _Part(2, f"${facts.cost:.3f}" if facts.cost else ""),
-        _Part(3, _one_line(where), _one_line(os.path.basename(where))),
+        _Part(3, _to_one_line(where), _to_one_line(os.path.basename(where))),
         _Part(4, f"({branch})" if branch else ""),
-        _Part(5, _one_line(facts.session)),
-        *(_Part(6, _one_line(text)) for text in facts.statuses.values()),
+        _Part(5, _to_one_line(facts.session)),
+        *(_Part(6, _to_one_line(text)) for text in facts.statuses.values()),
     ]
 
 
-def _one_line(text: str) -> str:
-    return " ".join(cleaned(text).split())
+def _to_one_line(text: str) -> str:
+    return " ".join(clean_text(text).split())
 
 
-def _thousands(count: int) -> str:
+def _format_thousands(count: int) -> str:
     return f"{count / 1_000_000:.1f}M" if count >= 1_000_000 else f"{count / 1000:.0f}k"
 
 
@@ -117,8 +117,8 @@ def branch_of(cwd: str) -> str:
         pointer = os.path.join(folder, ".git")
         try:
             if os.path.isfile(pointer):
-                head = os.path.join(folder, _first_line(pointer).partition(":")[2].strip(), "HEAD")
-            line = _first_line(head)
+                head = os.path.join(folder, _read_first_line(pointer).partition(":")[2].strip(), "HEAD")
+            line = _read_first_line(head)
             return line.removeprefix("ref: refs/heads/") if line.startswith("ref:") else line[:8]
         except (OSError, ValueError):
             pass
@@ -128,6 +128,6 @@ def branch_of(cwd: str) -> str:
         folder = parent
 
 
-def _first_line(path: str) -> str:
-    """Of a regular file alone: a command may have put a pipe in its place, which would never be read to its end."""
+def _read_first_line(path: str) -> str:
+    """Returns the first line of a regular file; of a pipe, which a command may have put there, nothing is read."""
     return read_beginning(path, 4096)[0].partition("\n")[0].strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pigeon.frontends.terminal.content.tool_details import main_argument
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, TextQuestion, View
 from pigeon.sdk.host_calls import PermissionAnswer, PermissionRequest, Question
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.dialogs import ConfirmRequest, EditorRequest, InputRequest, SelectRequest
 
 PERMISSION_CHOICES = (
@@ -22,8 +22,8 @@ class HostQuestions:
     def __init__(self, view: View) -> None:
         self._view = view
 
-    async def permission(self, request: PermissionRequest) -> PermissionAnswer:
-        """May this call run? No answer is a no."""
+    async def ask_permission(self, request: PermissionRequest) -> PermissionAnswer:
+        """Ask whether a tool call may run; no answer counts as a no."""
         # A change is named after its file; of everything else the whole call stands above the question.
         about = f" {main_argument(request.arguments)}" if request.diff else ""
         title = f"Allow {request.tool_name}{about}?"
@@ -32,26 +32,26 @@ class HostQuestions:
         answer = await self._view.ask(question)
         return "allow" if answer == "allow" else "always" if answer == "always" else "deny"
 
-    async def dialog(self, request: Question) -> str | bool | None:
+    async def ask_dialog(self, request: Question) -> str | bool | None:
         """The answer to a dialog; none if it was cancelled."""
         if isinstance(request, ConfirmRequest):
-            seconds = _seconds(or_else(request.timeout, None))
+            seconds = _to_seconds(value_or_default(request.timeout, None))
             answer = await self._view.ask(ChoiceQuestion(request.title, YES_OR_NO, request.message, seconds=seconds))
             return None if answer is None else answer == "yes"
         if isinstance(request, SelectRequest):
             choices = [Choice(option, option) for option in request.options]
-            seconds = _seconds(or_else(request.timeout, None))
+            seconds = _to_seconds(value_or_default(request.timeout, None))
             return await self._view.ask(
                 ChoiceQuestion(request.title, choices, search=len(choices) > 9, seconds=seconds)
             )
         if isinstance(request, InputRequest):
-            seconds = _seconds(or_else(request.timeout, None))
+            seconds = _to_seconds(value_or_default(request.timeout, None))
             return await self._view.ask(
-                TextQuestion(request.title, placeholder=or_else(request.placeholder, ""), seconds=seconds)
+                TextQuestion(request.title, placeholder=value_or_default(request.placeholder, ""), seconds=seconds)
             )
         assert isinstance(request, EditorRequest)
-        return await self._view.ask(TextQuestion(request.title, or_else(request.prefill, ""), multiline=True))
+        return await self._view.ask(TextQuestion(request.title, value_or_default(request.prefill, ""), multiline=True))
 
 
-def _seconds(milliseconds: int | None) -> float | None:
+def _to_seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000

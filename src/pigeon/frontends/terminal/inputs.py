@@ -7,12 +7,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-# "send": a line with Enter; "queue": a message for when the work is done; "take_back": the last message that
+# "send": a line with Enter; "queue": a message for when the work is done; "recall_queued": the last message that
 # waits; "stop": Esc; "cycle_*": the keys for it.
 InputKind = Literal[
     "send",
     "queue",
-    "take_back",
+    "recall_queued",
     "stop",
     "cycle_model",
     "cycle_thinking",

@@ -12,7 +12,7 @@ from functools import singledispatchmethod
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
     Block,
@@ -26,11 +26,11 @@ from pigeon.frontends.terminal.blocks import (
 from pigeon.frontends.terminal.content.tool_details import (
     LONGEST_LINE,
     ToolDetails,
-    counted,
     details_of,
     first_line,
+    format_count,
     main_argument,
-    tail,
+    tail_of_output,
 )
 from pigeon.system.clock import duration_text
 
@@ -92,59 +92,60 @@ class Painter:
         """The lines of a finished block, each ended, and a blank one; with escape sequences if there are colours."""
         lines = self._lines(block, max(width, NARROWEST))
         filled = [number for number, line in enumerate(lines) if line.plain.strip()]
-        return self.rendered(lines[filled[0] : filled[-1] + 1]) + "\n" if filled else ""
+        return self.render_lines(lines[filled[0] : filled[-1] + 1]) + "\n" if filled else ""
 
-    def live_markdown(self, text: str, width: int) -> str:
+    def paint_live_markdown(self, text: str, width: int) -> str:
         """A part of an answer that may still change; drawn again as it was where it has not."""
         if self._live is None or self._live[:2] != (text, width):
             from pigeon.frontends.terminal.content.markdown import MarkdownLines
 
             if self._live_layout is None:
                 self._live_layout = MarkdownLines(self.signs, self._colours is not None, at_once=True)
-            lines = self._live_layout.lines(cleaned(text), max(width, NARROWEST))
-            self._live = (text, width, self.rendered(lines))
+            lines = self._live_layout.lines(clean_text(text), max(width, NARROWEST))
+            self._live = (text, width, self.render_lines(lines))
         return self._live[2]
 
-    def live_card(self, card: ToolCard, now: float, width: int) -> str:
+    def paint_live_card(self, card: ToolCard, now: float, width: int) -> str:
         """A call that runs, with the last lines of its output."""
-        about = first_line(command, self._cut) if isinstance(command := card.args.get("command"), str) else ""
+        about = first_line(command, self._cut_sign) if isinstance(command := card.args.get("command"), str) else ""
         details = ToolDetails(about or main_argument(card.args))
-        details.lines = tail(card.output, LIVE_LINES)[0]
+        details.lines = tail_of_output(card.output, LIVE_LINES)[0]
         width = max(width, NARROWEST)
-        lines = [self._title(card, details, now - card.started, width), *self._body(details, width)]
-        return self.rendered(lines)
+        lines = [self._title_line(card, details, now - card.started, width), *self._body_lines(details, width)]
+        return self.render_lines(lines)
 
-    def faint(self, text: str, width: int) -> str:
-        """A text of less importance."""
-        from pigeon.frontends.terminal.content.wrapping import wrapped
+    def paint_faint(self, text: str, width: int) -> str:
+        from pigeon.frontends.terminal.content.wrapping import wrap_words
 
-        return self.rendered(wrapped(self._text(cleaned(text), "faint"), max(width, NARROWEST)))
+        return self.render_lines(wrap_words(self._make_text(clean_text(text), "faint"), max(width, NARROWEST)))
 
-    def faint_line(self, text: str, width: int) -> str:
+    def paint_faint_line(self, text: str, width: int) -> str:
         """The beginning of such a text, in one line that is not ended."""
-        from pigeon.frontends.terminal.content.wrapping import shortened
+        from pigeon.frontends.terminal.content.wrapping import shorten_line
 
-        return self.rendered([shortened(self._text(cleaned(text), "faint"), width, self._cut)]).removesuffix("\n")
+        return self.render_lines(
+            [shorten_line(self._make_text(clean_text(text), "faint"), width, self._cut_sign)]
+        ).removesuffix("\n")
 
-    def rendered(self, lines: Iterable[Text]) -> str:
-        """Lines as text, each ended."""
+    def render_lines(self, lines: Iterable[Text]) -> str:
+        """Returns the lines as one text, each ended by a newline."""
         made: list[str] = []
         for line in lines:
             line.rstrip()
             if self._colours is None:
                 made += (line.plain, "\n")
             else:
-                made.append(self._coloured(line))
+                made.append(self._render_coloured(line))
         return "".join(made)
 
-    def _coloured(self, line: Text) -> str:
+    def _render_coloured(self, line: Text) -> str:
         """A line with its escape sequences: rich's console does the same and takes five times as long for it."""
         from rich.color import ColorSystem
 
         system = {"256": ColorSystem.EIGHT_BIT, "truecolor": ColorSystem.TRUECOLOR}.get(
             self._colours or "", ColorSystem.STANDARD
         )
-        console = self._console_of()
+        console = self._ensure_console()
         if not line.spans:
             # Such a line is rendered without the style that it has as a whole.
             return console.get_style(line.style).render(line.plain, color_system=system) + "\n"
@@ -157,22 +158,22 @@ class Painter:
         """A text of which nothing is hidden: long lines are folded, and one that is endless says what is left out."""
         from rich.text import Text
 
-        from pigeon.frontends.terminal.content.wrapping import folded
+        from pigeon.frontends.terminal.content.wrapping import fold_lines
 
         made: list[Text] = []
-        lines = cleaned(text).rstrip().split("\n")
+        lines = clean_text(text).rstrip().split("\n")
         for number, line in enumerate(lines):
             if len(made) > LONGEST_WHOLE:
-                return [*made, self._left_out(len(lines) - number, "more", width)]
+                return [*made, self._left_out_line(len(lines) - number, "more", width)]
             style = {"+": "added", "-": "removed"}.get(line[:1], "") if is_diff else ""
-            made += folded(Text().append(line, style), max(width, NARROWEST))
+            made += fold_lines(Text().append(line, style), max(width, NARROWEST))
         return made
 
     @property
-    def _cut(self) -> str:
+    def _cut_sign(self) -> str:
         return self.signs["cut"]
 
-    def _console_of(self) -> Console:
+    def _ensure_console(self) -> Console:
         from rich.console import Console
         from rich.theme import Theme
 
@@ -181,129 +182,144 @@ class Painter:
             self._console = Console(file=StringIO(), width=NARROWEST, theme=Theme(STYLES))
         return self._console
 
-    def _text(self, text: str, style: str = "") -> Text:
+    def _make_text(self, text: str, style: str = "") -> Text:
         from rich.text import Text
 
         return Text(text, style)
 
-    def _prose(self, text: str, width: int) -> list[Text]:
+    def _prose_lines(self, text: str, width: int) -> list[Text]:
         from pigeon.frontends.terminal.content.markdown import MarkdownLines
 
         if self._markdown is None:
             self._markdown = MarkdownLines(self.signs, self._colours is not None)
-        return self._markdown.lines(cleaned(text), width)
+        return self._markdown.lines(clean_text(text), width)
 
     @singledispatchmethod
     def _lines(self, block: Block, width: int) -> list[Text]:
         raise TypeError(f"no way to paint {block!r}")
 
     @_lines.register(UserText)
-    def _user(self, block: UserText, width: int) -> list[Text]:
-        lines = self._marked(self.signs["user"], "user", block.text, "said", width)
+    def _user_lines(self, block: UserText, width: int) -> list[Text]:
+        lines = self._wrap_behind_sign(self.signs["user"], "user", block.text, "said", width)
         if block.images:
-            lines.append(self._text(f"  [{counted(block.images, 'image')}]", "faint"))
+            lines.append(self._make_text(f"  [{format_count(block.images, 'image')}]", "faint"))
         return lines
 
     @_lines.register(AnswerText)
-    def _answer(self, block: AnswerText, width: int) -> list[Text]:
-        return self._prose(block.text, width)
+    def _answer_lines(self, block: AnswerText, width: int) -> list[Text]:
+        return self._prose_lines(block.text, width)
 
     @_lines.register(ThinkingText)
-    def _thought(self, block: ThinkingText, width: int) -> list[Text]:
-        from pigeon.frontends.terminal.content.wrapping import shortened
+    def _thinking_lines(self, block: ThinkingText, width: int) -> list[Text]:
+        from pigeon.frontends.terminal.content.wrapping import shorten_line
 
         time = "" if block.seconds is None or block.seconds < 1 else f" for {duration_text(block.seconds, tenths=True)}"
         title = f"{self.signs['thought']} Thought{time}"
         if self._show_thinking:
-            return [self._text(title, "faint"), *self._marked(" ", "", block.text, "faint", width)]
-        words = " ".join(cleaned(block.text[:LONGEST_LINE]).split())
-        return [shortened(self._text(f"{title}: {words}" if words else title, "faint"), width, self._cut)]
+            return [self._make_text(title, "faint"), *self._wrap_behind_sign(" ", "", block.text, "faint", width)]
+        words = " ".join(clean_text(block.text[:LONGEST_LINE]).split())
+        return [shorten_line(self._make_text(f"{title}: {words}" if words else title, "faint"), width, self._cut_sign)]
 
     @_lines.register(ToolCard)
-    def _call(self, block: ToolCard, width: int) -> list[Text]:
-        details = details_of(block, self._cut)
-        return [self._title(block, details, block.seconds or 0.0, width), *self._body(details, width)]
+    def _call_lines(self, block: ToolCard, width: int) -> list[Text]:
+        details = details_of(block, self._cut_sign)
+        return [self._title_line(block, details, block.seconds or 0.0, width), *self._body_lines(details, width)]
 
     @_lines.register(ShellCard)
-    def _shell(self, block: ShellCard, width: int) -> list[Text]:
-        from pigeon.frontends.terminal.content.wrapping import joined, shortened
+    def _shell_lines(self, block: ShellCard, width: int) -> list[Text]:
+        from pigeon.frontends.terminal.content.wrapping import join_texts, shorten_line
 
-        facts = self._text("")
+        facts = self._make_text("")
         if block.exit_code:
             facts.append(f"  exit code {block.exit_code}", "bad")
         if not block.for_model:
             facts.append("  only for you", "faint")
-        about = self._text(first_line(block.command, self._cut), "tool")
-        title = joined(
-            self._text("! ", "accent"), shortened(about, max(8, width - 2 - facts.cell_len), self._cut), facts
+        about = self._make_text(first_line(block.command, self._cut_sign), "tool")
+        title = join_texts(
+            self._make_text("! ", "accent"),
+            shorten_line(about, max(8, width - 2 - facts.cell_len), self._cut_sign),
+            facts,
         )
-        lines, before = tail(block.output, SHELL_LINES)
-        return [shortened(title, width, self._cut), *self._body(ToolDetails("", lines=lines, before=before), width)]
+        lines, before = tail_of_output(block.output, SHELL_LINES)
+        return [
+            shorten_line(title, width, self._cut_sign),
+            *self._body_lines(ToolDetails("", lines=lines, before=before), width),
+        ]
 
     @_lines.register(Notice)
-    def _notice(self, block: Notice, width: int) -> list[Text]:
+    def _notice_lines(self, block: Notice, width: int) -> list[Text]:
         sign, style = NOTICE_SIGNS[block.kind]
         # A yellow text cannot be read on a light background; a sign can.
         text_style = {"error": "bad", "faint": "faint"}.get(block.kind, "")
-        return self._marked(self.signs[sign], style or "faint", block.text, text_style, width)
+        return self._wrap_behind_sign(self.signs[sign], style or "faint", block.text, text_style, width)
 
     @_lines.register(ChatHead)
-    def _head(self, block: ChatHead, width: int) -> list[Text]:
-        from pigeon.frontends.terminal.content.wrapping import joined, wrapped
+    def _head_lines(self, block: ChatHead, width: int) -> list[Text]:
+        from pigeon.frontends.terminal.content.wrapping import join_texts, wrap_words
 
         # Model and folder stand in the footer.
-        hints = [line for hint in block.hints for line in wrapped(self._text(cleaned(hint), "faint"), width)]
-        return [joined(self._text("Pigeon", "user"), self._text(f" {block.version}", "faint")), *hints]
+        hints = [line for hint in block.hints for line in wrap_words(self._make_text(clean_text(hint), "faint"), width)]
+        return [join_texts(self._make_text("Pigeon", "user"), self._make_text(f" {block.version}", "faint")), *hints]
 
-    def _title(self, card: ToolCard, details: ToolDetails, seconds: float, width: int) -> Text:
-        from pigeon.frontends.terminal.content.wrapping import joined, shortened
+    def _title_line(self, card: ToolCard, details: ToolDetails, seconds: float, width: int) -> Text:
+        from pigeon.frontends.terminal.content.wrapping import join_texts, shorten_line
 
-        state, style = ("running", "warn") if card.running else ("failed", "bad") if card.failed else ("done", "good")
-        facts = self._text("")
+        state, style = (
+            ("running", "warn") if card.is_running else ("failed", "bad") if card.failed else ("done", "good")
+        )
+        facts = self._make_text("")
         if details.added or details.removed:
             facts.append(f"  +{details.added}", "added").append(f" -{details.removed}", "removed")
         if details.reason:
             facts.append(f"  {details.reason}", "bad")
         if details.note:
             facts.append(f"  {details.note}", "faint")
-        if seconds >= LEAST_TIME or card.running:
+        if seconds >= LEAST_TIME or card.is_running:
             facts.append(f"  {duration_text(seconds, tenths=True)}", "faint")
-        name = joined(self._text(f"{self.signs[state]} ", style), self._text(cleaned(card.name), "tool"))
+        name = join_texts(
+            self._make_text(f"{self.signs[state]} ", style), self._make_text(clean_text(card.name), "tool")
+        )
         if details.about:
             room = max(8, width - name.cell_len - facts.cell_len - 1)
-            name = joined(name, self._text(" "), shortened(self._text(details.about), room, self._cut))
-        return shortened(joined(name, facts), width, self._cut)
+            name = join_texts(
+                name, self._make_text(" "), shorten_line(self._make_text(details.about), room, self._cut_sign)
+            )
+        return shorten_line(join_texts(name, facts), width, self._cut_sign)
 
-    def _body(self, details: ToolDetails, width: int) -> list[Text]:
-        lines = [self._left_out(details.before, "earlier", width)] if details.before else []
+    def _body_lines(self, details: ToolDetails, width: int) -> list[Text]:
+        lines = [self._left_out_line(details.before, "earlier", width)] if details.before else []
         lines += [self._diff_line(line, width) for line in details.diff]
         digits = len(str((details.first_number or 0) + len(details.lines)))
         for number, line in enumerate(details.lines, details.first_number or 0):
             before = "" if details.first_number is None else f"{number:>{digits}} "
-            lines += self._reason(line, width) if details.failed else [self._output_line(line, width, before=before)]
-        return [*lines, self._left_out(details.after, "more", width)] if details.after else lines
+            lines += (
+                self._reason_lines(line, width) if details.failed else [self._output_line(line, width, before=before)]
+            )
+        return [*lines, self._left_out_line(details.after, "more", width)] if details.after else lines
 
-    def _reason(self, line: str, width: int) -> list[Text]:
-        from pigeon.frontends.terminal.content.wrapping import indented, wrapped
+    def _reason_lines(self, line: str, width: int) -> list[Text]:
+        from pigeon.frontends.terminal.content.wrapping import indent_lines, wrap_words
 
-        bar = self._text(f"  {self.signs['bar']} ", "faint")
-        return indented(wrapped(self._text(line[:LONGEST_REASON]), width - bar.cell_len), bar, bar)
+        bar = self._make_text(f"  {self.signs['bar']} ", "faint")
+        return indent_lines(wrap_words(self._make_text(line[:LONGEST_REASON]), width - bar.cell_len), bar, bar)
 
     def _diff_line(self, line: str, width: int) -> Text:
         return self._output_line(line, width, {"+": "added", "-": "removed"}.get(line[:1], "faint"))
 
-    def _left_out(self, count: int, which: str, width: int) -> Text:
-        return self._output_line(f"{self._cut} {count:,} {which} line{'' if count == 1 else 's'}", width, "faint")
+    def _left_out_line(self, count: int, which: str, width: int) -> Text:
+        return self._output_line(f"{self._cut_sign} {count:,} {which} line{'' if count == 1 else 's'}", width, "faint")
 
     def _output_line(self, line: str, width: int, style: str = "", before: str = "") -> Text:
-        from pigeon.frontends.terminal.content.wrapping import joined, shortened
+        from pigeon.frontends.terminal.content.wrapping import join_texts, shorten_line
 
-        start = self._text(f"  {self.signs['bar']} {before}", "faint")
-        return joined(start, shortened(self._text(line[:LONGEST_LINE], style), width - start.cell_len, self._cut))
+        start = self._make_text(f"  {self.signs['bar']} {before}", "faint")
+        return join_texts(
+            start, shorten_line(self._make_text(line[:LONGEST_LINE], style), width - start.cell_len, self._cut_sign)
+        )
 
-    def _marked(self, sign: str, sign_style: str, text: str, style: str, width: int) -> list[Text]:
+    def _wrap_behind_sign(self, sign: str, sign_style: str, text: str, style: str, width: int) -> list[Text]:
         """Wrapped behind a sign, which stands before the first line only."""
-        from pigeon.frontends.terminal.content.wrapping import indented, wrapped
+        from pigeon.frontends.terminal.content.wrapping import indent_lines, wrap_words
 
-        lines = wrapped(self._text(cleaned(text).strip(), style), width - 2)
-        return indented(lines, self._text(f"{sign} ", sign_style))
+        lines = wrap_words(self._make_text(clean_text(text).strip(), style), width - 2)
+        return indent_lines(lines, self._make_text(f"{sign} ", sign_style))

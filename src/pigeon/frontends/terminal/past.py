@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ShellCard, ThinkingText, ToolCard, UserText
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, text_of
 from pigeon.wire.messages import (
     AssistantMessage,
@@ -30,19 +30,21 @@ def past_blocks(messages: Sequence[Message]) -> list[Block]:
     if len(messages) > len(shown):
         blocks.append(Notice(f"{len(messages) - len(shown):,} earlier messages; /export shows all of them", "faint"))
     for message in shown:
-        blocks += _blocks(message, results)
+        blocks += _message_blocks(message, results)
     return blocks
 
 
-def _blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Block]:
+def _message_blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Block]:
     if isinstance(message, UserMessage):
         content = [] if isinstance(message.content, str) else message.content
         return [UserText(text_of(message.content), sum(isinstance(one, ImageContent) for one in content))]
     if isinstance(message, AssistantMessage):
-        return _answer(message, results)
+        return _answer_blocks(message, results)
     if isinstance(message, BashExecutionMessage):
-        for_model = not or_else(message.exclude_from_context, False)
-        return [ShellCard(message.command, message.output, or_else(message.exit_code, None), for_model=for_model)]
+        for_model = not value_or_default(message.exclude_from_context, False)
+        return [
+            ShellCard(message.command, message.output, value_or_default(message.exit_code, None), for_model=for_model)
+        ]
     if isinstance(message, CustomMessage) and message.display:
         return [Notice(text_of(message.content))]
     if isinstance(message, CompactionSummaryMessage):
@@ -52,7 +54,7 @@ def _blocks(message: Message, results: dict[str, ToolResultMessage]) -> list[Blo
     return []
 
 
-def _answer(message: AssistantMessage, results: dict[str, ToolResultMessage]) -> list[Block]:
+def _answer_blocks(message: AssistantMessage, results: dict[str, ToolResultMessage]) -> list[Block]:
     blocks: list[Block] = []
     for part in message.content:
         if isinstance(part, TextContent) and part.text.strip():
@@ -60,8 +62,8 @@ def _answer(message: AssistantMessage, results: dict[str, ToolResultMessage]) ->
         elif isinstance(part, ThinkingContent) and part.thinking.strip():
             blocks.append(ThinkingText(part.thinking, None))
         elif isinstance(part, ToolCall):
-            blocks.append(_card(part, results.get(part.id)))
-    error = or_else(message.error_message, "")
+            blocks.append(_tool_card(part, results.get(part.id)))
+    error = value_or_default(message.error_message, "")
     if message.stop_reason == "error" and error:
         blocks.append(Notice(error, "error"))
     elif message.stop_reason == "aborted":
@@ -69,14 +71,14 @@ def _answer(message: AssistantMessage, results: dict[str, ToolResultMessage]) ->
     return blocks
 
 
-def _card(call: ToolCall, result: ToolResultMessage | None) -> ToolCard:
+def _tool_card(call: ToolCall, result: ToolResultMessage | None) -> ToolCard:
     args: Any = call.arguments
     card = ToolCard(call.id, call.name, args if isinstance(args, dict) else {}, 0.0)
     if result is None:
-        card.end(0.0, True, "(no result)")
+        card.finish(0.0, True, "(no result)")
         return card
     details: Any = result.details
     diff = details.get("diff") if isinstance(details, dict) else None
-    seconds = or_else(result.duration_ms, 0) / 1000
-    card.end(seconds, result.is_error, text_of(result.content), diff if isinstance(diff, str) else None)
+    seconds = value_or_default(result.duration_ms, 0) / 1000
+    card.finish(seconds, result.is_error, text_of(result.content), diff if isinstance(diff, str) else None)
     return card

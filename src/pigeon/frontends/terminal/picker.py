@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.session.history.file_store import FileStore
-from pigeon.system.environment import no_terminal
+from pigeon.system.environment import no_terminal_message
 from pigeon.wire.answers import SessionRow
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.errors import StartupError
 
 MOST = 20
 
 
-def pick(folder: str, terminal: str = "/dev/tty") -> str:
+def pick_session(folder: str, terminal: str = "/dev/tty") -> str:
     """The path of the session that was chosen; raises `StartupError` where there is no terminal, or no choice."""
     try:
         screen = open(terminal, "r+b", buffering=0)  # noqa: SIM115 - closed by the block below
     except OSError:
-        return no_terminal(folder)
+        return no_terminal_message(folder)
     with screen:
         rows, _ = FileStore.list_sessions([folder], None, MOST)
         if not rows:
             raise StartupError("There are no sessions in this folder to resume")
-        lines = [f"{number:3}  {_shown(row)}" for number, row in enumerate(rows, 1)]
+        lines = [f"{number:3}  {_row_text(row)}" for number, row in enumerate(rows, 1)]
         screen.write(("\r\n".join([*lines, "Which one? (number, or Enter for none) "])).encode("utf-8", "replace"))
         chosen = screen.readline().decode("utf-8", "replace").strip()
     if not chosen.isdecimal() or not 1 <= int(chosen) <= len(rows):
@@ -30,7 +30,7 @@ def pick(folder: str, terminal: str = "/dev/tty") -> str:
     return rows[int(chosen) - 1].path
 
 
-def _shown(row: SessionRow) -> str:
+def _row_text(row: SessionRow) -> str:
     """One line, with nothing in it that could steer the terminal."""
-    text = or_else(row.name, "") or or_else(row.first_message, "") or row.id
-    return f"{row.modified[:16].replace('T', ' ')}  {' '.join(cleaned(text).split())[:80]}"
+    text = value_or_default(row.name, "") or value_or_default(row.first_message, "") or row.id
+    return f"{row.modified[:16].replace('T', ' ')}  {' '.join(clean_text(text).split())[:80]}"

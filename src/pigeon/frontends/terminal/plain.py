@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import singledispatchmethod
 from typing import TextIO
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.terminal.blocks import (
     AnswerText,
     Block,
@@ -25,10 +25,17 @@ from pigeon.frontends.terminal.blocks import (
     UserText,
 )
 from pigeon.frontends.terminal.content.spoken import spoken_diff, spoken_markdown
-from pigeon.frontends.terminal.content.tool_details import ToolDetails, counted, details_of, first_line, tail
+from pigeon.frontends.terminal.content.tool_details import (
+    ToolDetails,
+    details_of,
+    first_line,
+    format_count,
+    tail_of_output,
+)
 from pigeon.frontends.terminal.inputs import Input, Inputs
+from pigeon.frontends.terminal.live_parts import SHELL_NAME
 from pigeon.frontends.terminal.painting import SHELL_LINES
-from pigeon.frontends.terminal.transcript import SHELL_NAME, ChatTranscript
+from pigeon.frontends.terminal.transcript import ChatTranscript
 from pigeon.frontends.terminal.view import Choice, Question, TextQuestion
 from pigeon.system.clock import duration_text
 
@@ -64,33 +71,32 @@ class PlainView:
     # What is said
 
     def show(self, block: Block) -> None:
-        """Say a block."""
         lines = self._words(block)
         if lines:
             self._typed_last = ""
-            self._line("\n".join(lines))
+            self._print_line("\n".join(lines))
 
     @singledispatchmethod
     def _words(self, block: Block) -> Sequence[str]:
         raise TypeError(f"no words for {block!r}")
 
     @_words.register(UserText)
-    def _user(self, block: UserText) -> Sequence[str]:
+    def _user_words(self, block: UserText) -> Sequence[str]:
         # What was typed just now stands in the line above.
         if block.text.strip() == self._typed_last.strip() and not block.images:
             return []
-        images = f" with {counted(block.images, 'image')}" if block.images else ""
-        return [f"You said{images}: {cleaned(block.text).strip()}"]
+        images = f" with {format_count(block.images, 'image')}" if block.images else ""
+        return [f"You said{images}: {clean_text(block.text).strip()}"]
 
     @_words.register(AnswerText)
-    def _answer(self, block: AnswerText) -> Sequence[str]:
+    def _answer_words(self, block: AnswerText) -> Sequence[str]:
         lines = spoken_markdown(block.text)
         if not block.first or not lines:
             return lines
         return ["Answer:", *lines] if len(lines) > 1 else [f"Answer: {lines[0]}"]
 
     @_words.register(ThinkingText)
-    def _thought(self, block: ThinkingText) -> Sequence[str]:
+    def _thinking_words(self, block: ThinkingText) -> Sequence[str]:
         return (
             []
             if block.seconds is None or block.seconds < 1
@@ -98,17 +104,17 @@ class PlainView:
         )
 
     @_words.register(ToolCard)
-    def _tool(self, block: ToolCard) -> Sequence[str]:
+    def _tool_words(self, block: ToolCard) -> Sequence[str]:
         details = details_of(block, AND_MORE)
         how = "failed" if block.failed else "done"
         if block.seconds is not None and block.seconds >= 1:
             how += f" after {duration_text(block.seconds, tenths=True)}"
         facts = [fact for fact in (details.reason, details.note) if fact]
         changed = {"added": details.added, "removed": details.removed}
-        facts += [f"{counted(number, 'line')} {verb}" for verb, number in changed.items() if number]
+        facts += [f"{format_count(number, 'line')} {verb}" for verb, number in changed.items() if number]
         # What was said when it began to take long is not said again.
         about = "" if block.call_id in self._running else details.about
-        called = f"Tool {cleaned(block.name)}{': ' if about else ''}{about}"
+        called = f"Tool {clean_text(block.name)}{': ' if about else ''}{about}"
         title = ", ".join([called, how, *facts])
         if block.failed and not facts and len(details.lines) == 1:
             return [f"{title}: {details.lines[0]}"]
@@ -117,102 +123,101 @@ class PlainView:
             return [f"{title}."]
         if details.diff:
             return [f"{title}.", *spoken_diff(block.diff or "")]
-        return [f"{title}.", *_listed("Content" if details.first_number else "Output", details)]
+        return [f"{title}.", *_output_lines("Content" if details.first_number else "Output", details)]
 
     @_words.register(ShellCard)
-    def _shell(self, block: ShellCard) -> Sequence[str]:
+    def _shell_words(self, block: ShellCard) -> Sequence[str]:
         code = f", exit code {block.exit_code}" if block.exit_code else ""
         alone = "" if block.for_model else ", only for you"
-        lines, before = tail(block.output, SHELL_LINES)
+        lines, before = tail_of_output(block.output, SHELL_LINES)
         title = f"Command {first_line(block.command, AND_MORE)}, done{code}{alone}."
-        return [title, *_listed("Output", ToolDetails("", lines=lines, before=before))]
+        return [title, *_output_lines("Output", ToolDetails("", lines=lines, before=before))]
 
     @_words.register(Notice)
-    def _notice(self, block: Notice) -> Sequence[str]:
-        return [NOTICE_WORDS[block.kind] + cleaned(block.text).strip()]
+    def _notice_words(self, block: Notice) -> Sequence[str]:
+        return [NOTICE_WORDS[block.kind] + clean_text(block.text).strip()]
 
     @_words.register(ChatHead)
-    def _head(self, block: ChatHead) -> Sequence[str]:
-        model = f"Model {cleaned(block.model)}" if block.model else "No model"
-        return [f"Pigeon {block.version}. {model}. Folder {cleaned(block.cwd)}.", HOW_TO]
+    def _head_words(self, block: ChatHead) -> Sequence[str]:
+        model = f"Model {clean_text(block.model)}" if block.model else "No model"
+        return [f"Pigeon {block.version}. {model}. Folder {clean_text(block.cwd)}.", HOW_TO]
 
     def refresh(self) -> None:
-        """Say what has begun, what waits, and when it is the person's turn."""
-        self._tell_activity(self._transcript.activity)
+        """Print what has begun, what waits, and when it is the person's turn."""
+        self._print_activity(self._transcript.activity)
         for text in self._transcript.queued:
             if text not in self._queued:
-                self._line("Your message is queued until the agent's next break.")
+                self._print_line("Your message is queued until the agent's next break.")
         self._queued = list(self._transcript.queued)
         for card in self._transcript.cards:
             if card.call_id not in self._announced:
                 self._announced.add(card.call_id)
-                asyncio.get_running_loop().call_later(ANNOUNCED_SECONDS, self._announce, card)
+                asyncio.get_running_loop().call_later(ANNOUNCED_SECONDS, self._announce_call, card)
 
-    def _tell_activity(self, activity: str) -> None:
+    def _print_activity(self, activity: str) -> None:
         if activity == self._told:
             return
         if not activity:
-            self._line("Ready.")
+            self._print_line("Ready.")
         elif activity.startswith(("Compacting", "Trying")):
-            self._line(f"{activity}.")
+            self._print_line(f"{activity}.")
         self._told = activity
 
-    def _announce(self, card: ToolCard) -> None:
-        if card.running and not self._left.is_set():
+    def _announce_call(self, card: ToolCard) -> None:
+        if card.is_running and not self._left.is_set():
             self._running.add(card.call_id)
-            called = "Command" if card.name == SHELL_NAME else f"Tool {cleaned(card.name)}:"
-            self._line(f"{called} {details_of(card, AND_MORE).about}, running.")
+            called = "Command" if card.name == SHELL_NAME else f"Tool {clean_text(card.name)}:"
+            self._print_line(f"{called} {details_of(card, AND_MORE).about}, running.")
 
     # What is asked
 
     async def ask(self, question: Question) -> str | None:
-        """Ask in lines."""
         async with self._turn:
             if not isinstance(question, TextQuestion) and not question.choices:
-                self._line(f"{cleaned(question.title)} There is nothing to choose from.")
+                self._print_line(f"{clean_text(question.title)} There is nothing to choose from.")
                 return None
-            self._put(question)
+            self._print_question(question)
             answers = self._answers = asyncio.Queue()
             try:
                 async with asyncio.timeout(question.seconds):
-                    return await self._answered(question, answers)
+                    return await self._wait_for_answer(question, answers)
             except TimeoutError:
-                self._line("The time to answer is over.")
+                self._print_line("The time to answer is over.")
                 return None
             finally:
                 self._answers = None
                 while not answers.empty():
-                    self._typed(answers.get_nowait() or "")
+                    self._on_line(answers.get_nowait() or "")
 
-    def _put(self, question: Question) -> None:
-        title = cleaned(question.title)
+    def _print_question(self, question: Question) -> None:
+        title = clean_text(question.title)
         if isinstance(question, TextQuestion):
-            self._line(f"Question: {title}")
+            self._print_line(f"Question: {title}")
             if question.text:
-                self._line(f"It is now: {cleaned(question.text)}")
+                self._print_line(f"It is now: {clean_text(question.text)}")
             kept = "keeps it" if question.text else "cancels"
-            self._line(f"Type your answer and press Enter. An empty line {kept}.")
+            self._print_line(f"Type your answer and press Enter. An empty line {kept}.")
             return
-        detail = cleaned(question.detail).rstrip()
+        detail = clean_text(question.detail).rstrip()
         if question.diff:
             # What would change is not said again when it has been done.
             self._asked = title
-            detail = "\n".join(spoken_diff(question.diff)) or cleaned(question.diff).rstrip()
-        self._line(f"Question: {title}")
+            detail = "\n".join(spoken_diff(question.diff)) or clean_text(question.diff).rstrip()
+        self._print_line(f"Question: {title}")
         if detail:
-            self._line(detail)
-        self._list(question.choices)
+            self._print_line(detail)
+        self._print_choices(question.choices)
 
-    def _list(self, choices: Sequence[Choice]) -> None:
+    def _print_choices(self, choices: Sequence[Choice]) -> None:
         keyed = all(one.key for one in choices)
         for number, one in enumerate(choices[:LISTED], 1):
-            hint = f", {cleaned(one.hint)}" if one.hint else ""
-            self._line(f"{one.key if keyed else number}: {cleaned(one.label).strip()}{hint}")
+            hint = f", {clean_text(one.hint)}" if one.hint else ""
+            self._print_line(f"{one.key if keyed else number}: {clean_text(one.label).strip()}{hint}")
         if len(choices) > LISTED:
-            self._line(f"And {len(choices) - LISTED} more. Type a part of a name to find it.")
-        self._line(f"Type a {'letter' if keyed else 'number'} and press Enter. An empty line means no.")
+            self._print_line(f"And {len(choices) - LISTED} more. Type a part of a name to find it.")
+        self._print_line(f"Type a {'letter' if keyed else 'number'} and press Enter. An empty line means no.")
 
-    async def _answered(self, question: Question, answers: asyncio.Queue[str | None]) -> str | None:
+    async def _wait_for_answer(self, question: Question, answers: asyncio.Queue[str | None]) -> str | None:
         choices = [] if isinstance(question, TextQuestion) else list(question.choices)
         while True:
             given = await answers.get()
@@ -223,36 +228,36 @@ class PlainView:
             word = given.strip().lower()
             if not word:
                 return None
-            found = _chosen(choices, word)
+            found = _matching_choices(choices, word)
             if len(found) == 1:
                 return found[0].value
             if found:
-                self._list(choices := found)
+                self._print_choices(choices := found)
             else:
-                self._line(f"{cleaned(given)} is not one of the answers.")
+                self._print_line(f"{clean_text(given)} is not one of the answers.")
 
     # The rest of a view
 
     def set_input(self, text: str) -> None:
-        """Lines cannot be put into the hands of the person: the text is said."""
+        """Print the text: a line that is being typed cannot be changed."""
         if text and text != self._line_before:
-            self._line(f"To send it again, type: {cleaned(text)}")
+            self._print_line(f"To send it again, type: {clean_text(text)}")
 
-    def put_back(self, text: str) -> None:
-        """Say what was not said to the agent: unlike a line that was refused, it went away unseen."""
-        self._line(f"Not sent to the agent: {cleaned(text)}")
+    def prepend_input(self, text: str) -> None:
+        """Print what did not reach the agent: unlike a line that was refused, it disappeared unseen."""
+        self._print_line(f"Not sent to the agent: {clean_text(text)}")
 
     def set_title(self, title: str) -> None:
-        """There is no window to name."""
+        """Does nothing: there is no window to name."""
 
-    def control(self, sequence: str) -> None:
-        """Nothing but text is written."""
+    def send_control(self, sequence: str) -> None:
+        """Does nothing: only text is written."""
 
     def clear(self) -> None:
-        """Nothing is taken away."""
+        """Does nothing: printed lines cannot be removed."""
 
     def leave(self) -> None:
-        """End."""
+        """End the chat and stop reading lines."""
         self._inputs.put_nowait(Input("leave"))
         self._left.set()
 
@@ -265,21 +270,21 @@ class PlainView:
             # A loop that is closed by then refuses the line: the chat is over.
             with suppress(RuntimeError):
                 for line in self._source:
-                    loop.call_soon_threadsafe(self._typed, line.rstrip("\n"))
+                    loop.call_soon_threadsafe(self._on_line, line.rstrip("\n"))
                 loop.call_soon_threadsafe(self.leave)
 
         threading.Thread(target=read, daemon=True, name="pigeon-lines").start()
         self.shown.set()
         await self._left.wait()
 
-    def _typed(self, line: str) -> None:
+    def _on_line(self, line: str) -> None:
         if self._answers is not None:
             self._answers.put_nowait(line)
         elif line.strip():
             self._typed_last = self._line_before = line
             self._inputs.put_nowait(Input("send", line))
 
-    def stop(self) -> None:
+    def on_interrupt(self) -> None:
         """Ctrl-C: stop the agent, or leave if it is idle."""
         if self._answers is not None:
             self._answers.put_nowait(None)
@@ -288,22 +293,24 @@ class PlainView:
         else:
             self.leave()
 
-    def _line(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         self._target.write(text + "\n")
         self._target.flush()
 
 
-def _listed(what: str, details: ToolDetails) -> list[str]:
+def _output_lines(what: str, details: ToolDetails) -> list[str]:
     lines = [line for line in details.lines if line.strip()]
     if not lines:
         return []
     total = details.before + len(details.lines)
-    title = f"{what}, the last {counted(len(details.lines), 'line')} of {total:,}:" if details.before else f"{what}:"
-    rest = [f"And {counted(details.after, 'more line')}."] if details.after else []
+    title = (
+        f"{what}, the last {format_count(len(details.lines), 'line')} of {total:,}:" if details.before else f"{what}:"
+    )
+    rest = [f"And {format_count(details.after, 'more line')}."] if details.after else []
     return [title, *lines, *rest, f"End of {what.lower()}."]
 
 
-def _chosen(choices: Sequence[Choice], word: str) -> list[Choice]:
+def _matching_choices(choices: Sequence[Choice], word: str) -> list[Choice]:
     """The choice of that letter, number or label; else those whose label has the word in it."""
     keyed = all(one.key for one in choices)
     for number, one in enumerate(choices, 1):

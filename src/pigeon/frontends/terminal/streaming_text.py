@@ -21,7 +21,7 @@ _ITEM = re.compile(r"(?:[-*+]|\d{1,9}[.)])\s")
 
 
 class StreamingText:
-    """The part of an answer that is not finished; `add` gives back what has become so."""
+    """The part of an answer that is not finished; `add` returns what has become finished."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -32,7 +32,7 @@ class StreamingText:
         self._in_list = False
 
     def add(self, delta: str) -> str:
-        """Take more text; returns the finished blocks, or nothing."""
+        """Add text; returns the blocks that are finished by it, or an empty text."""
         if "\n" not in delta:
             self._partial.append(delta)
             return ""
@@ -40,16 +40,16 @@ class StreamingText:
         self._partial.append(head)
         lines = ["".join(self._partial), *rest[:-1]]
         self._partial = [rest[-1]]
-        return "".join(finished for line in lines if (finished := self._take(line)))
+        return "".join(finished for line in lines if (finished := self._add_line(line)))
 
     @property
-    def begun(self) -> bool:
+    def has_unfinished(self) -> bool:
         """Whether there is something unfinished."""
         return bool(self._lines or any(self._partial))
 
     @property
     def tail(self) -> str:
-        """What is not finished."""
+        """The text of the block that is not finished."""
         return "\n".join([*self._lines, "".join(self._partial)])
 
     def tail_lines(self, most: int) -> tuple[list[str], int]:
@@ -64,13 +64,13 @@ class StreamingText:
         """The opening line of the fence that the tail is in, if it is in one."""
         return self._lines[0] if self._fence and self._lines else ""
 
-    def end(self) -> str:
-        """Everything that is left."""
+    def flush(self) -> str:
+        """Returns the unfinished text and starts anew."""
         text = self.tail
         self.__init__()  # type: ignore[misc]
         return text
 
-    def _take(self, line: str) -> str:
+    def _add_line(self, line: str) -> str:
         fence = _FENCE.match(line)
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():

@@ -1,4 +1,4 @@
-"""Turns the events of a conversation into blocks: `take` gives back those that are finished, the others are live.
+"""Turns the events of a conversation into blocks: `handle_event` returns those that are finished, the others are live.
 
 Constant work for each delta: a delta is kept in a list, and only complete lines are looked at (`streaming_text.py`).
 The screen asks for the live blocks when it draws, twenty times a second at most.
@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ThinkingText, ToolCard, UserText
+from pigeon.frontends.terminal.blocks import AnswerText, Block, Notice, ToolCard, UserText
+from pigeon.frontends.terminal.live_parts import RunningCards, StreamingThought
 from pigeon.frontends.terminal.streaming_text import StreamingText
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 
 if TYPE_CHECKING:
     from pigeon.sdk.results import ConversationEvent
@@ -21,15 +22,12 @@ if TYPE_CHECKING:
 
 ENDS = {"limit": "The run was stopped by a limit", "denied": "The run ended because what it needed was not allowed"}
 
-
-# The name of the card of a command that the person runs.
-SHELL_NAME = "!"
 # How much of a message of the person is shown: a log that was pasted need not be read again.
 SHOWN_LINES = 30
 SHOWN_CHARACTERS = 6_000
 
 
-def shortened(text: str) -> str:
+def shorten_message(text: str) -> str:
     """The beginning of a message, with how much follows."""
     lines = text[:SHOWN_CHARACTERS].split("\n")
     if len(text) <= SHOWN_CHARACTERS and len(lines) <= SHOWN_LINES:
@@ -47,11 +45,8 @@ class ChatTranscript:
         self._finished: list[Block] = []
         self._text = StreamingText()
         self._text_begun = False
-        self._thinking: list[str] = []
-        self._thinking_since: float | None = None
-        self._calls: dict[str, ToolCard] = {}
-        self._shells: list[ToolCard] = []
-        self._shell_count = 0
+        self._thought = StreamingThought(now)
+        self._cards = RunningCards(now)
         self._writing: str | None = None
         self._since: float | None = None
         self.running = False
@@ -59,7 +54,6 @@ class ChatTranscript:
         self.retrying = ""
         self.queued: list[str] = []
         self.queued_items: list[QueueItem] = []
-        self.last_output = ""
 
     # What the screen draws
 
@@ -71,23 +65,28 @@ class ChatTranscript:
     @property
     def cards(self) -> list[ToolCard]:
         """The tool calls and the person's own commands that run."""
-        return [*self._calls.values(), *self._shells]
+        return self._cards.all
+
+    @property
+    def last_output(self) -> str:
+        """What the tool call or command that ended last has written."""
+        return self._cards.last_output
 
     @property
     def seconds(self) -> float:
         """How long it has taken so far."""
-        begun = self._shells[0].started if self._since is None and self._shells else self._since
+        begun = self._cards.shell_since if self._since is None else self._since
         return 0.0 if begun is None else self._now() - begun
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether the agent itself does something, be it a run, a pause before a repetition, or a compaction."""
         return self.running or self.compacting or bool(self.retrying)
 
     @property
-    def in_shell(self) -> bool:
+    def is_in_shell(self) -> bool:
         """Whether a command of the person runs."""
-        return bool(self._shells)
+        return self._cards.shell_since is not None
 
     @property
     def activity(self) -> str:
@@ -97,59 +96,46 @@ class ChatTranscript:
         if self.compacting:
             return "Compacting"
         if not self.running:
-            return "Running" if self._shells else ""
-        if self._thinking_since is not None:
+            return "Running" if self.is_in_shell else ""
+        if self._thought.is_open:
             return "Thinking"
         if self._writing:
             return f"Preparing {self._writing}"
-        if self._calls:
+        if self._cards.has_calls:
             return "Running"
-        return "Writing" if self._text_begun or self._text.begun else "Waiting"
+        return "Writing" if self._text_begun or self._text.has_unfinished else "Waiting"
 
     def thinking_tail(self, most: int) -> str:
         """The last characters of the running thought."""
-        pieces: list[str] = []
-        length = 0
-        for piece in reversed(self._thinking):
-            pieces.append(piece)
-            length += len(piece)
-            if length >= most:
-                break
-        return "".join(reversed(pieces))[-most:]
+        return self._thought.tail(most)
 
     # What the person runs
 
-    def begin_shell(self, command: str) -> ToolCard:
-        """A command of the person begins; the card stands among the live ones until `end_shell`."""
-        self._shell_count += 1
-        card = ToolCard(f"!{self._shell_count}", SHELL_NAME, {"command": command}, self._now())
-        self._shells.append(card)
-        return card
+    def add_shell_card(self, command: str) -> ToolCard:
+        """Adds a live card for a command of the person; it stays until `finish_shell_card`."""
+        return self._cards.begin_shell(command)
 
-    def end_shell(self, card: ToolCard, output: str) -> None:
-        """It is over, and this is what it wrote; of one that has ended already, nothing."""
-        if card in self._shells:
-            self._shells.remove(card)
-            card.end(self._now() - card.started, failed=False, output=output)
-            self.last_output = output
+    def finish_shell_card(self, card: ToolCard, output: str) -> None:
+        """Finishes the card of a command with its output; does nothing for one that has ended already."""
+        self._cards.end_shell(card, output)
 
     # Events
 
-    def take(self, event: ConversationEvent) -> list[Block]:
-        """Take the next event; returns the blocks that are finished by it."""
+    def handle_event(self, event: ConversationEvent) -> list[Block]:
+        """Returns the blocks that are finished by the next event."""
         handler = _handlers().get(type(event))
         if handler is None:
             return []
         handler(self, event)
-        return self._given()
+        return self._pop_finished()
 
-    def interrupt(self) -> list[Block]:
-        """The agent is gone: whatever was live is finished as it is."""
+    def finish_live_blocks(self) -> list[Block]:
+        """Finishes everything that was live, because the agent is gone; returns the finished blocks."""
         self._end_run()
         self.queued, self.queued_items = [], []
-        return self._given()
+        return self._pop_finished()
 
-    def _given(self) -> list[Block]:
+    def _pop_finished(self) -> list[Block]:
         finished, self._finished = self._finished, []
         return finished
 
@@ -157,25 +143,23 @@ class ChatTranscript:
         self._finished.append(block)
 
     def _end_run(self) -> None:
-        self._end_thinking("")
+        self._end_thinking()
         self._end_text()
-        for card in list(self._calls.values()):
-            card.end(self._now() - card.started, failed=True)
-            self._finish(card)
+        self._finished += self._cards.fail_calls()
         self.running = self.compacting = False
         self.retrying = ""
         self._since = None
 
-    def _agent_start(self, event: events.AgentStart) -> None:
+    def _on_agent_start(self, event: events.AgentStart) -> None:
         if not self.running:
             self._since = self._now()
         self.running = True
         self.retrying = ""
 
-    def _settled(self, event: events.AgentSettled) -> None:
+    def _on_agent_settled(self, event: events.AgentSettled) -> None:
         self._end_run()
         reason = ENDS.get(event.reason)
-        limit = or_else(event.limit, None)
+        limit = value_or_default(event.limit, None)
         if limit is not None:
             reason = f"{reason}: {limit.reached} of {limit.allowed} {limit.name}"
         if event.reason == "aborted" or event.aborted:
@@ -183,10 +167,10 @@ class ChatTranscript:
         elif reason:
             self._show(Notice(reason, "warning"))
 
-    def _message_start(self, event: events.MessageStart) -> None:
+    def _on_message_start(self, event: events.MessageStart) -> None:
         self._text_begun = False
 
-    def _message_end(self, event: events.MessageEnd) -> None:
+    def _on_message_end(self, event: events.MessageEnd) -> None:
         from pigeon.sdk.results import CUT_OFF
         from pigeon.wire.content import ImageContent, text_of
         from pigeon.wire.messages import AssistantMessage, UserMessage
@@ -195,108 +179,100 @@ class ChatTranscript:
         if isinstance(message, UserMessage):
             blocks = [] if isinstance(message.content, str) else message.content
             images = sum(isinstance(block, ImageContent) for block in blocks)
-            self._show(UserText(shortened(text_of(message.content)), images))
+            self._show(UserText(shorten_message(text_of(message.content)), images))
         elif isinstance(message, AssistantMessage):
-            self._end_thinking("")
+            self._end_thinking()
             self._end_text()
             self._writing = None
-            error = or_else(message.error_message, "")
+            error = value_or_default(message.error_message, "")
             if message.stop_reason == "error" and error:
                 self._show(Notice(error, "error"))
             elif message.stop_reason == "length":
                 self._show(Notice(CUT_OFF, "warning"))
 
-    def _thinking_start(self, event: events.ThinkingStart) -> None:
-        self._thinking_since = self._now()
-        self._thinking = []
+    def _on_thinking_start(self, event: events.ThinkingStart) -> None:
+        self._thought.begin()
 
-    def _thinking_delta(self, event: events.ThinkingDelta) -> None:
-        self._thinking.append(event.delta)
+    def _on_thinking_delta(self, event: events.ThinkingDelta) -> None:
+        self._thought.add(event.delta)
 
-    def _thinking_end(self, event: events.ThinkingEnd) -> None:
+    def _on_thinking_end(self, event: events.ThinkingEnd) -> None:
         self._end_thinking(event.content)
 
-    def _end_thinking(self, content: str) -> None:
-        since, self._thinking_since = self._thinking_since, None
-        text = content or "".join(self._thinking)
-        self._thinking = []
-        if since is not None and text.strip():
-            self._show(ThinkingText(text, self._now() - since))
+    def _end_thinking(self, content: str = "") -> None:
+        block = self._thought.end(content)
+        if block is not None:
+            self._show(block)
 
-    def _text_delta(self, event: events.TextDelta) -> None:
-        self._say(self._text.add(event.delta))
+    def _on_text_delta(self, event: events.TextDelta) -> None:
+        self._show_answer(self._text.add(event.delta))
 
-    def _text_end(self, event: events.TextEnd) -> None:
+    def _on_text_end(self, event: events.TextEnd) -> None:
         self._end_text()
 
     def _end_text(self) -> None:
-        self._say(self._text.end())
+        self._show_answer(self._text.flush())
 
-    def _say(self, finished: str) -> None:
+    def _show_answer(self, finished: str) -> None:
         if finished.strip():
             self._show(AnswerText(finished, not self._text_begun))
             self._text_begun = True
 
-    def _toolcall_start(self, event: events.ToolcallStart) -> None:
+    def _on_toolcall_start(self, event: events.ToolcallStart) -> None:
         self._writing = event.tool_name
 
-    def _toolcall_end(self, event: events.ToolcallEnd) -> None:
+    def _on_toolcall_end(self, event: events.ToolcallEnd) -> None:
         self._writing = None
 
-    def _execution_start(self, event: events.ToolExecutionStart) -> None:
+    def _on_execution_start(self, event: events.ToolExecutionStart) -> None:
         args = event.args if isinstance(event.args, dict) else {}
-        self._calls[event.tool_call_id] = ToolCard(event.tool_call_id, event.tool_name, args, self._now())
+        self._cards.begin_call(ToolCard(event.tool_call_id, event.tool_name, args, self._now()))
 
-    def _execution_update(self, event: events.ToolExecutionUpdate) -> None:
+    def _on_execution_update(self, event: events.ToolExecutionUpdate) -> None:
         from pigeon.wire.content import text_of
 
-        card = self._calls.get(event.tool_call_id)
+        card = self._cards.find_call(event.tool_call_id)
         if card is not None:
-            card.progress(text_of(event.partial_result.content))
+            card.update_output(text_of(event.partial_result.content))
 
-    def _execution_end(self, event: events.ToolExecutionEnd) -> None:
+    def _on_execution_end(self, event: events.ToolExecutionEnd) -> None:
         from pigeon.wire.content import text_of
 
-        card = self._calls.get(event.tool_call_id)
-        if card is None:
-            return
-        self.last_output = text_of(event.result.content)
         details: Any = event.result.details
         diff = details.get("diff") if isinstance(details, dict) else None
-        card.end(self._now() - card.started, event.is_error, self.last_output, diff if isinstance(diff, str) else None)
-        self._finish(card)
+        card = self._cards.end_call(
+            event.tool_call_id, event.is_error, text_of(event.result.content), diff if isinstance(diff, str) else None
+        )
+        if card is not None:
+            self._show(card)
 
-    def _finish(self, card: ToolCard) -> None:
-        self._calls.pop(card.call_id, None)
-        self._show(card)
-
-    def _queue_update(self, event: events.QueueUpdate) -> None:
+    def _on_queue_update(self, event: events.QueueUpdate) -> None:
         self.queued = [*event.steering, *event.follow_up]
-        self.queued_items = or_else(event.items, [])
+        self.queued_items = value_or_default(event.items, [])
 
-    def _retry_start(self, event: events.AutoRetryStart) -> None:
+    def _on_retry_start(self, event: events.AutoRetryStart) -> None:
         # What failed has been said with the answer that did.
         self.retrying = f"Retrying ({event.attempt} of {event.max_attempts})"
 
-    def _retry_end(self, event: events.AutoRetryEnd) -> None:
+    def _on_retry_end(self, event: events.AutoRetryEnd) -> None:
         self.retrying = ""
 
-    def _compaction_start(self, event: events.CompactionStart) -> None:
+    def _on_compaction_start(self, event: events.CompactionStart) -> None:
         self.compacting = True
 
-    def _compaction_end(self, event: events.CompactionEnd) -> None:
+    def _on_compaction_end(self, event: events.CompactionEnd) -> None:
         self.compacting = False
-        result = or_else(event.result, None)
+        result = value_or_default(event.result, None)
         if result is not None:
             self._show(Notice(f"Compacted: {result.tokens_before:,} tokens were replaced by a summary", "faint"))
-        elif (error := or_else(event.error_message, "")) and event.reason != "manual":
+        elif (error := value_or_default(event.error_message, "")) and event.reason != "manual":
             # One that was asked for is refused with the same words.
             self._show(Notice(error, "error"))
 
-    def _extension_error(self, event: events.ExtensionError) -> None:
+    def _on_extension_error(self, event: events.ExtensionError) -> None:
         self._show(Notice(f"{event.extension_path} ({event.event}): {event.error}", "error"))
 
-    def _error(self, event: events.ErrorEvent) -> None:
+    def _on_error(self, event: events.ErrorEvent) -> None:
         self._show(Notice(event.error, "error"))
 
 
@@ -306,25 +282,25 @@ def _handlers() -> dict[type, Callable[[ChatTranscript, Any], None]]:
     from pigeon.wire import events
 
     return {
-        events.AgentStart: ChatTranscript._agent_start,
-        events.AgentSettled: ChatTranscript._settled,
-        events.MessageStart: ChatTranscript._message_start,
-        events.MessageEnd: ChatTranscript._message_end,
-        events.ThinkingStart: ChatTranscript._thinking_start,
-        events.ThinkingDelta: ChatTranscript._thinking_delta,
-        events.ThinkingEnd: ChatTranscript._thinking_end,
-        events.TextDelta: ChatTranscript._text_delta,
-        events.TextEnd: ChatTranscript._text_end,
-        events.ToolcallStart: ChatTranscript._toolcall_start,
-        events.ToolcallEnd: ChatTranscript._toolcall_end,
-        events.ToolExecutionStart: ChatTranscript._execution_start,
-        events.ToolExecutionUpdate: ChatTranscript._execution_update,
-        events.ToolExecutionEnd: ChatTranscript._execution_end,
-        events.QueueUpdate: ChatTranscript._queue_update,
-        events.AutoRetryStart: ChatTranscript._retry_start,
-        events.AutoRetryEnd: ChatTranscript._retry_end,
-        events.CompactionStart: ChatTranscript._compaction_start,
-        events.CompactionEnd: ChatTranscript._compaction_end,
-        events.ExtensionError: ChatTranscript._extension_error,
-        events.ErrorEvent: ChatTranscript._error,
+        events.AgentStart: ChatTranscript._on_agent_start,
+        events.AgentSettled: ChatTranscript._on_agent_settled,
+        events.MessageStart: ChatTranscript._on_message_start,
+        events.MessageEnd: ChatTranscript._on_message_end,
+        events.ThinkingStart: ChatTranscript._on_thinking_start,
+        events.ThinkingDelta: ChatTranscript._on_thinking_delta,
+        events.ThinkingEnd: ChatTranscript._on_thinking_end,
+        events.TextDelta: ChatTranscript._on_text_delta,
+        events.TextEnd: ChatTranscript._on_text_end,
+        events.ToolcallStart: ChatTranscript._on_toolcall_start,
+        events.ToolcallEnd: ChatTranscript._on_toolcall_end,
+        events.ToolExecutionStart: ChatTranscript._on_execution_start,
+        events.ToolExecutionUpdate: ChatTranscript._on_execution_update,
+        events.ToolExecutionEnd: ChatTranscript._on_execution_end,
+        events.QueueUpdate: ChatTranscript._on_queue_update,
+        events.AutoRetryStart: ChatTranscript._on_retry_start,
+        events.AutoRetryEnd: ChatTranscript._on_retry_end,
+        events.CompactionStart: ChatTranscript._on_compaction_start,
+        events.CompactionEnd: ChatTranscript._on_compaction_end,
+        events.ExtensionError: ChatTranscript._on_extension_error,
+        events.ErrorEvent: ChatTranscript._on_error,
     }

@@ -54,7 +54,7 @@ class View(Protocol):
     shown: asyncio.Event
 
     def show(self, block: Block) -> None:
-        """Write a finished block."""
+        """Write a finished block above the input."""
         ...
 
     def refresh(self) -> None:
@@ -69,26 +69,26 @@ class View(Protocol):
         """Put a text where the person writes, in place of what stands there."""
         ...
 
-    def put_back(self, text: str) -> None:
+    def prepend_input(self, text: str) -> None:
         """Put a text where the person writes, before what stands there: it was sent, and did not arrive."""
         ...
 
     def set_title(self, title: str) -> None:
-        """Name the window."""
+        """Set the title of the terminal window."""
         ...
 
-    def control(self, sequence: str) -> None:
+    def send_control(self, sequence: str) -> None:
         """Send a sequence to the terminal itself, which shows nothing by it."""
         ...
 
     def clear(self) -> None:
-        """Begin with an empty screen."""
+        """Remove everything that the screen shows."""
         ...
 
     async def run(self) -> None:
-        """Be there until `leave`; raises `OSError` where the terminal is gone before."""
+        """Show the chat until `leave` is called; raises `OSError` if the terminal is gone before."""
         ...
 
     def leave(self) -> None:
-        """End the chat."""
+        """End the chat, so that `run` returns."""
         ...

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pigeon.frontends.cleaning import cleaned
-from pigeon.wire.base import or_else
+from pigeon.frontends.cleaning import clean_text
+from pigeon.wire.base import value_or_default
 
 if TYPE_CHECKING:
     from pigeon.wire.dialogs import SetWidgetRequest
@@ -19,15 +19,15 @@ class Widgets:
     def __init__(self) -> None:
         self._shown: dict[str, tuple[str, list[str]]] = {}
 
-    def set(self, request: SetWidgetRequest) -> None:
+    def set_widget(self, request: SetWidgetRequest) -> None:
         """Show a widget, or take it away where the request has no lines."""
-        lines = or_else(request.widget_lines, None)
+        lines = value_or_default(request.widget_lines, None)
         if lines is None:
             self._shown.pop(request.widget_key, None)
         else:
             self._shown[request.widget_key] = (
-                or_else(request.widget_placement, "aboveEditor"),
-                [cleaned(line) for line in lines[:MOST_LINES]],
+                value_or_default(request.widget_placement, "aboveEditor"),
+                [clean_text(line) for line in lines[:MOST_LINES]],
             )
 
     def lines(self, placement: str) -> list[str]:

@@ -24,8 +24,8 @@ from mcp.shared.auth import (
 )
 from pydantic import ValidationError
 
-from pigeon.mcp.connector.device_grant import DEVICE_GRANT, DeviceCode, SignInNeeded, device_code, granted_token
-from pigeon.mcp.connector.web import WebStatus, http_client
+from pigeon.mcp.connector.device_grant import DEVICE_GRANT, DeviceCode, SignInNeeded, parse_device_code, wait_for_token
+from pigeon.mcp.connector.web import WebStatus, make_http_client
 
 _METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 
@@ -33,23 +33,23 @@ _METADATA = ("/.well-known/oauth-authorization-server", "/.well-known/openid-con
 class TokenKeeper(TokenStorage, Protocol):
     """What stores tokens and the registration, and asks the person; implemented by `SignIn`."""
 
-    def known(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
+    def read_stored_metadata(self) -> tuple[dict[str, Any] | None, dict[str, Any] | None, float | None]:
         """What is stored besides the tokens: the authorization server, the resource, and when the tokens expire."""
         ...
 
-    async def look_again(self) -> bool:
-        """Whether the stored tokens differ from those seen last."""
+    async def reload_tokens(self) -> bool:
+        """Read the stored tokens again; returns whether they have changed."""
         ...
 
-    async def redirected(self, address: str) -> None:
-        """A browser has to be sent to this address."""
+    async def on_redirect(self, address: str) -> None:
+        """Called with the address that a browser has to be sent to."""
         ...
 
-    async def called_back(self) -> AuthorizationCodeResult:
-        """The parameters of the redirect."""
+    async def wait_for_callback(self) -> AuthorizationCodeResult:
+        """Wait for the redirect and return its parameters."""
         ...
 
-    async def code_shown(self, code: DeviceCode) -> bool:
+    async def show_code(self, code: DeviceCode) -> bool:
         """Show a code; false if the person refuses."""
         ...
 
@@ -66,14 +66,14 @@ class ServerAuthorization(OAuthClientProvider):
         flow: str = "either",
         remote: bool = False,
         client_metadata_url: str | None = None,
-        client_to_ask: Callable[[], httpx2.AsyncClient] = lambda: http_client(WebStatus()),
+        client_to_ask: Callable[[], httpx2.AsyncClient] = lambda: make_http_client(WebStatus()),
     ) -> None:
         super().__init__(
             url,
             client,
             keeper,
-            keeper.redirected,
-            keeper.called_back,
+            keeper.on_redirect,
+            keeper.wait_for_callback,
             client_metadata_url=client_metadata_url,
         )
         self._keeper = keeper
@@ -90,7 +90,7 @@ class ServerAuthorization(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         await super()._initialize()
-        metadata, resource, expires = self._keeper.known()
+        metadata, resource, expires = self._keeper.read_stored_metadata()
         context = self.context
         try:
             context.oauth_metadata = None if metadata is None else OAuthMetadata.model_validate(metadata)
@@ -109,27 +109,27 @@ class ServerAuthorization(OAuthClientProvider):
             yield request
             return
         if self._initialized and not self.context.is_token_valid():
-            await self._take_newer()
+            await self._try_use_newer_tokens()
         flow = super()._auth_flow(request)
         refused = 0
         try:
             outgoing = await anext(flow)
             while True:
                 if outgoing is self._device_request:
-                    response = await self._signed_in_elsewhere(outgoing)
+                    response = await self._run_device_flow(outgoing)
                 else:
                     response = yield outgoing
                 if outgoing is request and response.status_code == 401:
                     refused += 1
                 if outgoing is request and response.status_code == 401 and refused == 1:
-                    renewed = await self._take_newer()
+                    renewed = await self._try_use_newer_tokens()
                     if not renewed and self.context.can_refresh_token():
                         renewed = await self._handle_refresh_response((yield await self._refresh_token()))
-                        renewed = renewed or await self._take_newer()
+                        renewed = renewed or await self._try_use_newer_tokens()
                     if renewed:
                         self._add_auth_header(request)
                         response = yield request
-                outgoing = await flow.asend(await self._noted(outgoing, response))
+                outgoing = await flow.asend(await self._patch_metadata(outgoing, response))
         except StopAsyncIteration:
             self.needed = ""
             return
@@ -139,16 +139,16 @@ class ServerAuthorization(OAuthClientProvider):
         finally:
             await flow.aclose()
 
-    async def _take_newer(self) -> bool:
+    async def _try_use_newer_tokens(self) -> bool:
         """Use the stored tokens if another agent has refreshed them: an old refresh token no longer works."""
-        if not await self._keeper.look_again():
+        if not await self._keeper.reload_tokens():
             return False
         await self._initialize()
         return self.context.is_token_valid()
 
     # Which way a person signs in
 
-    async def _noted(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    async def _patch_metadata(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Note what the package ignores in the metadata of an authorization server."""
         if response.status_code != 200 or not any(place in request.url.path for place in _METADATA):
             return response
@@ -161,7 +161,7 @@ class ServerAuthorization(OAuthClientProvider):
         if not isinstance(issuer, str) or not isinstance(address, str) or not address.startswith(("https:", "http:")):
             return response
         self._device_addresses[issuer.rstrip("/")] = address
-        if self._wants_device(issuer) or not given.get("authorization_endpoint"):
+        if self._should_use_device(issuer) or not given.get("authorization_endpoint"):
             grants = self.context.client_metadata.grant_types
             if DEVICE_GRANT not in grants:
                 self.context.client_metadata.grant_types = [*grants, DEVICE_GRANT]
@@ -172,7 +172,7 @@ class ServerAuthorization(OAuthClientProvider):
         filled = msgspec.json.encode({**given, "authorization_endpoint": issuer})
         return httpx2.Response(200, content=filled, request=request, headers={"content-type": "application/json"})
 
-    def _wants_device(self, issuer: str) -> bool:
+    def _should_use_device(self, issuer: str) -> bool:
         return self._flow == "device" or (self._flow == "either" and self._remote)
 
     async def _perform_authorization(self) -> httpx2.Request:
@@ -183,8 +183,8 @@ class ServerAuthorization(OAuthClientProvider):
         metadata = self.context.oauth_metadata
         issuer = "" if metadata is None else str(metadata.issuer).rstrip("/")
         address = self._device_addresses.get(issuer)
-        if address is not None and (issuer in self._no_browser or self._wants_device(issuer)):
-            self._device_request = self._request(address, {})
+        if address is not None and (issuer in self._no_browser or self._should_use_device(issuer)):
+            self._device_request = self._build_form_request(address, {})
             return self._device_request
         if self._flow == "device":
             raise SignInNeeded(
@@ -204,7 +204,7 @@ class ServerAuthorization(OAuthClientProvider):
 
     # The device
 
-    def _request(self, address: str, more: dict[str, str]) -> httpx2.Request:
+    def _build_form_request(self, address: str, more: dict[str, str]) -> httpx2.Request:
         context = self.context
         client = context.client_info
         if client is None:
@@ -218,13 +218,13 @@ class ServerAuthorization(OAuthClientProvider):
         form, headers = context.prepare_token_auth(form, headers)
         return httpx2.Request("POST", address, data=form, headers=headers)
 
-    async def _signed_in_elsewhere(self, request: httpx2.Request) -> httpx2.Response:
+    async def _run_device_flow(self, request: httpx2.Request) -> httpx2.Response:
         async with self._client_to_ask() as client:
-            code = device_code(await client.send(request))
+            code = parse_device_code(await client.send(request))
 
             async def ask_token() -> httpx2.Response:
                 form = {"grant_type": DEVICE_GRANT, "device_code": code.secret}
-                return await client.send(self._request(self._get_token_endpoint(), form))
+                return await client.send(self._build_form_request(self._get_token_endpoint(), form))
 
-            shown: Awaitable[bool] = self._keeper.code_shown(code)
-            return await granted_token(code, ask_token, shown)
+            shown: Awaitable[bool] = self._keeper.show_code(code)
+            return await wait_for_token(code, ask_token, shown)

@@ -36,27 +36,27 @@ class DeviceCode(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def device_code(response: httpx2.Response) -> DeviceCode:
+def parse_device_code(response: httpx2.Response) -> DeviceCode:
     """The code from the answer of the authorization server; raises `SignInNeeded` if it has none."""
     given = _members(response)
     if response.status_code != 200:
         raise SignInNeeded(f"the authorization server gave no sign-in code: {error_text(response)}")
     # Some servers still use the name of an early draft.
-    address = _address(given.get("verification_uri") or given.get("verification_url"))
+    address = _parse_address(given.get("verification_uri") or given.get("verification_url"))
     code, secret = given.get("user_code"), given.get("device_code")
     if address is None or not isinstance(code, str) or not code.strip() or not isinstance(secret, str):
         raise SignInNeeded("the authorization server answered without a sign-in code or address")
     return DeviceCode(
         code="".join(sign for sign in code if sign.isprintable())[:100],
         address=address,
-        complete=_address(given.get("verification_uri_complete")),
+        complete=_parse_address(given.get("verification_uri_complete")),
         secret=secret,
-        interval=min(max(_number(given.get("interval"), INTERVAL), SHORTEST_INTERVAL), LONGEST_INTERVAL),
-        seconds=min(_number(given.get("expires_in"), EXPIRES), LONGEST_LIFE),
+        interval=min(max(_parse_number(given.get("interval"), INTERVAL), SHORTEST_INTERVAL), LONGEST_INTERVAL),
+        seconds=min(_parse_number(given.get("expires_in"), EXPIRES), LONGEST_LIFE),
     )
 
 
-async def granted_token(
+async def wait_for_token(
     code: DeviceCode,
     ask_token: Callable[[], Awaitable[httpx2.Response]],
     shown: Awaitable[bool],
@@ -126,10 +126,10 @@ def _members(response: httpx2.Response) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-def _address(given: Any) -> str | None:
+def _parse_address(given: Any) -> str | None:
     good = isinstance(given, str) and given.startswith(("https://", "http://")) and len(given) <= 2000
     return given if good and all(sign.isprintable() and sign != " " for sign in given) else None
 
 
-def _number(given: Any, default: float) -> float:
+def _parse_number(given: Any, default: float) -> float:
     return float(given) if isinstance(given, int | float) and not isinstance(given, bool) and given >= 0 else default

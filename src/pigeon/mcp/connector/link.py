@@ -60,7 +60,7 @@ from pigeon.mcp.connector.results import (
     result_of_reading,
 )
 from pigeon.mcp.connector.sign_in import SignIn
-from pigeon.mcp.connector.trimming import MOST_OFFERED, MOST_TOOLS, shown_text
+from pigeon.mcp.connector.trimming import MOST_OFFERED, MOST_TOOLS, strip_hidden_chars
 from pigeon.mcp.connector.web import WebStatus, web_streams
 from pigeon.wire.commands.mcp import McpStep, McpTransport
 
@@ -104,14 +104,14 @@ class ServerLink:
         self._elicitation = Elicitation(key, ask)
         self._deadline = Deadline(config.start_seconds, self._cancel)
         self._refusal = ""
-        self._pipes = None if pipes is None else ServerPipes(*pipes, self._calls.overflow)
-        self._sign_in = None if pipes is not None or config.sign_in is None else self._new_sign_in(config.sign_in, ask)
+        self._pipes = None if pipes is None else ServerPipes(*pipes, self._calls.cancel_overflowed)
+        self._sign_in = None if pipes is not None or config.sign_in is None else self._make_sign_in(config.sign_in, ask)
         self._session: ClientSession | None = None
         self._stale = StaleLists()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Connect, in the background."""
+        """Connect to the server in the background."""
         self._task = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
@@ -134,21 +134,21 @@ class ServerLink:
     async def _run(self) -> None:
         try:
             self._deadline.start()
-            await self._connection_in_either_form()
+            await self._connect_either_transport()
             text = ""
         except asyncio.CancelledError:
             if not self._deadline.is_over:
                 raise
-            text = self._time_text()
+            text = self._timeout_text()
         except BaseException as error:  # groups of exceptions are among them
-            text = self._text_of(error)
+            text = self._error_text(error)
         finally:
             self._deadline.stop()
             self._calls.cancel_all()
             if self._sign_in is not None:
                 self._sign_in.close()
         if text:
-            if self._refusal and not self._session and not self._wants_sign_in():
+            if self._refusal and not self._session and not self._needs_sign_in():
                 text = f"{self._refusal}. The older form of HTTP (server-sent events) does not work either: {text}"
             self._report(
                 ServerFailed(
@@ -156,12 +156,12 @@ class ServerLink:
                     step=self._step if self._pipes is not None or self._web.answered else "connect",
                     text=text,
                     stderr=self._pipes.last_words if self._pipes is not None else "",
-                    needs_sign_in=self._wants_sign_in(),
+                    needs_sign_in=self._needs_sign_in(),
                     is_lost=self._lost.is_set(),
                 )
             )
 
-    def _new_sign_in(self, config: LinkSignIn, ask: Ask) -> SignIn:
+    def _make_sign_in(self, config: LinkSignIn, ask: Ask) -> SignIn:
         def store(stored: StoredSignIn) -> None:
             self._report(SignInChanged(server=self._key, stored=stored))
 
@@ -179,46 +179,46 @@ class ServerLink:
 
         sign_in = SignIn(self._config.url, config, store, read)
         if self._config.is_interactive:
-            sign_in.allow(ask_to_sign_in)
+            sign_in.set_asker(ask_to_sign_in)
         return sign_in
 
-    async def _connection_in_either_form(self) -> None:
+    async def _connect_either_transport(self) -> None:
         try:
-            await self._one_connection()
+            await self._run_connection()
         except Exception as error:
             refused = self._transport == "http" and self._session is None and self._web.posted in OLDER_STATUSES
-            if not refused or self._wants_sign_in():
+            if not refused or self._needs_sign_in():
                 raise
-            self._refusal = self._text_of(error)
+            self._refusal = self._error_text(error)
         if self._refusal:
             self._web, self._lost = WebStatus(answered=True), asyncio.Event()
             self._deadline.start(OLDER_SECONDS)
-            await self._one_connection()
+            await self._run_connection()
 
-    async def _one_connection(self) -> None:
+    async def _run_connection(self) -> None:
         async with (
             self._streams() as (incoming, outgoing),
             ClientSession(
                 incoming,
                 outgoing,
                 client_info=types.Implementation(name="pigeon", version=self._config.version),
-                elicitation_callback=self._elicited,
-                list_roots_callback=self._roots,
-                message_handler=self._heard,
+                elicitation_callback=self._on_elicitation,
+                list_roots_callback=self._on_list_roots,
+                message_handler=self._on_message,
             ) as session,
         ):
             self._step = "initialize"
             if self._refusal:
                 self._deadline.start()
-            await self._agree(session)
+            await self._do_handshake(session)
             self._session = session
             self._step = "list"
-            await self._list(("tools", "prompts", "resources"))
+            await self._load_lists(("tools", "prompts", "resources"))
             self._step = "connected"
             self._deadline.stop()
             if self._sign_in is not None:
                 self._sign_in.close()
-            await self._follow()
+            await self._reload_stale_lists()
 
     @asynccontextmanager
     async def _streams(self) -> AsyncIterator[Streams]:
@@ -232,14 +232,14 @@ class ServerLink:
         async with web_streams(self._transport, config.url, config.headers, auth, self._web, self._lost) as streams:
             yield streams
 
-    async def _agree(self, session: ClientSession) -> None:
+    async def _do_handshake(self, session: ClientSession) -> None:
         """Do the handshake that every server supports; if the server refuses it, the newer one."""
         asking = asyncio.ensure_future(session.initialize())
         lost = asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait({asking, lost}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                raise LinkFailed(self._why_lost())
+                raise LinkFailed(self._lost_reason())
             asking.result()
         except MCPError as error:
             if error.error.code not in (_NOT_FOUND, _OTHER_VERSION) or self._web.code in _UNAUTHORIZED:
@@ -253,37 +253,37 @@ class ServerLink:
         self._report(
             ServerOpened(
                 server=self._key,
-                name=shown_text(info.name)[:200] if info else "",
-                version=shown_text(info.version)[:100] if info else "",
+                name=strip_hidden_chars(info.name)[:200] if info else "",
+                version=strip_hidden_chars(info.version)[:100] if info else "",
                 protocol=session.protocol_version or "",
                 transport=self._transport,
-                instructions=shown_text(session.instructions or "")[:LONGEST_INSTRUCTIONS],
+                instructions=strip_hidden_chars(session.instructions or "")[:LONGEST_INSTRUCTIONS],
                 offers=[kind for kind in _OFFERS if able and getattr(able, kind, None) is not None],
             )
         )
 
-    async def _list(self, kinds: tuple[str, ...]) -> None:
+    async def _load_lists(self, kinds: tuple[str, ...]) -> None:
         session = self._session
         assert session is not None
         able = session.server_capabilities
         tools, prompts, resources, notes = None, None, None, None
         if "tools" in kinds:
             cut: list[str] = []
-            listed = await self._pages(session.list_tools, "tools", MOST_TOOLS, cut) if able and able.tools else []
+            listed = await self._load_pages(session.list_tools, "tools", MOST_TOOLS, cut) if able and able.tools else []
             tools, notes = offered_tools(listed)
             notes += cut
         if "prompts" in kinds:
-            listed = await self._pages(session.list_prompts, "prompts") if able and able.prompts else []
+            listed = await self._load_pages(session.list_prompts, "prompts") if able and able.prompts else []
             prompts = offered_prompts(listed)
         if "resources" in kinds:
             listed, templates = [], []
             if able and able.resources:
-                listed = await self._pages(session.list_resources, "resources")
-                templates = await self._pages(session.list_resource_templates, "resource_templates", optional=True)
+                listed = await self._load_pages(session.list_resources, "resources")
+                templates = await self._load_pages(session.list_resource_templates, "resource_templates", optional=True)
             resources = offered_resources(listed, templates)
         self._report(ServerListed(server=self._key, tools=tools, prompts=prompts, resources=resources, notes=notes))
 
-    async def _pages(
+    async def _load_pages(
         self,
         ask: Callable[..., Awaitable[Any]],
         name: str,
@@ -297,7 +297,9 @@ class ServerLink:
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             try:
-                page = await self._or_lost(ask(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None))
+                page = await self._wait_unless_lost(
+                    ask(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
+                )
             except MCPError as error:
                 if optional and error.error.code == _NOT_FOUND:
                     return found
@@ -312,12 +314,12 @@ class ServerLink:
                 notes.append(f"it has more than {MOST_PAGES} pages of {name}; the others are left out")
         return found
 
-    async def _follow(self) -> None:
+    async def _reload_stale_lists(self) -> None:
         """Reload lists that have changed until the connection ends; the more often they change, the less often."""
         loop = asyncio.get_running_loop()
         pause, listed = LIST_PAUSE, loop.time()
         while True:
-            changed = asyncio.ensure_future(self._stale.wait())
+            changed = asyncio.ensure_future(self._stale.wait_until_stale())
             lost = asyncio.ensure_future(self._lost.wait())
             try:
                 await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -325,7 +327,7 @@ class ServerLink:
                 changed.cancel()
                 lost.cancel()
             if self._lost.is_set():
-                raise LinkFailed(self._why_lost())
+                raise LinkFailed(self._lost_reason())
             # Notifications about changes often come in bursts.
             pause = min(pause * 2, LONGEST_LIST_PAUSE) if loop.time() - listed < pause * 2 else LIST_PAUSE
             await asyncio.wait([lost := asyncio.ensure_future(self._lost.wait())], timeout=pause)
@@ -333,16 +335,16 @@ class ServerLink:
             listed = loop.time()
             kinds = self._stale.pop_all()
             self._deadline.start()
-            await self._list(kinds)
+            await self._load_lists(kinds)
             self._deadline.stop()
 
-    async def _or_lost(self, asking: Awaitable[_T]) -> _T:
+    async def _wait_unless_lost(self, asking: Awaitable[_T]) -> _T:
         """The answer, unless the connection is lost first."""
         asked, lost = asyncio.ensure_future(asking), asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait({asked, lost}, return_when=asyncio.FIRST_COMPLETED)
             if not asked.done():
-                raise LinkFailed(self._why_lost())
+                raise LinkFailed(self._lost_reason())
             return asked.result()
         finally:
             asked.cancel()
@@ -352,16 +354,16 @@ class ServerLink:
 
     def ask_server(self, id: int, request: ServerRequest, seconds: float) -> None:
         """Send a request to the server; the agent gets exactly one `CallEnded` or `CallFailed`."""
-        self._calls.start(id, self._answer(id, request, seconds))
+        self._calls.start(id, self._answer_call(id, request, seconds))
 
     def cancel(self, id: int) -> None:
         """Cancel a call of the agent; the server is told."""
         self._calls.cancel(id)
 
-    async def _answer(self, id: int, request: ServerRequest, seconds: float) -> None:
+    async def _answer_call(self, id: int, request: ServerRequest, seconds: float) -> None:
         answer: CallEnded | CallFailed = CallFailed(id=id, text="the call was given up")
         try:
-            answer = await self._answer_of(id, request, seconds)
+            answer = await self._fetch_answer(id, request, seconds)
         except asyncio.CancelledError:
             if not self._calls.has_overflowed(id):
                 raise
@@ -369,46 +371,46 @@ class ServerLink:
         finally:
             self._report(answer)
 
-    async def _answer_of(self, id: int, request: ServerRequest, seconds: float) -> CallEnded | CallFailed:
+    async def _fetch_answer(self, id: int, request: ServerRequest, seconds: float) -> CallEnded | CallFailed:
         session = self._session
         if session is None or self._lost.is_set():
             return CallFailed(id=id, text="the server is not connected", is_unsent=True)
         try:
             async with asyncio.timeout(seconds) as time:
-                return CallEnded(id=id, result=await self._result_of(session, id, request, seconds, time))
+                return CallEnded(id=id, result=await self._fetch_result(session, id, request, seconds, time))
         except TimeoutError:
             return CallFailed(id=id, text=f"no answer within {seconds:g} s")
         except Exception as error:
-            failed = CallFailed(id=id, text=self._text_of(error))
+            failed = CallFailed(id=id, text=self._error_text(error))
             if isinstance(error, MCPError) and "session terminated" in error.error.message.lower():
                 self._lost.set()
             return failed
 
-    async def _result_of(
+    async def _fetch_result(
         self, session: ClientSession, id: int, request: ServerRequest, seconds: float, time: asyncio.Timeout
     ) -> ServerResult:
         if isinstance(request, CallTool):
-            return result_of_call(await self._or_lost(self._call(session, id, request, seconds, time)))
+            return result_of_call(await self._wait_unless_lost(self._call_tool(session, id, request, seconds, time)))
         if isinstance(request, GetPrompt):
-            return result_of_prompt(await self._or_lost(session.get_prompt(request.name, request.arguments)))
+            return result_of_prompt(await self._wait_unless_lost(session.get_prompt(request.name, request.arguments)))
         if isinstance(request, CompleteArgument):
-            return await self._or_lost(self._complete(session, request))
-        return result_of_reading(await self._or_lost(session.read_resource(str(AnyUrl(request.uri)))))
+            return await self._wait_unless_lost(self._complete_argument(session, request))
+        return result_of_reading(await self._wait_unless_lost(session.read_resource(str(AnyUrl(request.uri)))))
 
-    async def _call(
+    async def _call_tool(
         self, session: ClientSession, id: int, request: CallTool, seconds: float, time: asyncio.Timeout
     ) -> types.CallToolResult:
         loop = asyncio.get_running_loop()
         last = 0.0
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal last
             if not time.expired():
                 time.reschedule(loop.time() + seconds)
             if loop.time() - last >= PROGRESS_PAUSE:
                 last = loop.time()
                 of = f" of {total:g}" if total else ""
-                text = f"{progress:g}{of}" + (f": {shown_text(message[:2000])}" if message else "")
+                text = f"{progress:g}{of}" + (f": {strip_hidden_chars(message[:2000])}" if message else "")
                 self._report(CallProgress(id=id, text=text))
 
         given: dict[str, Any] = {}
@@ -416,7 +418,7 @@ class ServerLink:
             result = await session.call_tool(
                 request.tool,
                 request.arguments,
-                progress_callback=progressed,
+                progress_callback=on_progress,
                 allow_input_required=True,
                 **given,
             )
@@ -424,7 +426,8 @@ class ServerLink:
                 return result
             time.reschedule(None)
             responses = {
-                key: await self._input(session, wanted) for key, wanted in (result.input_requests or {}).items()
+                key: await self._answer_input_request(session, wanted)
+                for key, wanted in (result.input_requests or {}).items()
             }
             time.reschedule(loop.time() + seconds)
             given = {"input_responses": responses or None, "request_state": result.request_state}
@@ -432,7 +435,7 @@ class ServerLink:
                 await asyncio.sleep(PROGRESS_PAUSE)
         raise LinkFailed(f"the server asked more than {MOST_ROUNDS} times in one call")
 
-    async def _complete(self, session: ClientSession, request: CompleteArgument) -> ServerResult:
+    async def _complete_argument(self, session: ClientSession, request: CompleteArgument) -> ServerResult:
         reference = (
             types.PromptReference(name=request.prompt)
             if request.prompt is not None
@@ -442,24 +445,24 @@ class ServerLink:
         found = await session.complete(reference, argument, request.known or None)
         return ServerResult(values=[value[:1000] for value in found.completion.values[:MOST_VALUES]])
 
-    async def _input(self, session: ClientSession, wanted: Any) -> Any:
+    async def _answer_input_request(self, session: ClientSession, wanted: Any) -> Any:
         """Ask what the server wants to know before it continues."""
         if isinstance(wanted, types.ElicitRequest):
-            return await self._elicited(None, wanted.params)
+            return await self._on_elicitation(None, wanted.params)
         if isinstance(wanted, types.ListRootsRequest):
-            return await self._roots(None)
+            return await self._on_list_roots(None)
         raise LinkFailed("the server asked for an answer from the model (sampling), which Pigeon refuses")
 
     # What the server asks
 
-    async def _elicited(self, context: Any, params: Any) -> types.ElicitResult:
+    async def _on_elicitation(self, context: Any, params: Any) -> types.ElicitResult:
         return await self._elicitation.ask(params)
 
-    async def _roots(self, context: Any) -> types.ListRootsResult:
+    async def _on_list_roots(self, context: Any) -> types.ListRootsResult:
         folder = self._config.folder
         return types.ListRootsResult(roots=[types.Root(uri=AnyUrl(f"file://{quote(folder)}"), name=folder)])  # type: ignore[arg-type]
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         kinds: dict[type, str] = {
             types.ToolListChangedNotification: "tools",
             types.PromptListChangedNotification: "prompts",
@@ -475,31 +478,31 @@ class ServerLink:
         if self._task is not None:
             self._task.cancel()
 
-    def _time_text(self) -> str:
+    def _timeout_text(self) -> str:
         said = f"it has not answered within {self._deadline.seconds:g} s"
         if self._pipes is not None and self._pipes.first_garbage:
             said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said
 
-    def _why_lost(self) -> str:
+    def _lost_reason(self) -> str:
         if self._pipes is None:
-            return self._web_text() or "the connection was closed"
+            return self._http_failure_text() or "the connection was closed"
         said = self._pipes.why_lost
         if self._pipes.first_garbage and self._step == "initialize":
             said += f"; what it wrote to stdout is not a message: {self._pipes.first_garbage!r}"
         return said
 
-    def _wants_sign_in(self) -> bool:
+    def _needs_sign_in(self) -> bool:
         refused = self._web.code in _UNAUTHORIZED and self._step in ("connect", "initialize", "list")
-        return self._pipes is None and (refused or bool(self._needed_text()))
+        return self._pipes is None and (refused or bool(self._sign_in_text()))
 
-    def _needed_text(self) -> str:
+    def _sign_in_text(self) -> str:
         return "" if self._sign_in is None else self._sign_in.provider.needed
 
-    def _web_text(self) -> str:
-        return self._needed_text() or self._web.failure
+    def _http_failure_text(self) -> str:
+        return self._sign_in_text() or self._web.failure
 
-    def _text_of(self, error: BaseException) -> str:
+    def _error_text(self, error: BaseException) -> str:
         """The text of an error; for a group, the text of what it contains."""
         while isinstance(error, BaseExceptionGroup):
             inner = [one for one in error.exceptions if not isinstance(one, asyncio.CancelledError)]
@@ -507,16 +510,19 @@ class ServerLink:
         if isinstance(error, SignInNeeded | LinkFailed):
             return str(error)
         if isinstance(error, MCPError) and error.error.code == types.CONNECTION_CLOSED and self._lost.is_set():
-            return self._why_lost()
+            return self._lost_reason()
         if isinstance(error, MCPError):
-            web = self._web_text() if self._step != "connected" else ""
-            said = shown_text(error.error.message[:2000])
+            web = self._http_failure_text() if self._step != "connected" else ""
+            said = strip_hidden_chars(error.error.message[:2000])
             if web and said and said not in web:
                 return f"{web}: {said}"
             return web or said or "the server answered with an error"
         if isinstance(error, httpx2.HTTPStatusError):
             answered = error.response
-            return self._web_text() or f"the server answered {answered.status_code} {answered.reason_phrase}".rstrip()
+            return (
+                self._http_failure_text()
+                or f"the server answered {answered.status_code} {answered.reason_phrase}".rstrip()
+            )
         if isinstance(error, httpx2.ConnectError):
             return f"no connection to the server: {error}"
         if isinstance(error, httpx2.TimeoutException):

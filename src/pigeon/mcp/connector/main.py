@@ -61,25 +61,25 @@ class ConnectionHolder:
             from pigeon.mcp.connector.link import ServerLink
         except ImportError as error:
             text = f"{NOT_INSTALLED} ({error.name} is missing). Install them with: {install_command('mcp>=2.3')}"
-            await self._give_up(text)
+            await self._report_unusable(text)
             return
         gc.collect()
         gc.freeze()
         self._send(ConnectorReady())
         try:
             while line := await reader.readline():
-                self._carry_out(decode_for_connector(line), ServerLink)
+                self._execute_request(decode_for_connector(line), ServerLink)
         except BadRecord as error:
-            await self._give_up(f"The agent has sent a record that cannot be read: {error}")
+            await self._report_unusable(f"The agent has sent a record that cannot be read: {error}")
         for link in list(self._links.values()):
             await link.close()
 
-    async def _give_up(self, text: str) -> None:
+    async def _report_unusable(self, text: str) -> None:
         assert self._writer is not None
         self._send(ConnectorUnusable(text=text))
         await self._writer.drain()
 
-    def _carry_out(self, record: ToConnector, link_type: type[ServerLink]) -> None:
+    def _execute_request(self, record: ToConnector, link_type: type[ServerLink]) -> None:
         if isinstance(record, AnswerQuestion):
             question = self._questions.get(record.id)
             if question is not None and not question.done():

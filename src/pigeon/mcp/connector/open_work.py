@@ -11,7 +11,7 @@ from typing import Any
 import mcp_types as types
 
 from pigeon.mcp.connector.records import Answer, ElicitAnswer, ElicitQuestion, Question
-from pigeon.mcp.connector.trimming import shown_text
+from pigeon.mcp.connector.trimming import strip_hidden_chars
 
 # A server's questions are asked one at a time; when this many are waiting, further ones are declined.
 MOST_QUESTIONS = 5
@@ -42,13 +42,13 @@ class OpenCalls:
             task.cancel()
         return list(self._tasks.values())
 
-    def overflow(self) -> None:
+    def cancel_overflowed(self) -> None:
         """Cancel all calls after a message that was too large: it is not known which of them it answered."""
         self._overflowed.update(self._tasks)
         self.cancel_all()
 
     def has_overflowed(self, id: int) -> bool:
-        """Whether a call was cancelled by `overflow`."""
+        """Whether a call was cancelled by `cancel_overflowed`."""
         return id in self._overflowed
 
     def _forget(self, id: int) -> None:
@@ -69,9 +69,9 @@ class Elicitation:
         """Ask, and return the answer in the form of the protocol."""
         if self._waiting >= MOST_QUESTIONS:
             return types.ElicitResult(action="cancel")
-        message = shown_text(params.message)[:4000]
+        message = strip_hidden_chars(params.message)[:4000]
         if isinstance(params, types.ElicitRequestURLParams):
-            question = ElicitQuestion(message=message, url=shown_text(params.url)[:4000])
+            question = ElicitQuestion(message=message, url=strip_hidden_chars(params.url)[:4000])
         else:
             schema = params.requested_schema
             requested = schema if isinstance(schema, dict) else schema.model_dump(by_alias=True, mode="json")
@@ -101,15 +101,15 @@ class Deadline:
         """Give the server so long from now on, and no longer than `longest`."""
         self.stop()
         self.seconds = min(seconds, self._longest)
-        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._end)
+        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._on_expired)
 
     def stop(self) -> None:
-        """Give it any time."""
+        """Cancel the deadline; the server may take any time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _end(self) -> None:
+    def _on_expired(self) -> None:
         self.is_over = True
         self._on_over()
 
@@ -126,8 +126,7 @@ class StaleLists:
         self._kinds.add(kind)
         self._changed.set()
 
-    async def wait(self) -> None:
-        """Wait until one has."""
+    async def wait_until_stale(self) -> None:
         await self._changed.wait()
 
     def pop_all(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ import mcp_types as types
 import msgspec
 from mcp.shared.message import SessionMessage
 
-from pigeon.mcp.connector.trimming import trimmed
+from pigeon.mcp.connector.trimming import trim_message
 from pigeon.wire import codec
 
 LARGEST_MESSAGE = 32 * 1024 * 1024
@@ -57,8 +57,8 @@ class Thinning:
         self._second = 0
         self._count = 0
 
-    def lets(self, method: str) -> bool:
-        """Whether this one may pass."""
+    def try_pass(self, method: str) -> bool:
+        """Counts a notification; returns False if its method is not used, or too many came this second."""
         if method not in HEARD and not method.startswith("notifications/subscriptions"):
             return False
         second = int(time.monotonic())
@@ -67,7 +67,7 @@ class Thinning:
         return self._count <= MOST_NOTICES_PER_SECOND
 
 
-def _failure(line: bytes) -> SessionMessage | None:
+def _error_response_of(line: bytes) -> SessionMessage | None:
     """An error response in place of one that cannot be read, so that its call does not have to time out."""
     members = codec.outer_members(line[:200])
     id = members.get("id")
@@ -84,7 +84,7 @@ class RequestPace:
         self._left = float(MOST_REQUESTS_PER_SECOND)
         self._since = time.monotonic()
 
-    def pause(self) -> float:
+    def count_request(self) -> float:
         """Count a request; returns how long to wait before the next message is read."""
         now = time.monotonic()
         self._left = min(self._left + (now - self._since) * MOST_REQUESTS_PER_SECOND, MOST_REQUESTS_PER_SECOND) - 1
@@ -130,7 +130,7 @@ class ServerPipes:
             pipes.append(into)
             tasks = [
                 asyncio.ensure_future(self._read(output, to_us)),
-                asyncio.ensure_future(self._complaints(errors)),
+                asyncio.ensure_future(self._read_stderr(errors)),
                 asyncio.ensure_future(self._write(asyncio.StreamWriter(into, flow, None, loop), to_server)),
             ]
             yield incoming, outgoing
@@ -145,11 +145,11 @@ class ServerPipes:
     async def _read(self, output: asyncio.StreamReader, to_us: Any) -> None:
         try:
             async for line in self._lines(output):
-                message = self._message(line)
+                message = self._parse_message(line)
                 if message is not None:
                     await to_us.send(message)
                     if isinstance(message.message, types.JSONRPCRequest):
-                        await asyncio.sleep(self._pace.pause())
+                        await asyncio.sleep(self._pace.count_request())
                 if self._garbage > MOST_GARBAGE:
                     self.why_lost = f"it writes something other than messages to stdout, such as {self.first_garbage!r}"
                     return
@@ -178,22 +178,22 @@ class ServerPipes:
                     held.clear()
                     self._overflowed()
 
-    def _message(self, line: bytes) -> SessionMessage | None:
+    def _parse_message(self, line: bytes) -> SessionMessage | None:
         if not line.strip():
             return None
         try:
             head = msgspec.json.decode(line, type=_Head)
-            if head.method is not None and head.id is msgspec.UNSET and not self._thinning.lets(head.method):
+            if head.method is not None and head.id is msgspec.UNSET and not self._thinning.try_pass(head.method):
                 return None
             message = types.jsonrpc_message_adapter.validate_python(msgspec.json.decode(line), by_name=False)
-            return SessionMessage(trimmed(message))
+            return SessionMessage(trim_message(message))
         except (ValueError, RecursionError):
             self._garbage += 1
             if not self.first_garbage:
                 self.first_garbage = line[:80].decode("utf-8", "replace")
-            return _failure(line)
+            return _error_response_of(line)
 
-    async def _complaints(self, errors: asyncio.StreamReader) -> None:
+    async def _read_stderr(self, errors: asyncio.StreamReader) -> None:
         held = b""
         while chunk := await errors.read(4096):
             *lines, held = (held + chunk).split(b"\n")

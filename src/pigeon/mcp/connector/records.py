@@ -81,7 +81,7 @@ class OfferedTool(ConnectorRecord, frozen=True, kw_only=True):
 
 
 class PromptArgument(ConnectorRecord, frozen=True, kw_only=True):
-    """An argument of a prompt."""
+    """An argument that a prompt of a server accepts."""
 
     name: str
     required: bool = False
@@ -106,7 +106,7 @@ class OfferedResource(ConnectorRecord, frozen=True, kw_only=True):
 
 
 class CallTool(ConnectorRecord, frozen=True, kw_only=True):
-    """Call a tool of the server."""
+    """Call a tool of the server with these arguments."""
 
     tool: str
     arguments: dict[str, Json]
@@ -235,7 +235,7 @@ ToConnector = OpenServer | CloseServer | AskServer | CancelCall | AnswerQuestion
 
 
 class ConnectorReady(ConnectorRecord, frozen=True, kw_only=True):
-    """Everything is imported."""
+    """The connector has imported its packages and accepts requests."""
 
 
 class ConnectorUnusable(ConnectorRecord, frozen=True, kw_only=True):

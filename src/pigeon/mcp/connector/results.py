@@ -9,7 +9,7 @@ import mcp_types as types
 import msgspec
 
 from pigeon.mcp.connector.records import OfferedPrompt, OfferedResource, OfferedTool, PromptArgument, ServerResult
-from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_OFFERED, MOST_TOOLS, shown_text
+from pigeon.mcp.connector.trimming import MOST_BLOCKS, MOST_OFFERED, MOST_TOOLS, strip_hidden_chars
 from pigeon.wire.content import ImageContent, TextContent
 
 MOST_TEXT = 4 * 1024 * 1024
@@ -91,11 +91,9 @@ class Cutter:
         self._blocks: list[Block] = []
 
     def blocks(self) -> list[Block]:
-        """The blocks so far."""
         return self._blocks
 
-    def text(self, text: str) -> None:
-        """Take a text."""
+    def add_text(self, text: str) -> None:
         if len(self._blocks) >= MOST_BLOCKS:
             return
         kept = text[: max(0, self._left)]
@@ -104,58 +102,57 @@ class Cutter:
             kept += f"\n[{len(text) - len(kept)} more characters were left out]"
         self._blocks.append(TextContent(text=kept))
 
-    def end(self, note: str) -> None:
+    def add_final_note(self, note: str) -> None:
         """Add a final note, even beyond the limits."""
         self._blocks.append(TextContent(text=note))
 
-    def image(self, data: str, mime: str) -> None:
-        """Take an image."""
+    def add_image(self, data: str, mime: str) -> None:
         if len(data) > MOST_IMAGE:
-            self.text(f"[An image of {len(data) * 3 // 4} bytes was left out]")
+            self.add_text(f"[An image of {len(data) * 3 // 4} bytes was left out]")
         elif len(self._blocks) < MOST_BLOCKS:
             self._blocks.append(ImageContent(data=data, mime_type=mime))
 
-    def content(self, block: Any) -> None:
-        """Take a block of any kind."""
+    def add_content(self, block: Any) -> None:
+        """Add a content block of any kind that the protocol has."""
         if isinstance(block, types.TextContent):
-            self.text(block.text)
+            self.add_text(block.text)
         elif isinstance(block, types.ImageContent):
-            self.image(block.data, block.mime_type)
+            self.add_image(block.data, block.mime_type)
         elif isinstance(block, types.EmbeddedResource):
-            self.resource(block.resource)
+            self.add_resource(block.resource)
         elif isinstance(block, types.ResourceLink):
             about = f": {block.description}" if block.description else ""
-            self.text(shown_text(f"[Resource {block.name} at {block.uri}{about}]"))
+            self.add_text(strip_hidden_chars(f"[Resource {block.name} at {block.uri}{about}]"))
         elif isinstance(block, types.AudioContent):
-            self.text(f"[Audio ({block.mime_type}) of {len(block.data) * 3 // 4} bytes, which is not shown]")
+            self.add_text(f"[Audio ({block.mime_type}) of {len(block.data) * 3 // 4} bytes, which is not shown]")
         else:
-            self.text(f"[Content of an unknown kind: {type(block).__name__}]")
+            self.add_text(f"[Content of an unknown kind: {type(block).__name__}]")
 
-    def resource(self, resource: Any) -> None:
-        """Take what was read."""
+    def add_resource(self, resource: Any) -> None:
+        """Add the content of a resource that was read."""
         if isinstance(resource, types.TextResourceContents):
-            self.text(resource.text)
+            self.add_text(resource.text)
         elif isinstance(resource, types.BlobResourceContents):
             mime = resource.mime_type or "application/octet-stream"
             if mime.startswith("image/"):
-                self.image(resource.blob, mime)
+                self.add_image(resource.blob, mime)
             else:
-                self.text(f"[{resource.uri}: {len(resource.blob) * 3 // 4} bytes of {mime}, which are not shown]")
+                self.add_text(f"[{resource.uri}: {len(resource.blob) * 3 // 4} bytes of {mime}, which are not shown]")
 
 
 def result_of_call(result: types.CallToolResult) -> ServerResult:
     """The result of a tool; structured content is added as text if no text contains it."""
     cutter = Cutter()
     for block in result.content[:MOST_BLOCKS]:
-        cutter.content(block)
+        cutter.add_content(block)
     if len(result.content) > MOST_BLOCKS:
-        cutter.end(f"[Of the blocks of this result, those after the first {MOST_BLOCKS} were left out]")
+        cutter.add_final_note(f"[Of the blocks of this result, those after the first {MOST_BLOCKS} were left out]")
     structured = result.structured_content
     small: Any = None
     if structured is not None:
         encoded = msgspec.json.encode(structured)
         if not any(isinstance(block, types.TextContent) for block in result.content):
-            cutter.text(encoded.decode())
+            cutter.add_text(encoded.decode())
         small = structured if len(encoded) <= MOST_STRUCTURED else None
     return ServerResult(content=cutter.blocks(), structured=small, is_error=bool(result.is_error))
 
@@ -165,14 +162,14 @@ def result_of_prompt(result: types.GetPromptResult) -> ServerResult:
     cutter = Cutter()
     for message in result.messages:
         if message.role != "user":
-            cutter.text(f"[{message.role}]")
-        cutter.content(message.content)
+            cutter.add_text(f"[{message.role}]")
+        cutter.add_content(message.content)
     return ServerResult(content=cutter.blocks())
 
 
 def result_of_reading(result: types.ReadResourceResult) -> ServerResult:
-    """What was read, as blocks."""
+    """The contents of a resource as blocks of a result."""
     cutter = Cutter()
     for part in result.contents:
-        cutter.resource(part)
+        cutter.add_resource(part)
     return ServerResult(content=cutter.blocks())

@@ -64,7 +64,7 @@ class SignIn:
             url,
             OAuthClientMetadata(
                 client_name="Pigeon",
-                redirect_uris=[AnyUrl(self._redirect())],
+                redirect_uris=[AnyUrl(self._ensure_redirect_address())],
                 grant_types=["authorization_code", "refresh_token"],
                 response_types=["code"],
                 scope=config.scope,
@@ -76,7 +76,7 @@ class SignIn:
             client_metadata_url=config.client_metadata_url,
         )
 
-    def allow(self, ask: Ask | None) -> None:
+    def set_asker(self, ask: Ask | None) -> None:
         """Set how to ask a person; without it, a request that needs a sign-in fails."""
         self._ask = ask
 
@@ -88,12 +88,12 @@ class SignIn:
 
     # What the provider asks for
 
-    def known(self) -> tuple[dict[str, Json] | None, dict[str, Json] | None, float | None]:
+    def read_stored_metadata(self) -> tuple[dict[str, Json] | None, dict[str, Json] | None, float | None]:
         """What is stored besides the tokens: the authorization server, the resource, and when the tokens expire."""
         return self._stored.metadata, self._stored.resource, self._stored.expires
 
-    async def look_again(self) -> bool:
-        """Whether the stored tokens differ from those seen last."""
+    async def reload_tokens(self) -> bool:
+        """Read the stored tokens again; returns whether they have changed."""
         stored = await self._read()
         if stored.tokens is None or stored.tokens == self._stored.tokens:
             return False
@@ -101,17 +101,17 @@ class SignIn:
         return True
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Those that are kept."""
+        """Returns the stored tokens, if there are any."""
         try:
             return OAuthToken.model_validate(self._stored.tokens)
         except ValidationError:
             return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """New ones."""
+        """Store new tokens and the time when they expire."""
         context = self.provider.context
         found = {"metadata": context.oauth_metadata, "resource": context.protected_resource_metadata}
-        self._keep(
+        self._store_values(
             tokens=tokens.model_dump(mode="json", exclude_none=True),
             expires=None if tokens.expires_in is None else time.time() + tokens.expires_in,
             **{name: one.model_dump(mode="json", exclude_none=True) for name, one in found.items() if one is not None},
@@ -119,7 +119,7 @@ class SignIn:
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The client registration from the configuration, or the stored one."""
-        redirects = [AnyUrl(self._redirect())]
+        redirects = [AnyUrl(self._ensure_redirect_address())]
         if self._config.client_id:
             return OAuthClientInformationFull(
                 client_id=self._config.client_id,
@@ -132,19 +132,21 @@ class SignIn:
             return None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """We were registered."""
-        self._keep(client=client_info.model_dump(mode="json", exclude_none=True), redirect=self._redirect())
+        """Store the registration of this client."""
+        self._store_values(
+            client=client_info.model_dump(mode="json", exclude_none=True), redirect=self._ensure_redirect_address()
+        )
 
-    def _keep(self, **values: Any) -> None:
+    def _store_values(self, **values: Any) -> None:
         self._stored = replace(self._stored, **values)
         self._store(self._stored)
 
-    async def code_shown(self, code: DeviceCode) -> bool:
+    async def show_code(self, code: DeviceCode) -> bool:
         """Show a code; false if the person refuses."""
-        answer = await self._asked(SignInQuestion(url=code.address, code=code.code, complete_url=code.complete))
+        answer = await self._ask_person(SignInQuestion(url=code.address, code=code.code, complete_url=code.complete))
         return answer is not None
 
-    async def _asked(self, question: SignInQuestion) -> SignInAnswer | None:
+    async def _ask_person(self, question: SignInQuestion) -> SignInAnswer | None:
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")
         answer = await self._ask(question)
@@ -152,25 +154,25 @@ class SignIn:
 
     # The browser
 
-    def _redirect(self) -> str:
+    def _ensure_redirect_address(self) -> str:
         if self._port is None:
-            self._listener = _bound(self._config.port or _port_of(self._stored.redirect))
+            self._listener = _bind_listener(self._config.port or _port_of(self._stored.redirect))
             self._port = self._listener.getsockname()[1]
         return f"http://127.0.0.1:{self._port}{CALLBACK}"
 
-    async def redirected(self, address: str) -> None:
-        """A browser has to be sent to this address."""
+    async def on_redirect(self, address: str) -> None:
+        """Called with the address that a browser has to be sent to."""
         if self._ask is None:
             raise SignInNeeded("a sign-in is needed")
         self._address = address
 
-    async def called_back(self) -> AuthorizationCodeResult:
+    async def wait_for_callback(self) -> AuthorizationCodeResult:
         """The parameters of the redirect, from the browser or from the address that the person pasted."""
-        listener, self._listener = self._listener or _bound(self._port), None
+        listener, self._listener = self._listener or _bind_listener(self._port), None
         self._led_back = asyncio.get_running_loop().create_future()
         # If the port was taken meanwhile, this is another one, and only a pasted address can arrive.
-        server = await asyncio.start_server(self._serve, sock=listener)
-        pasted = asyncio.ensure_future(self._asked(SignInQuestion(url=self._address)))
+        server = await asyncio.start_server(self._serve_callback, sock=listener)
+        pasted = asyncio.ensure_future(self._ask_person(SignInQuestion(url=self._address)))
         waiting: set[asyncio.Future[Any]] = {pasted, self._led_back}
         try:
             done, _ = await asyncio.wait(waiting, timeout=SIGN_IN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -190,7 +192,7 @@ class SignIn:
         query = parse_qs(urlsplit(led_to.strip()).query)
         if "code" not in query and "error" not in query:
             raise SignInNeeded("the pasted address contains no code")
-        if not self._is_answer(led_to):
+        if not self._has_current_state(led_to):
             raise SignInNeeded("the pasted address belongs to another sign-in")
         if "error" in query:
             raise SignInNeeded(f"the sign-in failed: {' '.join(query.get('error_description', query['error']))}")
@@ -198,18 +200,18 @@ class SignIn:
             code=query["code"][0], state=query.get("state", [None])[0], iss=query.get("iss", [None])[0]
         )
 
-    def _is_answer(self, led_to: str) -> bool:
+    def _has_current_state(self, led_to: str) -> bool:
         """Whether an address has the state of the sign-in that is under way."""
         given, wanted = (parse_qs(urlsplit(one.strip()).query).get("state", [""])[0] for one in (led_to, self._address))
         return bool(wanted) and hmac.compare_digest(given.encode(), wanted.encode())
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_callback(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(10):
                 words = (await reader.readline()).decode("latin-1").split()
             target = words[1] if len(words) > 1 else ""
             # Any web page can call this port; a request without the right state is ignored.
-            ours = urlsplit(target).path == CALLBACK and self._is_answer(target)
+            ours = urlsplit(target).path == CALLBACK and self._has_current_state(target)
             writer.write(PAGE if ours else NOT_FOUND)
             await writer.drain()
             if ours and self._led_back is not None and not self._led_back.done():
@@ -220,7 +222,7 @@ class SignIn:
             writer.close()
 
 
-def _bound(port: int | None) -> socket.socket:
+def _bind_listener(port: int | None) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

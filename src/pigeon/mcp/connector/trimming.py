@@ -24,12 +24,12 @@ _HIDDEN = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U0
 Entry = dict[str, Any]
 
 
-def shown_text(text: str) -> str:
+def strip_hidden_chars(text: str) -> str:
     """A text without invisible characters."""
     return re.sub(_HIDDEN, "", text)
 
 
-def trimmed(message: Any) -> Any:
+def trim_message(message: Any) -> Any:
     """The message, trimmed if it is an answer."""
     if not isinstance(message, types.JSONRPCResponse):
         return message
@@ -41,13 +41,13 @@ def trimmed(message: Any) -> Any:
             found = (entry(one) for one in listed[: most + 1] if isinstance(one, dict))
             result[key] = [one for one in found if one is not None]
     if isinstance(result.get("content"), list):
-        result["content"] = [_block(one) for one in result["content"][: MOST_BLOCKS + 1]]
+        result["content"] = [_trim_block(one) for one in result["content"][: MOST_BLOCKS + 1]]
     elif "structuredContent" in result or "isError" in result:
         result.setdefault("content", [])
     return message
 
 
-def too_deep(schema: Any, most: int = DEEPEST_SCHEMA) -> bool:
+def is_too_deep(schema: Any, most: int = DEEPEST_SCHEMA) -> bool:
     """Whether a schema has more levels than are taken."""
     level = [schema]
     for _ in range(most):
@@ -62,51 +62,51 @@ def too_deep(schema: Any, most: int = DEEPEST_SCHEMA) -> bool:
     return True
 
 
-def _tool(given: Entry) -> Entry | None:
+def _trim_tool(given: Entry) -> Entry | None:
     name, schema, hints = given.get("name"), given.get("inputSchema"), given.get("annotations")
     if not isinstance(name, str):
         return None
-    if not isinstance(schema, dict) or schema.get("type", "object") != "object" or too_deep(schema):
+    if not isinstance(schema, dict) or schema.get("type", "object") != "object" or is_too_deep(schema):
         schema = {}
     found: Entry = {"name": name, "inputSchema": {**schema, "type": "object"}}
     if isinstance(hints, dict):
         found["annotations"] = {hint: hints[hint] for hint in _HINTS if isinstance(hints.get(hint), bool)}
-    return found | _texts(given, "title", "description")
+    return found | _trim_texts(given, "title", "description")
 
 
-def _prompt(given: Entry) -> Entry | None:
+def _trim_prompt(given: Entry) -> Entry | None:
     listed = given.get("arguments")
     arguments = [
-        {"name": one["name"], "required": one.get("required") is True, **_texts(one, "description")}
+        {"name": one["name"], "required": one.get("required") is True, **_trim_texts(one, "description")}
         for one in (listed if isinstance(listed, list) else [])[:100]
         if isinstance(one, dict) and isinstance(one.get("name"), str)
     ]
     if not isinstance(given.get("name"), str):
         return None
-    return {"name": given["name"], "arguments": arguments, **_texts(given, "title", "description")}
+    return {"name": given["name"], "arguments": arguments, **_trim_texts(given, "title", "description")}
 
 
-def _resource(given: Entry) -> Entry | None:
-    return _named(given, "uri")
+def _trim_resource(given: Entry) -> Entry | None:
+    return _trim_addressed(given, "uri")
 
 
-def _template(given: Entry) -> Entry | None:
-    return _named(given, "uriTemplate")
+def _trim_template(given: Entry) -> Entry | None:
+    return _trim_addressed(given, "uriTemplate")
 
 
-def _named(given: Entry, address: str) -> Entry | None:
+def _trim_addressed(given: Entry, address: str) -> Entry | None:
     where = given.get(address)
-    if not isinstance(where, str) or not where or shown_text(where) != where or re.search(r"\s", where):
+    if not isinstance(where, str) or not where or strip_hidden_chars(where) != where or re.search(r"\s", where):
         return None
-    more = _texts(given, "name", "title", "description", "mimeType")
+    more = _trim_texts(given, "name", "title", "description", "mimeType")
     return {"name": where, **more, address: where}
 
 
-def _texts(given: Entry, *names: str) -> Entry:
-    return {name: shown_text(given[name]) for name in names if isinstance(given.get(name), str)}
+def _trim_texts(given: Entry, *names: str) -> Entry:
+    return {name: strip_hidden_chars(given[name]) for name in names if isinstance(given.get(name), str)}
 
 
-def _block(given: Any) -> Any:
+def _trim_block(given: Any) -> Any:
     """A block of content, or a text that names one that is not known."""
     fields: dict[str, tuple[str, ...]] = {
         "text": ("text",),
@@ -116,7 +116,7 @@ def _block(given: Any) -> Any:
     }
     kind = given.get("type") if isinstance(given, dict) else None
     if kind in fields and all(isinstance(given.get(name), str) for name in fields[kind]):
-        return {"type": kind, **{name: given[name] for name in fields[kind]}, **_texts(given, "description")}
+        return {"type": kind, **{name: given[name] for name in fields[kind]}, **_trim_texts(given, "description")}
     inner = given.get("resource") if kind == "resource" else None
     if isinstance(inner, dict) and isinstance(inner.get("uri"), str):
         held = {name: inner[name] for name in ("uri", "mimeType", "text", "blob") if isinstance(inner.get(name), str)}
@@ -126,8 +126,8 @@ def _block(given: Any) -> Any:
 
 
 _LISTS: dict[str, tuple[int, Callable[[Entry], Entry | None]]] = {
-    "tools": (MOST_TOOLS, _tool),
-    "prompts": (MOST_OFFERED, _prompt),
-    "resources": (MOST_OFFERED, _resource),
-    "resourceTemplates": (MOST_OFFERED, _template),
+    "tools": (MOST_TOOLS, _trim_tool),
+    "prompts": (MOST_OFFERED, _trim_prompt),
+    "resources": (MOST_OFFERED, _trim_resource),
+    "resourceTemplates": (MOST_OFFERED, _trim_template),
 }

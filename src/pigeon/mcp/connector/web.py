@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 from pigeon.mcp.connector.pipes import LARGEST_MESSAGE, RequestPace, Streams, Thinning
-from pigeon.mcp.connector.trimming import trimmed
+from pigeon.mcp.connector.trimming import trim_message
 
 CONNECT_SECONDS = 30.0
 # The longest silence in a stream of events, after which it is reopened.
@@ -37,12 +37,11 @@ class _Bounded(httpx2.AsyncByteStream):
         async for chunk in self._body:
             size += len(chunk)
             if size > LARGEST_MESSAGE:
-                self._status.overflow()
+                self._status.record_overflow()
                 raise TooLarge("the answer is too large")
             yield chunk
 
     async def aclose(self) -> None:
-        """Let go of the connection."""
         await self._body.aclose()
 
 
@@ -58,7 +57,7 @@ class WebStatus:
         self.reason = ""
         self.text = ""
 
-    def overflow(self) -> None:
+    def record_overflow(self) -> None:
         """Note that an answer exceeded the size limit."""
         self.text = f"the server has sent an answer larger than {LARGEST_MESSAGE >> 20} MB"
 
@@ -67,7 +66,7 @@ class WebStatus:
         """What the server answered last that was a failure, as part of a sentence; empty if nothing was."""
         return self.text or (f"the server answered {self.code} {self.reason}".rstrip() if self.code else "")
 
-    async def look(self, response: httpx2.Response) -> None:
+    async def on_response(self, response: httpx2.Response) -> None:
         """Called for each answer, before its body is read."""
         self.answered = True
         asked = response.request
@@ -80,7 +79,7 @@ class WebStatus:
             response.stream = _Bounded(response.stream, self)
 
 
-def http_client(
+def make_http_client(
     status: WebStatus,
     headers: dict[str, str] | None = None,
     auth: httpx2.Auth | None = None,
@@ -91,7 +90,7 @@ def http_client(
         headers={**(headers or {}), "Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=silence),
         auth=auth,
-        event_hooks={"response": [status.look]},
+        event_hooks={"response": [status.on_response]},
     )
 
 
@@ -104,7 +103,7 @@ async def web_streams(
     def client(
         headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
     ) -> httpx2.AsyncClient:
-        return http_client(status, headers, auth, SILENCE_SECONDS)
+        return make_http_client(status, headers, auth, SILENCE_SECONDS)
 
     async with AsyncExitStack() as stack:
         if kind == "sse":
@@ -113,11 +112,11 @@ async def web_streams(
             http = await stack.enter_async_context(client(headers, auth=auth))
             opened = streamable_http_client(url, http_client=http, max_sse_event_size=LARGEST_MESSAGE)
         streams = await stack.enter_async_context(opened)
-        yield await stack.enter_async_context(_pumped(streams, lost))
+        yield await stack.enter_async_context(_filtered_streams(streams, lost))
 
 
 @asynccontextmanager
-async def _pumped(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Streams]:
+async def _filtered_streams(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Streams]:
     """The same streams without unused notifications; `lost` is set at their end."""
     incoming, outgoing = streams
     to_us, thinned = anyio.create_memory_object_stream[Any](0)
@@ -127,12 +126,12 @@ async def _pumped(streams: Streams, lost: asyncio.Event) -> AsyncIterator[Stream
         try:
             async for item in incoming:
                 message = getattr(item, "message", None)
-                if isinstance(message, JSONRPCNotification) and not thinning.lets(message.method):
+                if isinstance(message, JSONRPCNotification) and not thinning.try_pass(message.method):
                     continue
-                trimmed(message)
+                trim_message(message)
                 await to_us.send(item)
                 if isinstance(message, JSONRPCRequest):
-                    await asyncio.sleep(pace.pause())
+                    await asyncio.sleep(pace.count_request())
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return
         finally:

@@ -12,14 +12,14 @@ from pigeon.agent.inference import Delta, Finished, ModelMessage, ModelRequest, 
 from pigeon.providers.anthropic.api import ANTHROPIC_MESSAGES
 from pigeon.providers.anthropic.stream import AnthropicStream
 from pigeon.providers.api import STRING_FORMATS
-from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import IMAGE_NOTE, not_blank, result_text
-from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.history.cache import HistoryCache, convert_conversation
+from pigeon.providers.history.normalize import IMAGE_NOTE, result_text, without_blank_texts
+from pigeon.providers.http.exchange import encode_body, stream_exchange
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.request import (
-    Connection,
+    RequestSetup,
     compat_of,
-    endpoint,
+    join_url,
     mapped_level,
     output_cap,
     request_headers,
@@ -42,47 +42,44 @@ _BY_STRICT_REFUSED = {
 }  # fmt: skip
 
 
-def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
     """One answer of the Messages API."""
-    if (
-        compat_of(request.model).get("supportsStrictTools") is True
-        and request.model.reference not in connection.not_strict
-    ):
-        return _strict_first(request, connection)
-    return _asked(request, connection, may_be_strict=False)
+    if compat_of(request.model).get("supportsStrictTools") is True and request.model.reference not in setup.not_strict:
+        return _stream_strict_first(request, setup)
+    return _stream_request(request, setup, may_be_strict=False)
 
 
-async def _strict_first(request: ModelRequest, connection: Connection) -> AsyncGenerator[Delta, None]:
+async def _stream_strict_first(request: ModelRequest, setup: RequestSetup) -> AsyncGenerator[Delta, None]:
     """Ask with strict tools; if these are too much for the server, ask again without, and so from then on."""
-    from pigeon.providers.strict_schemas import is_too_much
+    from pigeon.providers.strict_schemas import is_strict_limit_error
 
-    async with aclosing(_asked(request, connection, may_be_strict=True)) as deltas:
+    async with aclosing(_stream_request(request, setup, may_be_strict=True)) as deltas:
         async for delta in deltas:
             failure = delta.failure if isinstance(delta, Finished) else None
-            if failure is not None and failure.status == 400 and is_too_much(failure.message):
-                connection.not_strict.add(request.model.reference)
+            if failure is not None and failure.status == 400 and is_strict_limit_error(failure.message):
+                setup.not_strict.add(request.model.reference)
                 break
             yield delta
         else:
             return
-    async with aclosing(_asked(request, connection, may_be_strict=False)) as deltas:
+    async with aclosing(_stream_request(request, setup, may_be_strict=False)) as deltas:
         async for delta in deltas:
             yield delta
 
 
-def _asked(request: ModelRequest, connection: Connection, may_be_strict: bool) -> AsyncGenerator[Delta, None]:
-    body = body_of(request, connection.thinking_budgets, connection.history, may_be_strict)
+def _stream_request(request: ModelRequest, setup: RequestSetup, may_be_strict: bool) -> AsyncGenerator[Delta, None]:
+    body = body_of(request, setup.thinking_budgets, setup.history, may_be_strict)
     outgoing = HttpRequest(
-        url=endpoint(request.model.base_url, "v1/messages"),
-        headers=headers_of(request, connection, body),
-        body=encoded(body),
+        url=join_url(request.model.base_url, "v1/messages"),
+        headers=headers_of(request, setup, body),
+        body=encode_body(body),
     )
-    return exchange(connection, outgoing, AnthropicStream(request.model.id, connection.policy.new_id), "body")
+    return stream_exchange(setup, outgoing, AnthropicStream(request.model.id, setup.policy.new_id), "body")
 
 
-def headers_of(request: ModelRequest, connection: Connection, body: dict[str, Any]) -> dict[str, str]:
+def headers_of(request: ModelRequest, setup: RequestSetup, body: dict[str, Any]) -> dict[str, str]:
     """Authentication, version, and only the betas that this request needs."""
-    access = connection.access
+    access = setup.access
     compat = compat_of(request.model)
     headers = {**ANTHROPIC_MESSAGES.headers, **ANTHROPIC_MESSAGES.key_headers(access.key, access.bearer)}
     betas = []
@@ -109,31 +106,32 @@ def body_of(
     cache: HistoryCache | None = None,
     may_be_strict: bool = False,
 ) -> dict[str, Any]:
-    """The JSON body."""
+    """Returns the JSON body of a request to the Messages API."""
     model = request.model
     compat = compat_of(model)
     mark = _cache_mark(request, compat)
     unsigned = bool(compat.get("allowEmptySignature"))
-    messages = conversation(request, cache, call_id, lambda history, _: _messages(history, unsigned))
+    messages = convert_conversation(request, cache, to_call_id, lambda history, _: _to_messages(history, unsigned))
     _mark_last(messages, mark)
+    thinking = _thinking_fields(request, compat, budgets)
     body: dict[str, Any] = {
         "model": model.id,
         "messages": messages,
-        "max_tokens": output_cap(request) or FALLBACK_MAX_TOKENS,
+        "max_tokens": thinking.pop("max_tokens", 0) or output_cap(request) or FALLBACK_MAX_TOKENS,
         "stream": True,
     }
     if request.system_prompt.strip():
-        body["system"] = [_marked({"type": "text", "text": request.system_prompt}, mark)]
+        body["system"] = [_set_cache_mark({"type": "text", "text": request.system_prompt}, mark)]
     if request.tools:
-        body["tools"] = _tools(request.tools, compat, mark, may_be_strict)
-    body.update(_thinking(request, compat, budgets))
+        body["tools"] = _to_tool_records(request.tools, compat, mark, may_be_strict)
+    body.update(thinking)
     if request.output is not None:
         form = {"type": "json_schema", "schema": request.output.schema}
         body["output_config"] = {**body.get("output_config", {}), "format": form}
     return body
 
 
-def call_id(text: str, _same: bool = False) -> str:
+def to_call_id(text: str, _same: bool = False) -> str:
     """A tool call id as this API takes it."""
     return _BAD_ID.sub("_", text)[:64]
 
@@ -146,7 +144,7 @@ def _cache_mark(request: ModelRequest, compat: dict[str, Any]) -> dict[str, str]
     return {"type": "ephemeral"}
 
 
-def _marked(block: dict[str, Any], mark: dict[str, str] | None) -> dict[str, Any]:
+def _set_cache_mark(block: dict[str, Any], mark: dict[str, str] | None) -> dict[str, Any]:
     if mark:
         block["cache_control"] = mark
     return block
@@ -157,20 +155,20 @@ def _mark_last(messages: list[dict[str, Any]], mark: dict[str, str] | None) -> N
     if mark and messages and messages[-1]["role"] == "user":
         content = messages[-1]["content"]
         if isinstance(content, str):
-            messages[-1]["content"] = [_marked({"type": "text", "text": content}, mark)]
+            messages[-1]["content"] = [_set_cache_mark({"type": "text", "text": content}, mark)]
         else:
-            _marked(content[-1], mark)
+            _set_cache_mark(content[-1], mark)
 
 
-def _tools(
+def _to_tool_records(
     tools: list[ToolSpec], compat: dict[str, Any], mark: dict[str, str] | None, may_be_strict: bool
 ) -> list[dict[str, Any]]:
     if may_be_strict:
-        from pigeon.providers.strict_schemas import strict_parameters
+        from pigeon.providers.strict_schemas import make_strict_parameters
     eager = compat.get("supportsEagerToolInputStreaming", True)
     out = []
     for tool in tools:
-        strict = strict_parameters(tool, _strict_refuses) if may_be_strict else None
+        strict = make_strict_parameters(tool, _is_refused_when_strict) if may_be_strict else None
         schema = {"type": "object", "properties": {}, **(strict or tool.parameters)}
         entry: dict[str, Any] = {"name": tool.name, "description": tool.description, "input_schema": schema}
         if strict is not None:
@@ -179,11 +177,11 @@ def _tools(
             entry["eager_input_streaming"] = True
         out.append(entry)
     if compat.get("supportsCacheControlOnTools", True):
-        _marked(out[-1], mark)
+        _set_cache_mark(out[-1], mark)
     return out
 
 
-def _strict_refuses(key: str, value: Json) -> bool:
+def _is_refused_when_strict(key: str, value: Json) -> bool:
     if key == "minItems":
         return value not in (0, 1)
     if key == "format":
@@ -191,7 +189,7 @@ def _strict_refuses(key: str, value: Json) -> bool:
     return key in _BY_STRICT_REFUSED
 
 
-def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: Mapping[str, int]) -> dict[str, Any]:
+def _thinking_fields(request: ModelRequest, compat: dict[str, Any], budgets: Mapping[str, int]) -> dict[str, Any]:
     model = request.model
     if not model.reasoning:
         return {}
@@ -214,13 +212,13 @@ def _thinking(request: ModelRequest, compat: dict[str, Any], budgets: Mapping[st
     }
 
 
-def _messages(messages: list[ModelMessage], unsigned: bool) -> list[dict[str, Any]]:
+def _to_messages(messages: list[ModelMessage], unsigned: bool) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     for is_result, group in itertools.groupby(messages, lambda message: isinstance(message, ToolResultMessage)):
         if is_result:
             results = [message for message in group if isinstance(message, ToolResultMessage)]
             images = [block for message in results for block in _images_of_failure(message)]
-            out.append({"role": "user", "content": [*map(_result, results), *images]})
+            out.append({"role": "user", "content": [*map(_to_tool_result, results), *images]})
             continue
         for message in group:
             if isinstance(message, UserMessage):
@@ -236,7 +234,7 @@ def _messages(messages: list[ModelMessage], unsigned: bool) -> list[dict[str, An
 def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content if content.strip() else ""
-    return [_user_block(block) for block in not_blank(content)]
+    return [_user_block(block) for block in without_blank_texts(content)]
 
 
 def _user_block(block: UserBlock) -> dict[str, Any]:
@@ -272,14 +270,14 @@ def _thinking_block(block: ThinkingContent, unsigned: bool) -> dict[str, Any] | 
     return {"type": "text", "text": block.thinking} if block.thinking.strip() else None
 
 
-def _result(message: ToolResultMessage) -> dict[str, Any]:
+def _to_tool_result(message: ToolResultMessage) -> dict[str, Any]:
     content: str | list[dict[str, Any]]
     if not has_images(message.content):
         content = result_text(message.content)
     elif message.is_error:
         content = result_text(message.content) or IMAGE_NOTE
     else:
-        blocks = not_blank(message.content)
+        blocks = without_blank_texts(message.content)
         content = [_user_block(block) for block in blocks]
         if not any(isinstance(block, TextContent) for block in blocks):
             content.insert(0, {"type": "text", "text": IMAGE_NOTE})

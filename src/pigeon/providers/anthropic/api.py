@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pigeon.providers.api import STRING_FORMATS, Api, OutputField, is_served_by, names_in
+from pigeon.providers.api import STRING_FORMATS, Api, OutputField, is_served_by, property_names_in
 from pigeon.wire.base import Absent, Json
 from pigeon.wire.model import Model
 
@@ -16,12 +16,12 @@ def _is_known_for(model: Model, _: bool) -> bool:
     return is_served_by(model, "anthropic.com") and compat.get("supportsStrictTools") is True
 
 
-def _takes(key: str, value: Json) -> bool:
+def _is_accepted_keyword(key: str, value: Json) -> bool:
     return (key == "format" and value in STRING_FORMATS | {"uri"}) or (key == "minItems" and value in (0, 1))
 
 
 def _has_plain_names(schema: dict[str, Any]) -> bool:
-    return all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in names_in(schema))
+    return all(re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name) for name in property_names_in(schema))
 
 
 ANTHROPIC_MESSAGES = Api(
@@ -30,5 +30,5 @@ ANTHROPIC_MESSAGES = Api(
     headers={"anthropic-version": "2023-06-01"},
     key_header="x-api-key",
     models_path=lambda address: "/models" if address.endswith("/v1") else "/v1/models",
-    output=OutputField(is_known_for=_is_known_for, takes=_takes, accepts=_has_plain_names),
+    output=OutputField(is_known_for=_is_known_for, takes=_is_accepted_keyword, accepts=_has_plain_names),
 )

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, from_event, truncated, unknown_stop
-from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
+from pigeon.providers.errors import StreamBroken, from_event, truncated_stream_error, unknown_stop_failure
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -102,7 +102,7 @@ class _StartedBlock:
         """What must be sent back with the block."""
         return "".join(self._signature)
 
-    def grow(self, change: _BlockDelta, out: list[Delta], hold: Callable[[int], None]) -> None:
+    def append_delta(self, change: _BlockDelta, out: list[Delta], hold: Callable[[int], None]) -> None:
         """Append what a delta adds to the block, or hold it."""
         kind = change.type
         if kind == "text_delta":
@@ -124,7 +124,7 @@ class _StartedBlock:
 
 
 class AnthropicStream(StreamTranslator):
-    """Translates one answer."""
+    """Translates one answer of the Messages API into deltas."""
 
     def __init__(self, model_id: str, new_id: Callable[[], str] = RANDOM_IDS.request_id) -> None:
         """`new_id` is for calls without an id."""
@@ -138,39 +138,38 @@ class AnthropicStream(StreamTranslator):
         self._details: Any = None
         self._begun = False
 
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """One event."""
+    def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         if data == b"[DONE]":  # servers that translate from another API say this where nothing belongs
             return
-        event = decoded(_decoder, _MessageEvent, data, name)
+        event = decode_event(_decoder, _MessageEvent, data, name)
         kind = event.type or name.decode("utf-8", "replace")
         if kind == "content_block_delta":
-            block = self._open.get(event.index) or self._unplaced(event.index)
+            block = self._open.get(event.index) or self._last_open_block(event.index)
             if block is not None and event.delta is not None:
-                block.grow(event.delta, out, self.hold)
+                block.append_delta(event.delta, out, self.count_held)
         elif kind == "content_block_start":
             if event.content_block is not None:
-                self._start(event.index, event.content_block, out)
+                self._start_block(event.index, event.content_block, out)
         elif kind == "content_block_stop":
-            self._close(event.index, out)
+            self._close_block(event.index, out)
         elif kind == "message_start":
-            self._begin(event.message, out)
+            self._begin_message(event.message, out)
         elif kind == "message_delta":
-            self._change(event, out)
+            self._update_message(event, out)
         elif kind == "message_stop":
             self.done = True
         elif kind == "error" or event.error:
             raise StreamBroken(from_event(event.error, data.decode("utf-8", "replace")))
 
-    def take_whole(self, data: bytes, out: list[Delta]) -> None:
+    def translate_whole_answer(self, data: bytes, out: list[Delta]) -> None:
         """The message that a server sent without streaming."""
-        message = decoded(_whole, _WholeMessage, data, "The message")
+        message = decode_event(_whole, _WholeMessage, data, "The message")
         if message.error or message.content is None:
             raise StreamBroken(from_event(message.error, data.decode("utf-8", "replace")))
-        self._begin(message, out)
+        self._begin_message(message, out)
         for index, block in enumerate(message.content):
-            self._start(index, block, out)
-            self._close(index, out)
+            self._start_block(index, block, out)
+            self._close_block(index, out)
         self._stop = message.stop_reason
         self.raw_stop = message.stop_reason or ABSENT
         self.done = True
@@ -178,47 +177,47 @@ class AnthropicStream(StreamTranslator):
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""
         if not self.done:
-            raise truncated("message_stop" if self._begun else "the message began")
+            raise truncated_stream_error("message_stop" if self._begun else "the message began")
         for index in list(self._open):
-            self._close(index, out)
+            self._close_block(index, out)
         stop = self._stop
         if stop is None:
-            raise truncated("a stop reason")
+            raise truncated_stream_error("a stop reason")
         if stop in _STOPS:
-            return self.ended(_STOPS[stop])
-        return self.ended("error", _stopped(stop, self._details))
+            return self.finished_delta(_STOPS[stop])
+        return self.finished_delta("error", _failure_of_stop(stop, self._details))
 
-    def _begin(self, message: _WholeMessage | None, out: list[Delta]) -> None:
+    def _begin_message(self, message: _WholeMessage | None, out: list[Delta]) -> None:
         self._begun = True
         if message is None:
             return
-        self.named(out, message.id, message.model, self._model)
-        self._meter(message.usage, out)
+        self.report_name(out, message.id, message.model, self._model)
+        self._add_usage(message.usage, out)
 
-    def _start(self, index: int, block: _ContentBlock, out: list[Delta]) -> None:
+    def _start_block(self, index: int, block: _ContentBlock, out: list[Delta]) -> None:
         first = ""
         if block.type == "text":
-            started = _StartedBlock(self.open(out, "text"))
+            started = _StartedBlock(self.open_block(out, "text"))
             first = block.text
         elif block.type == "thinking":
-            started = _StartedBlock(self.open(out, "thinking"), block.signature)
+            started = _StartedBlock(self.open_block(out, "thinking"), block.signature)
             first = block.thinking
         elif block.type == "redacted_thinking":
-            started = _StartedBlock(self.open(out, "thinking"), block.data, redacted=True)
+            started = _StartedBlock(self.open_block(out, "thinking"), block.data, redacted=True)
         elif block.type == "tool_use":
             call_id = block.id or f"toolu_{self._new_id()}"
-            started = _StartedBlock(self.open(out, "toolCall", call_id, block.name), whole=block.input)
+            started = _StartedBlock(self.open_block(out, "toolCall", call_id, block.name), whole=block.input)
         else:
             return
         if index < 0:
             index = self._next
         self._next = index + 1
-        self._close(index, out)
+        self._close_block(index, out)
         self._open[index] = started
         if first:
             out.append(BlockGrew(started.index, first))
 
-    def _close(self, index: int, out: list[Delta]) -> None:
+    def _close_block(self, index: int, out: list[Delta]) -> None:
         if index < 0 and self._open:
             index = next(reversed(self._open))
         block = self._open.pop(index, None)
@@ -229,18 +228,18 @@ class AnthropicStream(StreamTranslator):
             out.append(BlockGrew(block.index, codec.encode(block.whole).decode()))
         out.append(BlockClosed(block.index, block.signature or ABSENT, block.redacted))
 
-    def _unplaced(self, index: int) -> _StartedBlock | None:
+    def _last_open_block(self, index: int) -> _StartedBlock | None:
         """A delta without an index belongs to the block that was opened last."""
         return next(reversed(self._open.values()), None) if index < 0 else None
 
-    def _change(self, event: _MessageEvent, out: list[Delta]) -> None:
+    def _update_message(self, event: _MessageEvent, out: list[Delta]) -> None:
         if event.delta is not None and event.delta.stop_reason:
             self._stop = event.delta.stop_reason
             self.raw_stop = event.delta.stop_reason
             self._details = event.delta.stop_details
-        self._meter(event.usage, out)
+        self._add_usage(event.usage, out)
 
-    def _meter(self, usage: _MessageUsage | None, out: list[Delta]) -> None:
+    def _add_usage(self, usage: _MessageUsage | None, out: list[Delta]) -> None:
         if usage is None:
             return
         long_writes = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else None
@@ -254,10 +253,12 @@ class AnthropicStream(StreamTranslator):
         # Proxies leave counts out or send null; what was known stays.
         self._counts = [old if new is None else new for old, new in zip(self._counts, fresh, strict=True)]
         sent, output, read, written, written1h = self._counts
-        out.append(metered(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h))
+        out.append(
+            metered_delta(sent=sent, output=output, cache_read=read, cache_write=written, cache_write_1h=written1h)
+        )
 
 
-def _stopped(reason: str, details: Any) -> Failure:
+def _failure_of_stop(reason: str, details: Any) -> Failure:
     if reason == "refusal":
         why = details.get("explanation") if isinstance(details, dict) else None
         return Failure(message=f"{REFUSED}: {why}" if why else REFUSED, code="refusal")
@@ -265,4 +266,4 @@ def _stopped(reason: str, details: Any) -> Failure:
         return Failure(message="The answer ran into the end of the context window", code=reason, overflow=True)
     if reason == "sensitive":
         return Failure(message="The answer was withheld as sensitive", code=reason)
-    return unknown_stop(reason)
+    return unknown_stop_failure(reason)

@@ -1,7 +1,7 @@
 """The built-in catalogue: the providers that Pigeon knows, and their models from `data/`, read a provider at a time.
 
 The order of `KNOWN` is the order in which a usable default model is looked for. `scripts/make_catalog.py` writes the
-data; `guard` keeps the variables of `key_variables` away from commands.
+data; `secrets` keeps the variables of `key_variables` away from commands.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ KNOWN: dict[str, KnownProvider] = {
 _CURRENT = {known.earlier: name for name, known in KNOWN.items() if known.earlier}
 
 
-def current_name(provider: str) -> str:
+def current_provider_name(provider: str) -> str:
     """The name that a provider has now."""
     return _CURRENT.get(provider.lower(), provider)
 
@@ -79,7 +79,7 @@ def current_name(provider: str) -> str:
 def current_reference(text: str) -> str:
     """A reference `provider/…` with the name that its provider has now."""
     head, slash, rest = text.partition("/")
-    return f"{current_name(head)}/{rest}" if slash else text
+    return f"{current_provider_name(head)}/{rest}" if slash else text
 
 
 @cache

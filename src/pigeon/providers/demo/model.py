@@ -1,20 +1,24 @@
 """`demo/guide`: a small model without a network that really uses tools, for first steps and for trying a host.
 
-It understands a handful of plain sentences, calls the tools it is offered, answers with what they gave back, and says
-so when it is asked for anything else. The same conversation always gets the same answer.
+Plays `guide` as a scripted model plays its file: it understands a handful of plain sentences, calls the tools it is
+offered, answers with what they gave back, and says so when it is asked for anything else. The same conversation always
+gets the same answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+import shlex
+from collections.abc import AsyncIterator, Mapping
 
-from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
-from pigeon.providers.demo.actions import action_text, call_for, entries_of, is_listing, result_text, tools_for
+from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
 from pigeon.providers.demo.api import DEMO, GUIDE
-from pigeon.providers.demo.phrases import About, Action, Greeting, Phrase, Unclear, phrases_of
+from pigeon.providers.demo.guide import LISTING, SHELL_TOOL
+from pigeon.providers.demo.phrases import DemoReply, DemoStep, phrases_of
 from pigeon.providers.scripted.playback import PreparedAnswer, play_answer
-from pigeon.providers.scripted.script import Block, TextBlock, ThinkingBlock
+from pigeon.providers.scripted.script import Block, CallBlock, TextBlock, ThinkingBlock
 from pigeon.wire import codec
+from pigeon.wire.base import Json
 from pigeon.wire.content import ToolCall, text_of
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
 from pigeon.wire.model import Model, ModelCost
@@ -22,17 +26,10 @@ from pigeon.wire.model import Model, ModelCost
 PACE_MS = 2.0
 PIECE = [3, 11]
 REMINDER = "<reminder>"  # what the agent says by itself
-
-EXAMPLES = (
-    "- list the files\n"
-    "- read README.md\n"
-    "- run `python3 --version`\n"
-    "- write hello to notes.txt\n"
-    '- replace "hello" with "goodbye" in notes.txt\n'
-    "- search for TODO in src\n"
-    "- list the files, then read README.md"
-)
-WHO = "I am the demo model that is built into Pigeon: a few rules, no network and no key."
+SHOWN_ENTRIES = 30
+SHOWN_LINES = 20
+SHOWN_CHARS = 2_000
+NO_OUTPUT = "(no output)"
 
 
 class DemoModel:
@@ -44,7 +41,7 @@ class DemoModel:
     async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
         """Answer the last message of the user, one tool call at a time."""
         seed = len(request.messages)
-        name, blocks = f"{DEMO.name}_{seed}", answer_to(request)
+        name, blocks = f"{DEMO.name}_{seed}", build_answer(request)
         answer = PreparedAnswer(
             name=name, call_prefix=name, blocks=blocks, chunk=PIECE, seed=seed, pace_ms=self._pace_ms
         )
@@ -68,73 +65,115 @@ def demo_model() -> Model:
     )
 
 
-def answer_to(request: ModelRequest) -> list[Block]:
+def build_answer(request: ModelRequest) -> list[Block]:
     """The blocks of the next answer: pure, and the same for the same request."""
-    text, results = _since_user(request.messages)
+    text, results = _last_prompt_and_results(request.messages)
     phrases = phrases_of(text)
-    actions = [phrase for phrase in phrases if isinstance(phrase, Action)]
-    if not actions:
-        said = _talk(phrases[0]) if request.output is None else _output_text(request, text)
-        return _with_thought(request, "No tool is needed for this.", [TextBlock(text=said)])
-    done = min(len(results), len(actions))
-    said = _last_result_text(actions, results)
-    failed = bool(results) and results[-1].is_error
-    if failed or done == len(actions):
-        said = said if request.output is None else _output_text(request, text)
-        return _with_thought(request, "That is all I was asked for.", [TextBlock(text=said)])
-    return _next_step(request, actions[done], said)
+    steps = [phrase for phrase in phrases if isinstance(phrase, DemoStep)]
+    done = min(len(results), len(steps))
+    said = ""
+    if not steps:
+        thought = "No tool is needed for this."
+        said = "".join(phrase.text for phrase in phrases[:1] if isinstance(phrase, DemoReply))
+    else:
+        thought = "That is all I was asked for."
+        if results:
+            # Earlier results were reported when they came.
+            said = _result_text(steps[done - 1], results[-1])
+        if done < len(steps) and not (results and results[-1].is_error):
+            return _next_step(request, steps[done], said)
+    if request.output is not None:
+        said = _output_text(request, text)
+    return _with_thought(request, thought, [TextBlock(text=said)])
 
 
-def _output_text(request: ModelRequest, question: str) -> str:
-    """The answer as a program wants it: made of the last listing of files in the conversation."""
-    from pigeon.providers.demo.values import known_of, value_for
-
-    assert request.output is not None
-    value = value_for(request.output.schema, known_of(question, _listed(request.messages)))
-    return codec.encode(value).decode()
-
-
-def _listed(messages: list[ModelMessage]) -> list[str]:
-    """The names in the newest result of a call that lists a folder."""
-    for message in reversed(messages):
-        if isinstance(message, ToolResultMessage) and not message.is_error:
-            call = _call_of(message, messages)
-            if call is not None and is_listing(call.name, call.arguments):
-                return entries_of(text_of(message.content))
-    return []
-
-
-def _call_of(result: ToolResultMessage, messages: list[ModelMessage]) -> ToolCall | None:
-    answers = (message for message in messages if isinstance(message, AssistantMessage))
-    calls = (block for answer in answers for block in answer.content if isinstance(block, ToolCall))
-    return next((call for call in calls if call.id == result.tool_call_id), None)
-
-
-def _next_step(request: ModelRequest, action: Action, said: str) -> list[Block]:
+def _next_step(request: ModelRequest, step: DemoStep, said: str) -> list[Block]:
     lead = f"{said}\n\n" if said else ""
-    call = call_for(action, {tool.name: tool for tool in request.tools})
+    action = step.action
+    goal = action.goal.format_map(_values_of(step))
+    call = _call_for(step, {tool.name: tool for tool in request.tools})
     if call is None:
-        needed = f"that needs the tool {tools_for(action)}, and this session does not offer it."
-        reason = f"I cannot {action_text(action)}: {needed}"
+        names = " or ".join([*filter(None, [action.tool]), *([SHELL_TOOL] if action.command else [])])
+        reason = f"I cannot {goal}: that needs the tool {names}, and this session does not offer it."
         return _with_thought(request, "None of my tools can do this.", [TextBlock(text=lead + reason)])
-    thought = f"The user wants me to {action_text(action)}. I will use the tool {call.name}."
-    return _with_thought(request, thought, [TextBlock(text=f"{lead}I will {action_text(action)}."), call])
-
-
-def _last_result_text(actions: list[Action], results: list[ToolResultMessage]) -> str:
-    """The newest result in words; earlier ones were reported when they came."""
-    if not results:
-        return ""
-    last = results[-1]
-    action = actions[min(len(results), len(actions)) - 1]
-    return result_text(action, text_of(last.content), last.is_error)
+    thought = f"The user wants me to {goal}. I will use the tool {call.name}."
+    return _with_thought(request, thought, [TextBlock(text=f"{lead}I will {goal}."), call])
 
 
 def _with_thought(request: ModelRequest, thought: str, blocks: list[Block]) -> list[Block]:
     return blocks if request.thinking == "off" else [ThinkingBlock(thinking=thought), *blocks]
 
 
-def _since_user(messages: list[ModelMessage]) -> tuple[str, list[ToolResultMessage]]:
+def _call_for(step: DemoStep, tools: Mapping[str, ToolSpec]) -> CallBlock | None:
+    """The tool call that does it; None when no offered tool can."""
+    action = step.action
+    values = _values_of(step)
+    if action.tool in tools:
+        known = tools[action.tool].parameters.get("properties", {})
+        forms = (form for form in action.arguments if form.keys() <= known.keys())
+        arguments = _fill_arguments(next(forms, action.arguments[0]), values)
+        return CallBlock(name=action.tool, arguments=arguments)
+    if action.command and SHELL_TOOL in tools:
+        quoted = {**values, "path": _quote_path(values["path"]), "text": shlex.quote(values.get("text", ""))}
+        return CallBlock(name=SHELL_TOOL, arguments={"command": action.command.format_map(quoted)})
+    return None
+
+
+def _fill_arguments(form: Json, values: Mapping[str, str]) -> Json:
+    if isinstance(form, dict):
+        return {name: _fill_arguments(value, values) for name, value in form.items()}
+    if isinstance(form, list):
+        return [_fill_arguments(value, values) for value in form]
+    return form.format_map(values)
+
+
+def _values_of(step: DemoStep) -> dict[str, str]:
+    """What stands for the names in the texts of an action."""
+    named = {"path": ".", **step.named}
+    path, content = named["path"], named.get("content", "")
+    content = content if content.endswith("\n") else content + "\n"
+    folder = "this folder" if path in (".", "./") else path
+    regex = re.escape(named.get("text", ""))
+    return {**named, "folder": folder, "regex": regex, "content": content, "size": str(len(content))}
+
+
+def _quote_path(path: str) -> str:
+    """A path as one shell word that is never taken for an option."""
+    return shlex.quote(f"./{path}" if path.startswith("-") else path)
+
+
+def _result_text(step: DemoStep, message: ToolResultMessage) -> str:
+    """Describes the result of a step in sentences for the user."""
+    action = step.action
+    result = text_of(message.content)
+    result = "" if result.strip() == NO_OUTPUT else result.strip("\n")
+    if message.is_error:
+        return f"I could not {action.goal.format_map(_values_of(step))}:\n\n{_block(result)}"
+    names, lines = _listed_names_of(result), result.splitlines()
+    more = [f"and {len(names) - SHOWN_ENTRIES} more"] if len(names) > SHOWN_ENTRIES else []
+    values = {
+        **_values_of(step),
+        "block": _block(result),
+        "listing": "\n".join(f"- {name}" for name in [*names[:SHOWN_ENTRIES], *more]),
+        "entries": f"{len(names)} {'entry' if len(names) == 1 else 'entries'}",
+        "lines": f"{len(lines)} {'line' if len(lines) == 1 else 'lines'}"
+        + (". It begins:" if len(lines) > SHOWN_LINES else ":"),
+    }
+    is_empty = not (names if action.lists_names else result)
+    return (action.when_empty if is_empty and action.when_empty else action.done).format_map(values)
+
+
+def _block(text: str) -> str:
+    """The beginning of a text in a code fence that the text itself cannot close."""
+    lines = text[:SHOWN_CHARS].splitlines()[:SHOWN_LINES]
+    runs = [len(run) for run in re.findall(r"`{3,}", "\n".join(lines))]
+    fence = "`" * (max(runs, default=2) + 1)
+    body = "\n".join(lines)
+    cut = "\n…" if len(body) < len(text.rstrip()) else ""
+    return f"{fence}\n{body}{cut}\n{fence}"
+
+
+def _last_prompt_and_results(messages: list[ModelMessage]) -> tuple[str, list[ToolResultMessage]]:
     results: list[ToolResultMessage] = []
     for message in reversed(messages):
         if isinstance(message, UserMessage) and not text_of(message.content).startswith(REMINDER):
@@ -144,15 +183,35 @@ def _since_user(messages: list[ModelMessage]) -> tuple[str, list[ToolResultMessa
     return "", results[::-1]
 
 
-def _talk(phrase: Phrase) -> str:
-    if isinstance(phrase, Greeting):
-        return "You are welcome." if phrase.thanks else f"Hello! {WHO} You can ask me, for example:\n\n{EXAMPLES}"
-    if isinstance(phrase, About):
-        return f"{WHO} I understand plain sentences like these, and do them with real tools:\n\n{EXAMPLES}"
-    assert isinstance(phrase, Unclear)
-    wanted = phrase.text if len(phrase.text) <= 80 else phrase.text[:79] + "…"
-    asked = f'I do not understand "{wanted}"' if wanted else "I was not asked anything"
-    return (
-        f"{asked}. {WHO} I cannot write programs or answer questions; choose a real model for that. "
-        f"What I can do:\n\n{EXAMPLES}"
+def _output_text(request: ModelRequest, question: str) -> str:
+    """The answer as a program wants it: made of the last listing of files in the conversation."""
+    from pigeon.providers.demo.values import build_matching_value, select_known
+
+    assert request.output is not None
+    value = build_matching_value(request.output.schema, select_known(question, _last_listing(request.messages)))
+    return codec.encode(value).decode()
+
+
+def _last_listing(messages: list[ModelMessage]) -> list[str]:
+    """The names in the newest result of a call that lists a folder."""
+    answers = (message for message in messages if isinstance(message, AssistantMessage))
+    calls = {block.id: block for answer in answers for block in answer.content if isinstance(block, ToolCall)}
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage) and not message.is_error:
+            call = calls.get(message.tool_call_id)
+            if call is not None and _is_listing(call):
+                return _listed_names_of(text_of(message.content))
+    return []
+
+
+def _is_listing(call: ToolCall) -> bool:
+    start = LISTING.command.partition("{")[0]
+    return call.name == LISTING.tool or (
+        call.name == SHELL_TOOL and str(call.arguments.get("command", "")).startswith(start)
     )
+
+
+def _listed_names_of(result: str) -> list[str]:
+    """The names in the result of a listing; none of an empty folder."""
+    entries = [line.strip() for line in result.splitlines() if line.strip()]
+    return [] if entries and entries[0].startswith("(") else entries

@@ -10,17 +10,17 @@ from urllib.parse import quote
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest
 from pigeon.providers.google.api import GOOGLE_GENERATIVE_AI
 from pigeon.providers.google.stream import GoogleStream
-from pigeon.providers.history.cache import HistoryCache, conversation
+from pigeon.providers.history.cache import HistoryCache, convert_conversation
 from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
     IMAGES_LEAD,
     is_same_model,
-    not_blank,
     result_text,
+    without_blank_texts,
 )
-from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.http.exchange import encode_body, stream_exchange
 from pigeon.providers.http.recorders import HttpRequest
-from pigeon.providers.request import Connection, endpoint, mapped_level, output_cap, request_headers
+from pigeon.providers.request import RequestSetup, join_url, mapped_level, output_cap, request_headers
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, UserBlock
 from pigeon.wire.messages import AssistantMessage, ToolResultMessage, UserMessage
@@ -42,17 +42,17 @@ _BAD_ID = re.compile(r"[^A-Za-z0-9_.:-]")
 _DYNAMIC = -1
 
 
-def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
     """One answer of the Gemini API."""
-    access = connection.access
+    access = setup.access
     path = f"models/{quote(request.model.id, safe='/')}:streamGenerateContent?alt=sse"
     headers = GOOGLE_GENERATIVE_AI.key_headers(access.key, access.bearer)
     outgoing = HttpRequest(
-        url=endpoint(request.model.base_url, path),
+        url=join_url(request.model.base_url, path),
         headers=request_headers(headers, access.headers),
-        body=encoded(body_of(request, connection.thinking_budgets, connection.history)),
+        body=encode_body(body_of(request, setup.thinking_budgets, setup.history)),
     )
-    return exchange(connection, outgoing, GoogleStream(request.model.id, connection.policy.new_id), "message")
+    return stream_exchange(setup, outgoing, GoogleStream(request.model.id, setup.policy.new_id), "message")
 
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
@@ -61,10 +61,10 @@ def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
 
 
 def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCache | None = None) -> dict[str, Any]:
-    """The JSON body."""
+    """Returns the JSON body of a request to the Gemini API."""
     model = request.model
-    era = generation(model.id)
-    history = conversation(request, cache, call_id, lambda messages, _: contents_of(messages, model, era))
+    era = gemini_generation(model.id)
+    history = convert_conversation(request, cache, to_call_id, lambda messages, _: contents_of(messages, model, era))
     body: dict[str, Any] = {"contents": history}
     if request.system_prompt.strip():
         body["systemInstruction"] = {"parts": [{"text": request.system_prompt}]}
@@ -84,38 +84,38 @@ def body_of(request: ModelRequest, budgets: Mapping[str, int], cache: HistoryCac
     if request.output is not None:
         config.update(responseMimeType="application/json", responseJsonSchema=request.output.schema)
     if model.reasoning:
-        config["thinkingConfig"] = _thinking(request, budgets)
+        config["thinkingConfig"] = _thinking_fields(request, budgets)
     if config:
         body["generationConfig"] = config
     return body
 
 
-def call_id(text: str, _same: bool = False) -> str:
+def to_call_id(text: str, _same: bool = False) -> str:
     """A tool call id of another API as this one takes it."""
     return _BAD_ID.sub("_", text)[:64]
 
 
-def generation(model_id: str) -> int:
+def gemini_generation(model_id: str) -> int:
     """Which Gemini this is, the newest for a name that moves along; 0 for anything else."""
     found = _GEMINI.search(model_id.lower())
     return int(found[1] or _NEWEST) if found else 0
 
 
 def _has_levels(model_id: str) -> bool:
-    return generation(model_id) >= 3 or bool(re.search(r"gemma-?4", model_id.lower()))
+    return gemini_generation(model_id) >= 3 or bool(re.search(r"gemma-?4", model_id.lower()))
 
 
-def _thinking(request: ModelRequest, budgets: Mapping[str, int]) -> dict[str, Any]:
+def _thinking_fields(request: ModelRequest, budgets: Mapping[str, int]) -> dict[str, Any]:
     model = request.model
     if _has_levels(model.id):
-        return _by_level(request)
+        return _level_fields(request)
     if request.thinking == "off":
         # Pro always thinks: its smallest budget comes nearest to "off".
         return {"thinkingBudget": _BUDGETS["pro"]["minimal"] if _family(model) == "pro" else 0}
     return {"includeThoughts": True, "thinkingBudget": _budget(model, request.thinking, budgets)}
 
 
-def _by_level(request: ModelRequest) -> dict[str, Any]:
+def _level_fields(request: ModelRequest) -> dict[str, Any]:
     level = request.thinking
     if level != "off":
         return {"includeThoughts": True, "thinkingLevel": _level(request.model, level)}
@@ -138,14 +138,14 @@ def _budget(model: Model, level: str, own: Mapping[str, int]) -> int:
 
 def _family(model: Model) -> str:
     """Which budgets the model takes; nothing if that is not known."""
-    if generation(model.id) != 2:
+    if gemini_generation(model.id) != 2:
         return ""
     return next((family for family in _BUDGETS if family in model.id), "")
 
 
 def contents_of(history: list[ModelMessage], model: Model, generation: int) -> list[dict[str, Any]]:
     """The conversation, roles `user` and `model`."""
-    return _ContentsBuilder(model, generation).of(history)
+    return _ContentsBuilder(model, generation).build(history)
 
 
 class _ContentsBuilder:
@@ -155,7 +155,7 @@ class _ContentsBuilder:
         self._signed_calls = generation >= 3
         self._with_ids = generation >= 3 or model.id.startswith(("claude-", "gpt-oss-"))
 
-    def of(self, history: list[ModelMessage]) -> list[dict[str, Any]]:
+    def build(self, history: list[ModelMessage]) -> list[dict[str, Any]]:
         out: list[dict[str, Any]] = []
         responses: Parts | None = None
         images: list[ImageContent] = []
@@ -164,24 +164,24 @@ class _ContentsBuilder:
                 if responses is None:
                     responses = []
                     out.append({"role": "user", "parts": responses})
-                responses.append(self._response(message))
+                responses.append(self._function_response(message))
                 if not self._nested_images:
                     images.extend(_images(message.content))
                 continue
             responses = None
-            _flush(out, images)
+            _flush_images(out, images)
             if isinstance(message, UserMessage):
                 parts = _user_parts(message.content)
                 role = "user"
             else:
-                parts = self._answer_parts(message)
+                parts = self._parts_of_answer(message)
                 role = "model"
             if parts:
                 out.append({"role": role, "parts": parts})
-        _flush(out, images)
+        _flush_images(out, images)
         return out
 
-    def _answer_parts(self, message: AssistantMessage) -> Parts:
+    def _parts_of_answer(self, message: AssistantMessage) -> Parts:
         same = is_same_model(message, self._model)
         parts: Parts = []
         for block in message.content:
@@ -209,7 +209,7 @@ class _ContentsBuilder:
             _sign_first_call(parts)
         return parts
 
-    def _response(self, message: ToolResultMessage) -> dict[str, Any]:
+    def _function_response(self, message: ToolResultMessage) -> dict[str, Any]:
         text = result_text(message.content)
         images = _images(message.content)
         if images and not text.strip():
@@ -221,7 +221,7 @@ class _ContentsBuilder:
         if self._with_ids:
             response["id"] = message.tool_call_id
         if images and self._nested_images:
-            response["parts"] = [_image(block) for block in images]
+            response["parts"] = [_to_image_part(block) for block in images]
         return {"functionResponse": response}
 
 
@@ -232,10 +232,10 @@ def _sign_first_call(parts: Parts) -> None:
         call.setdefault("thoughtSignature", FOREIGN_CALL)
 
 
-def _flush(out: list[dict[str, Any]], images: list[ImageContent]) -> None:
+def _flush_images(out: list[dict[str, Any]], images: list[ImageContent]) -> None:
     """Older models take no images inside a function response: they follow as the user's."""
     if images:
-        out.append({"role": "user", "parts": [{"text": IMAGES_LEAD}, *(_image(block) for block in images)]})
+        out.append({"role": "user", "parts": [{"text": IMAGES_LEAD}, *(_to_image_part(block) for block in images)]})
         images.clear()
 
 
@@ -243,14 +243,17 @@ def _images(blocks: list[UserBlock]) -> list[ImageContent]:
     return [block for block in blocks if isinstance(block, ImageContent)]
 
 
-def _image(block: ImageContent) -> dict[str, Any]:
+def _to_image_part(block: ImageContent) -> dict[str, Any]:
     return {"inlineData": {"mimeType": block.mime_type, "data": block.data}}
 
 
 def _user_parts(content: str | list[UserBlock]) -> Parts:
     if isinstance(content, str):
         return [{"text": content}] if content.strip() else []
-    return [_image(block) if isinstance(block, ImageContent) else {"text": block.text} for block in not_blank(content)]
+    return [
+        _to_image_part(block) if isinstance(block, ImageContent) else {"text": block.text}
+        for block in without_blank_texts(content)
+    ]
 
 
 def _is_base64(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pigeon.providers.api import Api, OutputField, is_served_by, parts_of
+from pigeon.providers.api import Api, OutputField, is_served_by, subschemas_of
 from pigeon.wire.base import Json
 from pigeon.wire.model import Model
 
@@ -19,7 +19,7 @@ def _is_known_for(model: Model, beside_tools: bool) -> bool:
     return generation >= ((3, 0) if beside_tools else (2, 5))
 
 
-def _takes(key: str, value: Json) -> bool:
+def _is_accepted_keyword(key: str, value: Json) -> bool:
     if key == "format":
         return value in ("date-time", "date", "time")
     return key in ("minimum", "maximum", "minItems", "maxItems")
@@ -27,12 +27,14 @@ def _takes(key: str, value: Json) -> bool:
 
 def _has_no_empty_object(schema: dict[str, Any]) -> bool:
     is_empty = schema.get("type") == "object" and not schema["properties"]
-    return not is_empty and all(map(_has_no_empty_object, parts_of(schema)))
+    return not is_empty and all(map(_has_no_empty_object, subschemas_of(schema)))
 
 
 GOOGLE_GENERATIVE_AI = Api(
     name="google-generative-ai",
     adapter="pigeon.providers.google.adapter",
     key_header="x-goog-api-key",
-    output=OutputField(is_known_for=_is_known_for, takes=_takes, accepts=_has_no_empty_object, strict=False),
+    output=OutputField(
+        is_known_for=_is_known_for, takes=_is_accepted_keyword, accepts=_has_no_empty_object, strict=False
+    ),
 )

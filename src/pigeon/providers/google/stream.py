@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, from_event, truncated
-from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
+from pigeon.providers.errors import StreamBroken, from_event, truncated_stream_error
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -85,12 +85,11 @@ class GoogleStream(StreamTranslator):
         self._reason: str | None = None
         self._why = ""
 
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """One chunk."""
-        chunk = decoded(_decoder, _GeminiChunk, data, "A chunk of the answer")
+    def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
+        chunk = decode_event(_decoder, _GeminiChunk, data, "A chunk of the answer")
         if chunk.error:
-            raise StreamBroken(_error(chunk.error, data))
-        self.named(out, chunk.response_id, chunk.model_version, self._model)
+            raise StreamBroken(_failure_of_error(chunk.error, data))
+        self.report_name(out, chunk.response_id, chunk.model_version, self._model)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             feedback = chunk.prompt_feedback
             self._reason, self._why = feedback.block_reason, feedback.block_reason_message or ""
@@ -98,29 +97,29 @@ class GoogleStream(StreamTranslator):
             candidate = chunk.candidates[0]
             if candidate.content is not None and candidate.content.parts:
                 for part in candidate.content.parts:
-                    self._part(part, out)
+                    self._add_part(part, out)
             if candidate.finish_reason:
                 self._reason, self._why = candidate.finish_reason, candidate.finish_message or ""
         if chunk.usage_metadata is not None:
-            out.append(_counts(chunk.usage_metadata))
+            out.append(_usage_delta(chunk.usage_metadata))
 
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""
         reason = self._reason
         if reason is None:
-            raise truncated("a finish reason")
-        self._close(out)
+            raise truncated_stream_error("a finish reason")
+        self._close_block(out)
         self.raw_stop = reason
         if reason == "STOP":
-            return self.ended("toolUse" if self._call_ids else "stop")
+            return self.finished_delta("toolUse" if self._call_ids else "stop")
         if reason == "MAX_TOKENS":
-            return self.ended("length")
-        return self.ended("error", _stopped(reason, self._why))
+            return self.finished_delta("length")
+        return self.finished_delta("error", _failure_of_stop(reason, self._why))
 
-    def _part(self, part: _ContentPart, out: list[Delta]) -> None:
+    def _add_part(self, part: _ContentPart, out: list[Delta]) -> None:
         if part.function_call is not None:
-            self._close(out)
-            self._call(part.function_call, part.thought_signature, out)
+            self._close_block(out)
+            self._add_call(part.function_call, part.thought_signature, out)
             return
         if part.text is None:
             return
@@ -128,34 +127,34 @@ class GoogleStream(StreamTranslator):
         if not part.text and not (part.thought_signature and kind == "text") and kind != self._kind:
             return
         if kind != self._kind:
-            self._close(out)
+            self._close_block(out)
             self._kind = kind
-            self._index = self.open(out, kind)
+            self._index = self.open_block(out, kind)
         if part.text:
             out.append(BlockGrew(self._index, part.text))
         if part.thought_signature:
             self._signature = part.thought_signature
 
-    def _call(self, call: _FunctionCall, signature: str | None, out: list[Delta]) -> None:
+    def _add_call(self, call: _FunctionCall, signature: str | None, out: list[Delta]) -> None:
         call_id = call.id or ""
         if not call_id or call_id in self._call_ids:
             call_id = f"{call.name}_{self._new_id()}"
         self._call_ids.add(call_id)
-        index = self.open(out, "toolCall", call_id, call.name)
+        index = self.open_block(out, "toolCall", call_id, call.name)
         out.append(BlockGrew(index, codec.encode(call.args or {}).decode()))
         out.append(BlockClosed(index, signature or ABSENT))
 
-    def _close(self, out: list[Delta]) -> None:
+    def _close_block(self, out: list[Delta]) -> None:
         if self._kind is not None:
             out.append(BlockClosed(self._index, self._signature or ABSENT))
             self._kind = None
             self._signature = ""
 
 
-def _counts(usage: _UsageMetadata) -> Delta:
+def _usage_delta(usage: _UsageMetadata) -> Delta:
     cached = usage.cached_content_token_count or 0
     thought = usage.thoughts_token_count or 0
-    return metered(
+    return metered_delta(
         sent=(usage.prompt_token_count or 0) - cached,
         output=(usage.candidates_token_count or 0) + thought,
         cache_read=cached,
@@ -163,12 +162,12 @@ def _counts(usage: _UsageMetadata) -> Delta:
     )
 
 
-def _error(error: Any, data: bytes) -> Failure:
+def _failure_of_error(error: Any, data: bytes) -> Failure:
     said = error.get("message") if isinstance(error, dict) else None
     return from_event(error, said if isinstance(said, str) and said else data.decode("utf-8", "replace"))
 
 
-def _stopped(reason: str, why: str) -> Failure:
+def _failure_of_stop(reason: str, why: str) -> Failure:
     detail = f": {why}" if why else ""
     if reason in _REFUSALS:
         return Failure(message=f"The model refused to complete the request ({reason}){detail}", code=reason)

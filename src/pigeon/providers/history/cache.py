@@ -1,7 +1,7 @@
 """The history cache: the conversation in the form of an API, without converting all of it for each request.
 
 A conversation mostly grows at its end, and each request repeats all of it. The messages are cut into chunks, each of
-which begins with an answer that becomes at least one item in every API (`becomes_items`): in no API does what stands
+which begins with an answer that becomes at least one item in every API (`is_sent_as_item`): in no API does what stands
 before such an answer depend on what follows. All chunks but the last are kept as encoded JSON:
 
     messages    u1  a1 r1 r1  a2 r2 u2   a3 r3
@@ -29,8 +29,14 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from pigeon.agent.inference import ModelMessage, ModelRequest
-from pigeon.providers.history.normalize import CallIdForm, CallIds, becomes_items, framed, normalized
-from pigeon.providers.http.exchange import encoded
+from pigeon.providers.history.normalize import (
+    CallIdForm,
+    CallIds,
+    frame_with_user_turns,
+    is_sent_as_item,
+    normalize_messages,
+)
+from pigeon.providers.http.exchange import encode_body
 from pigeon.wire.model import Model
 
 # Normalized messages, and how many there were in the chunks before them, to items of the API.
@@ -53,35 +59,35 @@ class HistoryCache:
         self._model: Model | None = None
         self._drop_all(lambda text, _: text)
 
-    def items(self, request: ModelRequest, call_id_form: CallIdForm, convert: ConvertMessages) -> list[Any]:
+    def to_items(self, request: ModelRequest, call_id_form: CallIdForm, convert: ConvertMessages) -> list[Any]:
         """What the API gets: the last chunk as objects that the adapter may change, all before it as encoded JSON."""
         if request.model is not self._model:
             self._model = request.model
             self._drop_all(call_id_form)
-        messages = framed(request.messages)
+        messages = frame_with_user_turns(request.messages)
         self._drop_changed(messages)
         at = len(self._known)
         last: list[Any] = []
         while at < len(messages):
             end = _chunk_end(messages, at)
-            last = self._converted(messages[at:end], request.model, convert, is_last=end == len(messages))
+            last = self._convert_chunk(messages[at:end], request.model, convert, is_last=end == len(messages))
             at = end
         return [*self._items, *last]
 
-    def _converted(
+    def _convert_chunk(
         self, messages: list[ModelMessage], model: Model, convert: ConvertMessages, is_last: bool
     ) -> list[dict[str, Any]]:
         """The items of a chunk; cached unless it is the last one, which may still grow, or be marked."""
         finished: list[Raw] | None = None
         try:
-            ready = normalized(messages, model, self._ids)
+            ready = normalize_messages(messages, model, self._ids)
             items = convert(ready, self._normalized)
             if not is_last:
-                finished = [Raw(encoded(item)) for item in items]
+                finished = [Raw(encode_body(item)) for item in items]
         finally:
-            used = self._ids.taken()
+            used = self._ids.pop_new_keys()
             if finished is None:
-                self._ids.give_back(used)
+                self._ids.release_keys(used)
         if finished is not None:
             self._chunks.append(_CachedChunk(len(messages), len(ready), len(finished), used))
             self._known += messages
@@ -104,26 +110,28 @@ class HistoryCache:
             pairs = enumerate(zip(known, messages, strict=False))
             same = next((at for at, (one, other) in pairs if one is not other), min(same, len(messages)))
         while self._chunks and not (
-            len(known) <= same and len(known) < len(messages) and becomes_items(messages[len(known)])
+            len(known) <= same and len(known) < len(messages) and is_sent_as_item(messages[len(known)])
         ):
             chunk = self._chunks.pop()
             del known[len(known) - chunk.messages :]
             del self._items[len(self._items) - chunk.items :]
             self._normalized -= chunk.normalized
-            self._ids.give_back(chunk.call_ids)
+            self._ids.release_keys(chunk.call_ids)
 
 
-def conversation(
+def convert_conversation(
     request: ModelRequest, cache: HistoryCache | None, call_id_form: CallIdForm, convert: ConvertMessages
 ) -> list[Any]:
     """The conversation in the form of an API; all of it as objects where there is no cache."""
     if cache is None:
-        return convert(normalized(framed(request.messages), request.model, CallIds(call_id_form)), 0)
-    return cache.items(request, call_id_form, convert)
+        return convert(
+            normalize_messages(frame_with_user_turns(request.messages), request.model, CallIds(call_id_form)), 0
+        )
+    return cache.to_items(request, call_id_form, convert)
 
 
 def _chunk_end(messages: list[ModelMessage], at: int) -> int:
     at += 1
-    while at < len(messages) and not becomes_items(messages[at]):
+    while at < len(messages) and not is_sent_as_item(messages[at]):
         at += 1
     return at

@@ -5,7 +5,7 @@ refuses in every later request, so nothing of that kind may pass. Thinking of an
 call ids are rewritten to what the API takes, and no two calls share one; names that no API takes are rewritten too;
 every call has exactly one result right behind it, and a result always says something; images that no API reads become
 words; failed and blank answers stay out; the user has the first word, and there is always something to answer. At the
-end stand the texts for tool results without text, which adapters share. `tests/fakes/request_rules.py` has the rules
+end stand the texts for tool results without text, which adapters share. `tests/fakes/api_rules.py` has the rules
 of each API.
 """
 
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 
 from pigeon.agent.inference import ModelMessage
-from pigeon.providers.catalog.built_in import current_name
+from pigeon.providers.catalog.built_in import current_provider_name
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import (
     AssistantBlock,
@@ -53,20 +53,20 @@ _OPENING = UserMessage(content=EMPTY_MESSAGE, timestamp=0)
 _CLOSING = UserMessage(content=CONTINUE, timestamp=0)
 
 
-def framed(messages: list[ModelMessage]) -> list[ModelMessage]:
+def frame_with_user_turns(messages: list[ModelMessage]) -> list[ModelMessage]:
     """The messages with a word of the user before the first answer and behind the last, where there is none."""
-    before = itertools.takewhile(lambda message: not becomes_items(message), messages)
+    before = itertools.takewhile(lambda message: not is_sent_as_item(message), messages)
     if not any(isinstance(message, UserMessage) for message in before):
         messages = [_OPENING, *messages]
     for message in reversed(messages):
         if isinstance(message, UserMessage) or _has_call(message):
             break
-        if becomes_items(message):
+        if is_sent_as_item(message):
             return [*messages, _CLOSING]
     return messages
 
 
-def normalized(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
+def normalize_messages(messages: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
     """The messages as the model may get them; the given ones are not changed."""
     sees_images = "image" in model.input
     out: list[ModelMessage] = []
@@ -75,16 +75,16 @@ def normalized(messages: list[ModelMessage], model: Model, ids: CallIds) -> list
         message = messages[at]
         at += 1
         if isinstance(message, UserMessage):
-            out.append(_user(message, sees_images))
-        elif isinstance(message, AssistantMessage) and becomes_items(message):
+            out.append(_normalize_user(message, sees_images))
+        elif isinstance(message, AssistantMessage) and is_sent_as_item(message):
             end = _turn_end(messages, at)
-            out.extend(_turn(message, messages[at:end], model, ids))
+            out.extend(_normalize_turn(message, messages[at:end], model, ids))
             at = end
     _fill_blank_turns(out)
     return out
 
 
-def becomes_items(message: ModelMessage) -> bool:
+def is_sent_as_item(message: ModelMessage) -> bool:
     """True for an answer that becomes at least one item in every API."""
     if not isinstance(message, AssistantMessage) or message.stop_reason in ("error", "aborted"):
         return False
@@ -105,17 +105,17 @@ def _fill_blank_turns(messages: list[ModelMessage]) -> None:
     blank: int | None = None
     said = False
     for at, message in enumerate(messages):
-        if becomes_items(message):
-            _fill(messages, None if said else blank)
+        if is_sent_as_item(message):
+            _fill_blank_turn(messages, None if said else blank)
             blank, said = None, False
         elif isinstance(message, UserMessage) and _is_blank(message):
             blank = at
         elif not isinstance(message, AssistantMessage):
             said = True
-    _fill(messages, None if said else blank)
+    _fill_blank_turn(messages, None if said else blank)
 
 
-def _fill(messages: list[ModelMessage], at: int | None) -> None:
+def _fill_blank_turn(messages: list[ModelMessage], at: int | None) -> None:
     if at is not None:
         messages[at] = UserMessage(content=EMPTY_MESSAGE, timestamp=messages[at].timestamp)
 
@@ -129,25 +129,33 @@ def _is_blank(message: UserMessage) -> bool:
 
 def _turn_end(messages: list[ModelMessage], at: int) -> int:
     """Where the next answer begins: results may come late, behind an interjection or an answer that is left out."""
-    while at < len(messages) and not becomes_items(messages[at]):
+    while at < len(messages) and not is_sent_as_item(messages[at]):
         at += 1
     return at
 
 
-def _turn(answer: AssistantMessage, following: list[ModelMessage], model: Model, ids: CallIds) -> list[ModelMessage]:
+def _normalize_turn(
+    answer: AssistantMessage, following: list[ModelMessage], model: Model, ids: CallIds
+) -> list[ModelMessage]:
     same = is_same_model(answer, model)
     renamed: dict[str, str] = {}
-    blocks = [block for block in (_block(block, same, ids, renamed) for block in answer.content) if block is not None]
+    blocks = [
+        block
+        for block in (_normalize_block(block, same, ids, renamed) for block in answer.content)
+        if block is not None
+    ]
     results: dict[str, ToolResultMessage] = {}
     rest: list[ModelMessage] = []
     sees_images = "image" in model.input
     for message in following:
         if isinstance(message, UserMessage):
-            rest.append(_user(message, sees_images))
+            rest.append(_normalize_user(message, sees_images))
         elif isinstance(message, ToolResultMessage) and message.tool_call_id in renamed:
             results.setdefault(message.tool_call_id, message)
     paired: list[ModelMessage] = [
-        _result(results[old], call, sees_images) if old in results else _missing_result(call, answer.timestamp)
+        _normalize_result(results[old], call, sees_images)
+        if old in results
+        else _missing_result(call, answer.timestamp)
         for old, call in zip(renamed, _calls(blocks), strict=True)
     ]
     unchanged = len(blocks) == len(answer.content) and all(map(operator.is_, blocks, answer.content))
@@ -158,7 +166,7 @@ def is_same_model(message: AssistantMessage, model: Model) -> bool:
     """True if the answer came from exactly this model."""
     if (message.api, message.model) != (model.api, model.id):
         return False
-    return message.provider == model.provider or current_name(message.provider) == model.provider
+    return message.provider == model.provider or current_provider_name(message.provider) == model.provider
 
 
 def has_tool_traffic(messages: list[ModelMessage]) -> bool:
@@ -172,23 +180,23 @@ def _has_call(message: ModelMessage) -> bool:
     return bool(_calls(message.content))
 
 
-def _block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
+def _normalize_block(block: AssistantBlock, same: bool, ids: CallIds, renamed: dict[str, str]) -> AssistantBlock | None:
     if isinstance(block, ThinkingContent):
-        return _thinking(block, same)
+        return _normalize_thinking(block, same)
     if isinstance(block, TextContent):
         return block if same or isinstance(block.text_signature, Absent) else TextContent(text=block.text)
     if block.id in renamed:
         return None
-    new = ids.new(block.id, same)
+    new = ids.assign_id(block.id, same)
     renamed[block.id] = new
-    name = tool_name(block.name)
+    name = to_valid_tool_name(block.name)
     if same and new == block.id and name is block.name:
         return block
     signature = block.thought_signature if same else ABSENT
     return ToolCall(id=new, name=name, arguments=block.arguments, thought_signature=signature)
 
 
-def tool_name(name: str) -> str:
+def to_valid_tool_name(name: str) -> str:
     """The very same name if every API takes it; else one that they take, for a tool that a model made up."""
     if _is_legal(name):
         return name
@@ -196,7 +204,7 @@ def tool_name(name: str) -> str:
     return (legal if _is_legal(legal[0]) else f"_{legal}")[:MAX_NAME_CHARS]
 
 
-def _thinking(block: ThinkingContent, same: bool) -> ThinkingContent | None:
+def _normalize_thinking(block: ThinkingContent, same: bool) -> ThinkingContent | None:
     """Thoughts of another model are left out: as text the next one would take them for what was said to the user."""
     if not same:
         return None
@@ -212,29 +220,29 @@ class CallIds:
         self._used: set[str] = set()
         self._fresh: list[str] = []
 
-    def taken(self) -> list[str]:
-        """The keys of the ids that were given since the last call of this."""
+    def pop_new_keys(self) -> list[str]:
+        """Returns the keys of the ids that were assigned since the last call."""
         fresh, self._fresh = self._fresh, []
         return fresh
 
-    def give_back(self, keys: list[str]) -> None:
+    def release_keys(self, keys: list[str]) -> None:
         """Free these ids: their calls are dropped from the cache and will be converted again."""
         self._used.difference_update(keys)
 
-    def new(self, old: str, same: bool) -> str:
+    def assign_id(self, old: str, same: bool) -> str:
         """An id that no other call has; of the same model, the old one if it is free and the API takes it."""
         candidate = self._form(old or "call", same)
         number = 2
-        while self._key(candidate) in self._used:
+        while self._key_of(candidate) in self._used:
             candidate = self._form(f"{number}_{old}", False)
             number += 1
-        key = self._key(candidate)
+        key = self._key_of(candidate)
         self._used.add(key)
         self._fresh.append(key)
         return candidate
 
     @staticmethod
-    def _key(candidate: str) -> str:
+    def _key_of(candidate: str) -> str:
         # The Responses API has ids of two halves, `call|item`; the first one is what calls and results share.
         return candidate.split("|", maxsplit=1)[0]
 
@@ -255,8 +263,8 @@ def _with_blocks(answer: AssistantMessage, blocks: list[AssistantBlock]) -> Assi
     )
 
 
-def _result(result: ToolResultMessage, call: ToolCall, sees_images: bool) -> ToolResultMessage:
-    content = _said_in(result.content, TOOL_IMAGE, sees_images)
+def _normalize_result(result: ToolResultMessage, call: ToolCall, sees_images: bool) -> ToolResultMessage:
+    content = _result_blocks(result.content, TOOL_IMAGE, sees_images)
     if content is result.content and result.tool_call_id == call.id and result.tool_name == call.name:
         return result
     return ToolResultMessage(
@@ -268,12 +276,12 @@ def _result(result: ToolResultMessage, call: ToolCall, sees_images: bool) -> Too
     )
 
 
-def _said_in(blocks: list[UserBlock], note: str, sees_images: bool) -> list[UserBlock]:
+def _result_blocks(blocks: list[UserBlock], note: str, sees_images: bool) -> list[UserBlock]:
     """A result is never blank: several APIs refuse that."""
     shown = _with_image_notes(blocks, note, sees_images)
     if all(isinstance(block, ImageContent) or (block.text and not block.text.isspace()) for block in shown) and shown:
         return shown
-    return not_blank(shown) or [TextContent(text=NO_OUTPUT)]
+    return without_blank_texts(shown) or [TextContent(text=NO_OUTPUT)]
 
 
 def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
@@ -286,7 +294,7 @@ def _missing_result(call: ToolCall, timestamp: int) -> ToolResultMessage:
     )
 
 
-def _user(message: UserMessage, sees_images: bool) -> UserMessage:
+def _normalize_user(message: UserMessage, sees_images: bool) -> UserMessage:
     if isinstance(message.content, str):
         return message
     content = _with_image_notes(message.content, USER_IMAGE, sees_images)
@@ -320,7 +328,7 @@ IMAGE_NOTE = "(see attached image)"
 IMAGES_LEAD = "Images returned by the tools above:"
 
 
-def not_blank(blocks: list[UserBlock]) -> list[UserBlock]:
+def without_blank_texts(blocks: list[UserBlock]) -> list[UserBlock]:
     """The images, and the texts that are not blank: no API takes an empty text."""
     return [block for block in blocks if isinstance(block, ImageContent) or block.text.strip()]
 

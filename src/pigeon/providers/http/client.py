@@ -58,8 +58,7 @@ class HttpResponse:
         self.headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
     @property
-    def ok(self) -> bool:
-        """True for a success."""
+    def is_success(self) -> bool:
         return 200 <= self.status < 300
 
     @property
@@ -67,7 +66,7 @@ class HttpResponse:
         """The media type without parameters, in lower case."""
         return self.headers.get("content-type", "").split(";")[0].strip().lower()
 
-    async def chunk(self) -> bytes | None:
+    async def read_chunk(self) -> bytes | None:
         """The next piece of the body; None at its end."""
         if self._chunks is None:
             self._chunks = self._unpacked_body()
@@ -77,10 +76,10 @@ class HttpResponse:
             piece = None
         except Exception as error:
             if self._shown is not None:
-                self._shown.failed(error)
+                self._shown.on_exchange_failed(error)
             raise
         if self._shown is not None:
-            self._shown.received(piece)
+            self._shown.on_body_piece(piece)
         return piece
 
     def _unpacked_body(self) -> AsyncIterator[bytes]:
@@ -89,15 +88,15 @@ class HttpResponse:
         encoding = self.headers.get("content-encoding", "identity").strip().lower()
         if encoding in ("", "identity"):
             return packed
-        return unpacked(packed, encoding)
+        return decompress_body(packed, encoding)
 
-    async def text(self, limit: int = MAX_ERROR_BYTES) -> bytes:
+    async def read_body(self, limit: int = MAX_ERROR_BYTES) -> bytes:
         """The body as far as the limit; what a broken connection gave, if it breaks."""
         parts: list[bytes] = []
         size = 0
         try:
             while size < limit:
-                piece = await self.chunk()
+                piece = await self.read_chunk()
                 if piece is None:
                     break
                 parts.append(piece)
@@ -107,9 +106,9 @@ class HttpResponse:
         return b"".join(parts)[:limit]
 
     async def drop(self) -> None:
-        """Close the connection now."""
+        """Close the connection at once, without reading the rest of the body."""
         if self._shown is not None:
-            self._shown.dropped()
+            self._shown.on_response_dropped()
         await self._response.aclose()
 
     def release(self) -> None:
@@ -122,7 +121,7 @@ class HttpResponse:
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 while left > 0:
-                    piece = await self.chunk()
+                    piece = await self.read_chunk()
                     if piece is None:
                         break
                     left -= len(piece)
@@ -165,30 +164,30 @@ class HttpClient:
     async def warm(self, base_url: str = "https://localhost") -> None:
         """Load the library and make the pool for such URLs, without disturbing the event loop."""
         if self._answers is None:
-            await self._pool(base_url)
+            await self._ensure_pool(base_url)
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send the request and return when the headers of the answer are there."""
         if not self._recorders:
-            return HttpResponse(await self._sent(request), self)
+            return HttpResponse(await self._send_raw(request), self)
         shown = ShownExchange(self._recorders, request)
         try:
-            answer = HttpResponse(await self._sent(request), self, shown)
+            answer = HttpResponse(await self._send_raw(request), self, shown)
         except Exception as error:
-            shown.failed(error)
+            shown.on_exchange_failed(error)
             raise
         except asyncio.CancelledError:
-            shown.dropped()
+            shown.on_response_dropped()
             raise
-        shown.answered(answer.status, answer.headers)
+        shown.on_response_started(answer.status, answer.headers)
         return answer
 
-    async def _sent(self, request: HttpRequest) -> RawAnswer:
+    async def _send_raw(self, request: HttpRequest) -> RawAnswer:
         if self._answers is not None:
             return await self._answers.answer(request)
         if self._released:
-            await self._drained(request.url)
-        pool = await self._pool(request.url)
+            await self._wait_for_drain(request.url)
+        pool = await self._ensure_pool(request.url)
         import httpcore2
 
         address = self._addresses.get(request.url)
@@ -201,10 +200,10 @@ class HttpClient:
             content=request.body,
             extensions=self._timeouts,
         )
-        return await _answer(pool, outgoing)
+        return await _send_with_retry(pool, outgoing)
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections and notify the recorders that no exchange follows."""
         tasks = [*self._background, *self._making.values()]
         for task in tasks:
             task.cancel()
@@ -216,7 +215,7 @@ class HttpClient:
             await pool.aclose()
         self._pools.clear()
         for recorder in self._recorders:
-            recorder.closed()
+            recorder.on_client_closed()
         if self._answers is not None:
             self._answers.close()
 
@@ -226,7 +225,7 @@ class HttpClient:
             asyncio.get_running_loop().call_later(DRAIN_AFTER_S, self._drain_released)
         self._released.append(answer)
 
-    async def _drained(self, url: str) -> None:
+    async def _wait_for_drain(self, url: str) -> None:
         """Read what has come of released answers; a TLS connection is worth a short wait for the rest."""
         self._drain_released()
         if url.startswith("https:"):
@@ -241,7 +240,7 @@ class HttpClient:
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 
-    async def _pool(self, url: str) -> httpcore2.AsyncConnectionPool:
+    async def _ensure_pool(self, url: str) -> httpcore2.AsyncConnectionPool:
         route = self._routes.get(url)
         if route is None:
             route = self._routes[url] = route_to(url, self._environment, self._proxy)
@@ -250,7 +249,7 @@ class HttpClient:
             return pool
         making = self._making.get(route)
         if making is None:
-            making = asyncio.ensure_future(self._make(route))
+            making = asyncio.ensure_future(self._make_pool(route))
             self._making[route] = making
         try:
             return await asyncio.shield(making)
@@ -258,13 +257,13 @@ class HttpClient:
             if making.done():
                 self._making.pop(route, None)
 
-    async def _make(self, route: Route) -> httpcore2.AsyncConnectionPool:
+    async def _make_pool(self, route: Route) -> httpcore2.AsyncConnectionPool:
         pool = await asyncio.to_thread(_new_pool, route, self._environment)
         self._pools[route] = pool
         return pool
 
 
-async def _answer(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
+async def _send_with_retry(pool: httpcore2.AsyncConnectionPool, outgoing: httpcore2.Request) -> httpcore2.Response:
     """Send, and send again where a kept connection is closed without a byte of an answer.
 
     The server may have read the request before; to ask a model twice does no harm. Every kept connection may be stale.
@@ -319,7 +318,7 @@ def _proxy_for(url: str, environment: Mapping[str, str], otherwise: str) -> str 
         return None
     proxies = _proxies(environment)
     proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy and not _is_here(parts.hostname or ""):
+    if not proxy and not _is_local_host(parts.hostname or ""):
         proxy = otherwise
     return None if not proxy or proxy_bypass_environment(parts.netloc, proxies) else proxy
 
@@ -340,7 +339,7 @@ def _proxies(environment: Mapping[str, str]) -> dict[str, str]:
     return proxies
 
 
-def _is_here(host: str) -> bool:
+def _is_local_host(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -439,7 +438,7 @@ class DecodingError(Exception):
     """The body is not what its header says."""
 
 
-async def unpacked(packed: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
+async def decompress_body(packed: AsyncIterator[bytes], encoding: str) -> AsyncIterator[bytes]:
     """The body in plain bytes; all that a chunk gives comes before the next chunk is asked for.
 
     Piece by piece, so that a small body cannot become a large one in memory at once.
@@ -448,7 +447,7 @@ async def unpacked(packed: AsyncIterator[bytes], encoding: str) -> AsyncIterator
         raise DecodingError(f"the server sent content-encoding {encoding}, though it was asked for none")
     body = _Decompressor(encoding)
     async for chunk in packed:
-        for piece in body.pieces(chunk):
+        for piece in body.decompress(chunk):
             yield piece
             await asyncio.sleep(0)  # one chunk may give a thousand pieces
     if not body.complete:
@@ -465,7 +464,7 @@ class _Decompressor:
         self._ignored = False
         self.complete = False
 
-    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+    def decompress(self, chunk: bytes) -> Iterator[bytes]:
         """What this chunk gives, in pieces of limited size."""
         rest, self._head = self._head + chunk, b""
         while rest and not self._ignored:
@@ -476,14 +475,14 @@ class _Decompressor:
                 if self.complete and (self._encoding == "deflate" or not rest.startswith(_GZIP)):
                     self._ignored = True
                     return
-                self._inflater = self._started(rest)
+                self._inflater = self._new_inflater(rest)
                 self.complete = False
-            yield from self._inflated(self._inflater, rest)
+            yield from self._inflate(self._inflater, rest)
             rest = self._inflater.unused_data
             if self._inflater.eof:
                 self._inflater, self.complete = None, True
 
-    def _started(self, head: bytes) -> zlib._Decompress:
+    def _new_inflater(self, head: bytes) -> zlib._Decompress:
         """Some servers leave away the frame that `deflate` has by the standard."""
         framed = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
         bare = self._encoding == "deflate" and not framed and not head.startswith(_GZIP)
@@ -491,7 +490,7 @@ class _Decompressor:
 
         return zlib.decompressobj(_NO_HEADER if bare else _EITHER_HEADER)
 
-    def _inflated(self, inflater: zlib._Decompress, rest: bytes) -> Iterator[bytes]:
+    def _inflate(self, inflater: zlib._Decompress, rest: bytes) -> Iterator[bytes]:
         import zlib
 
         full = False

@@ -1,8 +1,8 @@
 """One request from first byte to last: send, try again before the stream begins, read events, watch, translate.
 
 Whatever happens, the deltas end in exactly one `Finished`; a failure is data in it. Closing the iterator, or cancelling
-the task that reads it, drops the connection at once. Every adapter sends its requests through `exchange`; the pauses
-between whole turns are decided elsewhere, in `session/retry`.
+the task that reads it, drops the connection at once. Every adapter sends its requests through `stream_exchange`; the
+pauses between whole turns are decided elsewhere, in `session/retry`.
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pigeon.agent.inference import Delta, Failure, Metered, Named, ProviderHooks
-from pigeon.providers.errors import ErrorStyle, StreamBroken, from_exception, from_response, no_events
+from pigeon.providers.errors import ErrorStyle, StreamBroken, from_exception, from_response, no_events_failure
 from pigeon.providers.http.client import HttpResponse
 from pigeon.providers.http.recorders import HttpRequest
-from pigeon.providers.request import Connection
+from pigeon.providers.request import RequestSetup
 from pigeon.providers.stream_translator import StreamTranslator
 from pigeon.wire import codec
 
 HEAD_BYTES = 400
 MAX_EVENT_BYTES = 16 * 1024 * 1024
+EMPTY_BYTES_AT_ONCE = 4096
+SILENT_TICKS = 50  # in the time that a stream may be silent; after content, it ends up to one tick late
 SseEvent = tuple[bytes, bytes]  # its name, which may be empty, and its data
 _BOM = b"\xef\xbb\xbf"
 _T = TypeVar("_T")
 
 
-async def exchange(
-    connection: Connection, request: HttpRequest, translator: StreamTranslator, style: ErrorStyle
+async def stream_exchange(
+    setup: RequestSetup, request: HttpRequest, translator: StreamTranslator, style: ErrorStyle
 ) -> AsyncGenerator[Delta, None]:
-    """The deltas of one answer."""
-    watchdog = Watchdog(connection.policy.idle_ms / 1000)
+    """Send one request and yield the deltas of its answer."""
+    watchdog = Watchdog(setup.policy.idle_ms / 1000)
     response: HttpResponse | None = None
     try:
         try:
-            response = await _opened(connection, request, watchdog, style)
-            reader = _DeltaReader(response, translator, connection.policy.most_empty_bytes)
-            while (batch := await watchdog.wait(reader.batch())) is not None:
+            response = await _open_response(setup, request, watchdog, style)
+            reader = _DeltaReader(response, translator, setup.policy.most_empty_bytes)
+            while (batch := await watchdog.wait(reader.read_batch())) is not None:
                 if reader.gave_content:
-                    watchdog.fed()
+                    watchdog.reset()
                 for delta in batch:
                     yield delta
             rest: list[Delta] = []
@@ -57,13 +59,15 @@ async def exchange(
             if response is not None:
                 await response.drop()
     except StreamBroken as broken:
-        yield translator.ended("error", _clean(broken.failure, connection))
+        yield translator.finished_delta("error", _mask_failure(broken.failure, setup))
     except Stalled:
-        yield translator.ended("error", _silence(connection.policy.idle_ms))
+        yield translator.finished_delta("error", _silence_failure(setup.policy.idle_ms))
     except EventTooLong as error:
-        yield translator.ended("error", Failure(message=f"The stream cannot be read: {error}", code="malformed_stream"))
+        yield translator.finished_delta(
+            "error", Failure(message=f"The stream cannot be read: {error}", code="malformed_stream")
+        )
     except Exception as error:
-        yield translator.ended("error", _clean(from_exception(error), connection))
+        yield translator.finished_delta("error", _mask_failure(from_exception(error), setup))
 
 
 class _DeltaReader:
@@ -83,62 +87,63 @@ class _DeltaReader:
         self.gave_content = False
         self._failed: StreamBroken | None = None
 
-    async def batch(self) -> list[Delta] | None:
+    async def read_batch(self) -> list[Delta] | None:
         """The deltas of the next pieces; None when the stream is over."""
         if self._response.content_type == "application/json" and not self._translator.done:
-            return await self._whole()
+            return await self._read_whole_answer()
         while self._failed is None and not self._translator.done:
-            chunk = await self._response.chunk()
+            chunk = await self._response.read_chunk()
             if chunk is None:
-                return self._last_batch()
+                return self._finish_batch()
             if not self._events and len(self._head) < HEAD_BYTES:
                 self._head += chunk[:HEAD_BYTES]
-            batch = self._translated(self._parser.feed(chunk))
+            batch = self._translate_events(self._parser.feed(chunk))
             self.gave_content = any(map(_is_content, batch))
             if self.gave_content:
                 self._empty = 0
             else:
-                await self._count_empty(len(chunk))
+                await self._add_empty_size(len(chunk))
             if batch:
                 return batch
         if self._failed is not None:
             raise self._failed
         return None
 
-    async def _count_empty(self, size: int) -> None:
-        """Pings may come without end, and faster than they can be read: then nothing else would get its turn."""
+    async def _add_empty_size(self, size: int) -> None:
+        """Pings may come without end, and faster than they can be read: then everything else gets its turn."""
         self._empty += size
         if self._empty > self._most_empty:
             text = f"The provider sent {self._empty} bytes without any content; the request was given up"
             raise StreamBroken(Failure(message=text, code="no_content"))
-        await asyncio.sleep(0)
+        if self._empty > EMPTY_BYTES_AT_ONCE:
+            await asyncio.sleep(0)
 
-    async def _whole(self) -> list[Delta]:
+    async def _read_whole_answer(self) -> list[Delta]:
         """Some servers do not stream although they were asked to: the answer is one JSON object."""
-        data = await self._response.text(MAX_EVENT_BYTES)
+        data = await self._response.read_body(MAX_EVENT_BYTES)
         out: list[Delta] = []
         try:
-            self._translator.take_whole(data, out)
+            self._translator.translate_whole_answer(data, out)
         except StreamBroken as broken:
             if broken.failure.code == "malformed_stream":
-                raise StreamBroken(no_events(data[:HEAD_BYTES], "JSON")) from None
+                raise StreamBroken(no_events_failure(data[:HEAD_BYTES], "JSON")) from None
             raise
         return out
 
-    def _last_batch(self) -> list[Delta] | None:
-        batch = self._translated(self._parser.finish())
+    def _finish_batch(self) -> list[Delta] | None:
+        batch = self._translate_events(self._parser.finish())
         if batch:
             return batch
         if self._failed is not None:
             raise self._failed
         if not self._events:
-            raise StreamBroken(no_events(self._head, self._response.content_type))
+            raise StreamBroken(no_events_failure(self._head, self._response.content_type))
         return None
 
-    def _translated(self, events: list[SseEvent]) -> list[Delta]:
+    def _translate_events(self, events: list[SseEvent]) -> list[Delta]:
         """The deltas of these events; those of the events before a break still count, and the break is raised later."""
         out: list[Delta] = []
-        take = self._translator.take
+        take = self._translator.translate_event
         self._events += len(events)
         try:
             for name, data in events:
@@ -153,52 +158,54 @@ def _is_content(delta: Delta) -> bool:
     return not isinstance(delta, Metered | Named)
 
 
-async def _hooked(hooks: ProviderHooks, request: HttpRequest) -> HttpRequest:
+async def _apply_hooks(hooks: ProviderHooks, request: HttpRequest) -> HttpRequest:
     """The request as extensions leave it."""
-    body = await hooks.provider_request(request.body)
-    headers = await hooks.provider_headers(dict(request.headers))
+    body = await hooks.transform_provider_request(request.body)
+    headers = await hooks.transform_provider_headers(dict(request.headers))
     return msgspec.structs.replace(request, headers=headers, body=body)
 
 
-async def _opened(connection: Connection, request: HttpRequest, watchdog: Watchdog, style: ErrorStyle) -> HttpResponse:
+async def _open_response(
+    setup: RequestSetup, request: HttpRequest, watchdog: Watchdog, style: ErrorStyle
+) -> HttpResponse:
     """The answer whose body may be read; a refusal that can pass is asked again as often as the policy says."""
     attempt = 0
-    request = await _hooked(connection.hooks, request)
+    request = await _apply_hooks(setup.hooks, request)
     while True:
         failure: Failure
         try:
-            response = await watchdog.wait(connection.http.send(request))
+            response = await watchdog.wait(setup.http.send(request))
         except (Stalled, StreamBroken):
             raise
         except Exception as error:
             failure = from_exception(error)
         else:
-            connection.hooks.provider_responded(response.status, response.headers)
-            if response.ok and response.content_type != "text/html":
+            setup.hooks.on_provider_response(response.status, response.headers)
+            if response.is_success and response.content_type != "text/html":
                 return response
             try:
-                failure = await _refusal(response, watchdog, style, connection, request.url)
+                failure = await _read_refusal(response, watchdog, style, setup, request.url)
             finally:
                 await response.drop()
-        if attempt >= connection.policy.max_retries or not failure.retryable:
+        if attempt >= setup.policy.max_retries or not failure.retryable:
             raise StreamBroken(failure)
-        pause = _pause(failure, attempt, connection.policy.max_retry_delay_ms)
-        await connection.policy.sleep(pause)
+        pause = _pause_ms(failure, attempt, setup.policy.max_retry_delay_ms)
+        await setup.policy.sleep(pause)
         attempt += 1
 
 
-async def _refusal(
-    response: HttpResponse, watchdog: Watchdog, style: ErrorStyle, connection: Connection, url: str
+async def _read_refusal(
+    response: HttpResponse, watchdog: Watchdog, style: ErrorStyle, setup: RequestSetup, url: str
 ) -> Failure:
     # Masked before it is cut to size, which could leave half a key.
-    text = (await watchdog.wait(response.text())).decode("utf-8", "replace")
-    body = connection.mask_text(text).encode("utf-8", "replace")
-    if response.ok:
-        return no_events(body, response.content_type)
+    text = (await watchdog.wait(response.read_body())).decode("utf-8", "replace")
+    body = setup.mask_text(text).encode("utf-8", "replace")
+    if response.is_success:
+        return no_events_failure(body, response.content_type)
     return from_response(response.status, response.headers, body, style, urlsplit(url).hostname or "")
 
 
-def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:
+def _pause_ms(failure: Failure, attempt: int, cap_ms: int) -> int:
     import random
 
     asked = failure.retry_after_ms
@@ -210,14 +217,14 @@ def _pause(failure: Failure, attempt: int, cap_ms: int) -> int:
     return asked
 
 
-def _silence(idle_ms: int) -> Failure:
+def _silence_failure(idle_ms: int) -> Failure:
     text = f"The provider sent nothing for {idle_ms / 1000:g} s; the request was given up (httpIdleTimeoutMs)"
     return Failure(message=text, code="idle_timeout", retryable=True)
 
 
-def _clean(failure: Failure, connection: Connection) -> Failure:
+def _mask_failure(failure: Failure, setup: RequestSetup) -> Failure:
     """Without keys: servers repeat the request in their error texts, libraries do in their exceptions."""
-    return msgspec.structs.replace(failure, message=connection.mask_text(failure.message))
+    return msgspec.structs.replace(failure, message=setup.mask_text(failure.message))
 
 
 class EventTooLong(ValueError):
@@ -241,9 +248,9 @@ class SseParser:
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that are complete with this piece."""
         if not self._begun:
-            chunk = self._without_bom(chunk)
+            chunk = self._strip_bom(chunk)
         if self._after_cr or b"\r" in chunk:
-            chunk = self._with_line_feeds(chunk)
+            chunk = self._normalize_line_ends(chunk)
         buffer = self._buffer
         scanned = len(buffer) - 1
         buffer += chunk
@@ -257,7 +264,7 @@ class SseParser:
         events: list[SseEvent] = []
         for block in complete.split(b"\n\n"):
             if block:
-                _parse(block, events)
+                _parse_block(block, events)
         return events
 
     def finish(self) -> list[SseEvent]:
@@ -265,10 +272,10 @@ class SseParser:
         rest = bytes(self._buffer)
         self._buffer.clear()
         events: list[SseEvent] = []
-        _parse(rest, events)
+        _parse_block(rest, events)
         return events
 
-    def _without_bom(self, chunk: bytes) -> bytes:
+    def _strip_bom(self, chunk: bytes) -> bytes:
         held = bytes(self._buffer) + chunk
         self._buffer.clear()
         if len(held) < len(_BOM) and _BOM.startswith(held):
@@ -277,7 +284,7 @@ class SseParser:
         self._begun = True
         return held.removeprefix(_BOM)
 
-    def _with_line_feeds(self, chunk: bytes) -> bytes:
+    def _normalize_line_ends(self, chunk: bytes) -> bytes:
         if not chunk:
             return chunk
         if self._after_cr and chunk.startswith(b"\n"):
@@ -289,7 +296,7 @@ class SseParser:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
-def _parse(block: bytes, events: list[SseEvent]) -> None:
+def _parse_block(block: bytes, events: list[SseEvent]) -> None:
     name = b""
     data: bytes | None = None
     more: list[bytes] = []
@@ -317,32 +324,29 @@ class Stalled(Exception):
 class Watchdog:
     """Breaks off a wait that brings no content for too long; a limit of 0 means never.
 
-    Pings and comments are not content. Only waiting counts: while the consumer is slow, the clock stands. One lazy
-    timer serves a whole stream, so a chunk costs two assignments.
+    Pings and comments are not content. Silence is counted in ticks of one timer for the whole stream, and only those
+    that find a wait under way: while the consumer is slow, nothing is counted. So a chunk costs two assignments.
     """
 
     def __init__(self, limit_s: float) -> None:
         self._limit = limit_s
         self._loop = asyncio.get_running_loop()
-        self._left = limit_s
-        self._began = 0.0
+        self._silent_ticks = 0
         self._task: asyncio.Task[object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._expired = False
 
-    def fed(self) -> None:
-        """Content came: the full time is there again."""
-        self._left = self._limit
+    def reset(self) -> None:
+        """Content came: the full time is there again, and the tick that has begun does not count."""
+        self._silent_ticks = -1
 
     async def wait(self, awaitable: Awaitable[_T]) -> _T:
         """Await the next piece; raises `Stalled` when the time without content is used up."""
         if self._limit <= 0:
             return await awaitable
-        loop = self._loop
         self._task = asyncio.current_task()
-        self._began = loop.time()
         if self._timer is None:
-            self._timer = loop.call_later(self._left, self._check)
+            self._start_tick()
         try:
             return await awaitable
         except asyncio.CancelledError:
@@ -352,38 +356,40 @@ class Watchdog:
             raise
         finally:
             self._task = None
-            self._left -= loop.time() - self._began
 
     def stop(self) -> None:
-        """The stream is over."""
+        """Cancel the timer; the stream is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _check(self) -> None:
+    def _start_tick(self) -> None:
+        self._timer = self._loop.call_later(self._limit / SILENT_TICKS, self._on_tick)
+
+    def _on_tick(self) -> None:
         self._timer = None
         if self._task is None:
             return
-        left = self._left - (self._loop.time() - self._began)
-        if left <= 0:
+        self._silent_ticks += 1
+        if self._silent_ticks >= SILENT_TICKS:
             self._expired = True
             self._task.cancel()
         else:
-            self._timer = self._loop.call_later(left, self._check)
+            self._start_tick()
 
 
-def encoded(body: dict[str, Any]) -> bytes:
+def encode_body(body: dict[str, Any]) -> bytes:
     """The JSON to send; unpaired surrogates, which no provider takes, become U+FFFD."""
     try:
         return msgspec.json.encode(body)
     except (UnicodeEncodeError, OverflowError):
         import json
 
-        text = json.dumps(_sendable(body), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(_replace_surrogates(body), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return text.encode("utf-8")
 
 
-def _sendable(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         # A pair that was split into two escapes joins again on its way through UTF-16.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -393,7 +399,7 @@ def _sendable(value: Any) -> Any:
     if isinstance(value, msgspec.Raw):
         return codec.decode(bytes(value))
     if isinstance(value, dict):
-        return {_sendable(key): _sendable(item) for key, item in value.items()}
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_sendable(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     return value

@@ -56,7 +56,6 @@ class Network(httpcore2.AsyncNetworkBackend):
         return stream
 
     async def sleep(self, seconds: float) -> None:
-        """A pause between attempts."""
         await asyncio.sleep(seconds)
 
 
@@ -95,20 +94,19 @@ class _ReceiveBuffer(asyncio.Protocol):
         self._wake()
 
     @property
-    def readable(self) -> bool:
+    def is_readable(self) -> bool:
         """True when there is something to read, or nothing will come any more."""
         return self.over or bool(self._chunks)
 
-    async def wait_readable(self) -> None:
-        """Wait until `readable`."""
-        if not self.readable:
+    async def wait_until_readable(self) -> None:
+        if not self.is_readable:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
 
-    def take(self, most: int) -> bytes:
+    def pop_bytes(self, most: int) -> bytes:
         """The oldest bytes; nothing at the end."""
         if not self._chunks:
             return b""
@@ -142,13 +140,13 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
             self._received.transport.write(b"".join(self._held))
             self._held.clear()
             self._silent_since_served = self._served
-        if not self._received.readable:
+        if not self._received.is_readable:
             try:
                 async with asyncio.timeout(timeout):
-                    await self._received.wait_readable()
+                    await self._received.wait_until_readable()
             except TimeoutError:
                 raise httpcore2.ReadTimeout(f"nothing came within {timeout:g} s") from None
-        chunk = self._received.take(max_bytes)
+        chunk = self._received.pop_bytes(max_bytes)
         if chunk:
             self._served, self._silent_since_served = True, False
         elif self._silent_since_served:
@@ -195,7 +193,7 @@ class _BufferedStream(httpcore2.AsyncNetworkStream):
         if info == "is_readable":
             # A server that answered early may never read the rest of that request, nor anything behind it.
             unsent = transport.get_write_buffer_size() > 0
-            return unsent or self._received.readable or _has_input(transport.get_extra_info("socket"))
+            return unsent or self._received.is_readable or _has_input(transport.get_extra_info("socket"))
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return transport.get_extra_info(names.get(info, info))
 

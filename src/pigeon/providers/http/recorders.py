@@ -12,10 +12,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from pigeon.providers.apis import KEY_HEADERS
+
 MASK = "***"
-KEY_HEADERS = frozenset(
-    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "set-cookie"}
-)
+SECRET_HEADERS = KEY_HEADERS | {"proxy-authorization", "cookie", "set-cookie"}
 
 
 class HttpRequest(Struct, frozen=True):
@@ -30,27 +30,27 @@ class HttpRequest(Struct, frozen=True):
 class ExchangeRecorder(Protocol):
     """What is shown every exchange with a server, as it happens; each has a number of its own."""
 
-    def sent(self, request: HttpRequest) -> int:
-        """A request is about to leave; returns the number of the exchange."""
+    def on_request_start(self, request: HttpRequest) -> int:
+        """Called before a request leaves; returns the number of the exchange."""
         ...
 
-    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+    def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer has come."""
         ...
 
-    def received(self, number: int, piece: bytes | None) -> None:
+    def on_body_piece(self, number: int, piece: bytes | None) -> None:
         """A piece of the body has come; none at its end."""
         ...
 
-    def failed(self, number: int, error: Exception) -> None:
+    def on_exchange_failed(self, number: int, error: Exception) -> None:
         """There is no answer, or it breaks off here."""
         ...
 
-    def dropped(self, number: int) -> None:
-        """We let go of the answer before its end."""
+    def on_response_dropped(self, number: int) -> None:
+        """The agent stopped reading the answer before its end."""
         ...
 
-    def closed(self) -> None:
+    def on_client_closed(self) -> None:
         """There will be no further exchange."""
         ...
 
@@ -60,16 +60,16 @@ class RawAnswer(Protocol):
 
     @property
     def status(self) -> int:
-        """The status code."""
+        """The HTTP status code of the answer."""
         ...
 
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """The header lines."""
+        """The header lines as pairs of name and value."""
         ...
 
     def aiter_stream(self) -> AsyncIterator[bytes]:
-        """The body in pieces."""
+        """Yields the body in the pieces in which it arrives."""
         ...
 
     async def aclose(self) -> None:
@@ -85,7 +85,7 @@ class AnswerSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Called once, when no further request will be made."""
         ...
 
 
@@ -93,36 +93,35 @@ class ShownExchange:
     """Shows one exchange to all recorders, and its end once."""
 
     def __init__(self, recorders: Sequence[ExchangeRecorder], request: HttpRequest) -> None:
-        self._shown = [(recorder, recorder.sent(request)) for recorder in recorders]
+        self._shown = [(recorder, recorder.on_request_start(request)) for recorder in recorders]
         self._over = False
 
-    def answered(self, status: int, headers: Mapping[str, str]) -> None:
+    def on_response_started(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the answer has come."""
         for recorder, number in self._shown:
-            recorder.answered(number, status, headers)
+            recorder.on_response_started(number, status, headers)
 
-    def received(self, piece: bytes | None) -> None:
+    def on_body_piece(self, piece: bytes | None) -> None:
         """A piece of the body has come, or its end."""
         if not self._over:
             self._over = piece is None
             for recorder, number in self._shown:
-                recorder.received(number, piece)
+                recorder.on_body_piece(number, piece)
 
-    def failed(self, error: Exception) -> None:
+    def on_exchange_failed(self, error: Exception) -> None:
         """There is no answer, or it breaks off."""
         if not self._over:
             self._over = True
             for recorder, number in self._shown:
-                recorder.failed(number, error)
+                recorder.on_exchange_failed(number, error)
 
-    def dropped(self) -> None:
-        """We let go of it."""
+    def on_response_dropped(self) -> None:
         if not self._over:
             self._over = True
             for recorder, number in self._shown:
-                recorder.dropped(number)
+                recorder.on_response_dropped(number)
 
 
-def shown_headers(headers: Mapping[str, str], mask_text: Callable[[str], str]) -> dict[str, str]:
-    """Headers without keys."""
-    return {name: MASK if name.lower() in KEY_HEADERS else mask_text(value) for name, value in headers.items()}
+def mask_headers(headers: Mapping[str, str], mask_text: Callable[[str], str]) -> dict[str, str]:
+    """Returns the headers with all keys in them masked."""
+    return {name: MASK if name.lower() in SECRET_HEADERS else mask_text(value) for name, value in headers.items()}

@@ -10,21 +10,21 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.history.cache import HistoryCache, conversation
+from pigeon.providers.history.cache import HistoryCache, convert_conversation
 from pigeon.providers.history.normalize import (
     IMAGE_NOTE,
     IMAGES_LEAD,
     has_tool_traffic,
-    not_blank,
     result_text,
+    without_blank_texts,
 )
-from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.http.exchange import encode_body, stream_exchange
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.openai_chat.api import OPENAI_COMPLETIONS
-from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat
+from pigeon.providers.openai_chat.compat import ChatCompat, chat_compat_of
 from pigeon.providers.openai_chat.stream import ChatStream
 from pigeon.providers.openai_chat.thinking import thinking_fields
-from pigeon.providers.request import Connection, endpoint, output_cap, request_headers, sampling_of
+from pigeon.providers.request import RequestSetup, join_url, output_cap, request_headers, sampling_of
 from pigeon.wire import codec
 from pigeon.wire.base import Absent
 from pigeon.wire.content import ImageContent, TextContent, ThinkingContent, ToolCall, UserBlock, has_images
@@ -39,24 +39,24 @@ OWN_CALL_ID_CHARS = 64
 OUTPUT_NAME = "final_answer"
 
 
-def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
     """One answer of a chat completions server."""
-    compat = chat_compat(request.model)
+    compat = chat_compat_of(request.model)
     outgoing = HttpRequest(
-        url=endpoint(request.model.base_url, "chat/completions"),
-        headers=headers_of(request, connection, compat),
-        body=encoded(body_of(request, compat, connection.thinking_budgets, connection.history)),
+        url=join_url(request.model.base_url, "chat/completions"),
+        headers=headers_of(request, setup, compat),
+        body=encode_body(body_of(request, compat, setup.thinking_budgets, setup.history)),
     )
-    translator = ChatStream(request.model.id, connection.policy.new_id, needs_finish=compat.supports_finish_reason)
-    return exchange(connection, outgoing, translator, "message")
+    translator = ChatStream(request.model.id, setup.policy.new_id, needs_finish=compat.supports_finish_reason)
+    return stream_exchange(setup, outgoing, translator, "message")
 
 
-def headers_of(request: ModelRequest, connection: Connection, compat: ChatCompat) -> dict[str, str]:
+def headers_of(request: ModelRequest, setup: RequestSetup, compat: ChatCompat) -> dict[str, str]:
     """Authentication, and the session where the server keeps a cache by it."""
-    headers = OPENAI_COMPLETIONS.key_headers(connection.access.key, connection.access.bearer)
+    headers = OPENAI_COMPLETIONS.key_headers(setup.access.key, setup.access.bearer)
     if compat.send_session_affinity_headers and request.session_id and request.cache != "none":
         headers.update(affinity_headers(request.session_id, compat.session_affinity_format))
-    return request_headers(headers, connection.access.headers)
+    return request_headers(headers, setup.access.headers)
 
 
 def affinity_headers(session_id: str, style: str) -> dict[str, str]:
@@ -73,17 +73,17 @@ def affinity_headers(session_id: str, style: str) -> dict[str, str]:
 
 def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
     """Fill the cache with the beginning of a conversation."""
-    body_of(request, chat_compat(request.model), {}, cache)
+    body_of(request, chat_compat_of(request.model), {}, cache)
 
 
 def body_of(
     request: ModelRequest, compat: ChatCompat, budgets: Mapping[str, int], cache: HistoryCache | None = None
 ) -> dict[str, Any]:
-    """The JSON body."""
+    """Returns the JSON body of a request to a chat completions server."""
     model = request.model
-    form = short_call_id if compat.short_call_ids else openai_call_id if compat.is_openai else call_id
-    prompt = instructions(request, compat)
-    history = conversation(request, cache, form, lambda messages, _: chat_messages(messages, compat))
+    form = to_short_call_id if compat.short_call_ids else to_openai_call_id if compat.is_openai else to_call_id
+    prompt = instruction_messages(request, compat)
+    history = convert_conversation(request, cache, form, lambda messages, _: to_chat_messages(messages, compat))
     body: dict[str, Any] = {
         "model": model.id,
         "messages": [*prompt, *history],
@@ -97,7 +97,7 @@ def body_of(
     if cap:
         body[compat.max_tokens_field] = cap
     if request.tools:
-        body["tools"] = _tools(request.tools, compat)
+        body["tools"] = _to_tool_records(request.tools, compat)
         if compat.zai_tool_stream:
             body["tool_stream"] = True
     elif not compat.is_openai and has_tool_traffic(request.messages):
@@ -129,33 +129,33 @@ def _vllm_fields(compat: ChatCompat) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def call_id(text: str, same: bool = False) -> str:
+def to_call_id(text: str, same: bool = False) -> str:
     """A tool call id as these servers take it. Their own may be longer, and models repeat the form that they see."""
     if same and len(text) <= OWN_CALL_ID_CHARS:
         return text
-    return openai_call_id(text)
+    return to_openai_call_id(text)
 
 
-def openai_call_id(text: str, _same: bool = False) -> str:
+def to_openai_call_id(text: str, _same: bool = False) -> str:
     """A tool call id as OpenAI takes it."""
     joined = text.replace("|", "_")
     if len(joined) <= CALL_ID_CHARS:
         return joined
-    return f"{joined[: CALL_ID_CHARS - 9]}_{_hash(text)[:8]}"
+    return f"{joined[: CALL_ID_CHARS - 9]}_{_hash_text(text)[:8]}"
 
 
-def short_call_id(text: str, _same: bool = False) -> str:
+def to_short_call_id(text: str, _same: bool = False) -> str:
     """Nine letters and digits, for servers that insist on that."""
-    return text if len(text) == 9 and text.isascii() and text.isalnum() else _hash(text)[:9]
+    return text if len(text) == 9 and text.isascii() and text.isalnum() else _hash_text(text)[:9]
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
+def _to_tool_records(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
     if compat.supports_strict_mode:
-        from pigeon.providers.strict_schemas import strict_parameters
+        from pigeon.providers.strict_schemas import make_strict_parameters
     out = []
     for tool in tools:
         function: dict[str, Any] = {
@@ -164,7 +164,7 @@ def _tools(tools: list[ToolSpec], compat: ChatCompat) -> list[dict[str, Any]]:
             "parameters": tool.parameters,
         }
         if compat.supports_strict_mode:
-            strict = strict_parameters(tool)
+            strict = make_strict_parameters(tool)
             function.update(parameters=strict or tool.parameters, strict=strict is not None)
         out.append({"type": "function", "function": function})
     return out
@@ -200,7 +200,7 @@ def _has_text(message: dict[str, Any]) -> bool:
     return isinstance(content, list) and any(part["type"] == "text" for part in content)
 
 
-def instructions(request: ModelRequest, compat: ChatCompat) -> list[dict[str, Any]]:
+def instruction_messages(request: ModelRequest, compat: ChatCompat) -> list[dict[str, Any]]:
     """The system prompt, if there is one, as a message."""
     if not request.system_prompt.strip():
         return []
@@ -208,56 +208,55 @@ def instructions(request: ModelRequest, compat: ChatCompat) -> list[dict[str, An
     return [{"role": role, "content": request.system_prompt}]
 
 
-def chat_messages(history: list[ModelMessage], compat: ChatCompat) -> list[dict[str, Any]]:
-    """The conversation."""
+def to_chat_messages(history: list[ModelMessage], compat: ChatCompat) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     images: list[ImageContent] = []
     for message in history:
         if isinstance(message, ToolResultMessage):
-            out.append(_result(message, compat))
+            out.append(_to_tool_message(message, compat))
             images.extend(block for block in message.content if isinstance(block, ImageContent))
             continue
-        _flush(out, images, compat)
+        _flush_images(out, images, compat)
         if isinstance(message, UserMessage):
             content = _user_content(message.content)
             if content:
-                _bridge(out, compat)
+                _add_bridge_message(out, compat)
                 out.append({"role": "user", "content": content})
         else:
-            answer = _assistant(message, compat)
+            answer = _to_assistant_message(message, compat)
             if answer is not None:
                 out.append(answer)
-    _flush(out, images, compat)
+    _flush_images(out, images, compat)
     return out
 
 
-def _flush(out: list[dict[str, Any]], images: list[ImageContent], compat: ChatCompat) -> None:
+def _flush_images(out: list[dict[str, Any]], images: list[ImageContent], compat: ChatCompat) -> None:
     """A tool message cannot carry images: those of a whole group follow as the user's."""
     if images:
-        _bridge(out, compat)
-        out.append({"role": "user", "content": [_text(IMAGES_LEAD), *map(_image, images)]})
+        _add_bridge_message(out, compat)
+        out.append({"role": "user", "content": [_to_text_part(IMAGES_LEAD), *map(_to_image_part, images)]})
         images.clear()
 
 
-def _bridge(out: list[dict[str, Any]], compat: ChatCompat) -> None:
+def _add_bridge_message(out: list[dict[str, Any]], compat: ChatCompat) -> None:
     if compat.requires_assistant_after_tool_result and out and out[-1]["role"] == "tool":
         out.append({"role": "assistant", "content": BRIDGE})
 
 
-def _image(block: ImageContent) -> dict[str, Any]:
+def _to_image_part(block: ImageContent) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:{block.mime_type};base64,{block.data}"}}
 
 
 def _user_content(content: str | list[UserBlock]) -> str | list[dict[str, Any]]:
     if isinstance(content, str):
         return content if content.strip() else ""
-    blocks = not_blank(content)
+    blocks = without_blank_texts(content)
     if not has_images(blocks):
         return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
-    return [_image(block) if isinstance(block, ImageContent) else _text(block.text) for block in blocks]
+    return [_to_image_part(block) if isinstance(block, ImageContent) else _to_text_part(block.text) for block in blocks]
 
 
-def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
+def _to_tool_message(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
     text = result_text(message.content) or IMAGE_NOTE
     out: dict[str, Any] = {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
     if compat.requires_tool_result_name:
@@ -265,7 +264,7 @@ def _result(message: ToolResultMessage, compat: ChatCompat) -> dict[str, Any]:
     return out
 
 
-def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] | None:
+def _to_assistant_message(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] | None:
     """Content is one string wherever that is enough: lists make some models imitate the structure."""
     texts = [block.text for block in message.content if isinstance(block, TextContent) and block.text.strip()]
     thoughts = [block for block in message.content if isinstance(block, ThinkingContent)]
@@ -276,7 +275,11 @@ def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] 
         return None
     out: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(texts) or None}
     if not compat.requires_thinking_as_text:
-        out.update(_in_parts(thoughts, texts) if compat.thinking_format == "mistral" else _reasoning(thoughts))
+        out.update(
+            _content_with_thinking(thoughts, texts)
+            if compat.thinking_format == "mistral"
+            else _reasoning_fields(thoughts)
+        )
     if compat.requires_reasoning_content_on_assistant_messages:
         out.setdefault("reasoning_content", "")
     if calls:
@@ -284,27 +287,27 @@ def _assistant(message: AssistantMessage, compat: ChatCompat) -> dict[str, Any] 
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": encoded(call.arguments).decode()},
+                "function": {"name": call.name, "arguments": encode_body(call.arguments).decode()},
             }
             for call in calls
         ]
     return out
 
 
-def _in_parts(thoughts: list[ThinkingContent], texts: list[str]) -> dict[str, Any]:
+def _content_with_thinking(thoughts: list[ThinkingContent], texts: list[str]) -> dict[str, Any]:
     """Thinking goes back as the part of the content that it came as."""
     thinking = [thought.thinking for thought in thoughts if thought.thinking.strip()]
     if not thinking:
         return {}
-    parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [_text(thought)]} for thought in thinking]
-    return {"content": [*parts, *map(_text, texts)]}
+    parts: list[dict[str, Any]] = [{"type": "thinking", "thinking": [_to_text_part(thought)]} for thought in thinking]
+    return {"content": [*parts, *map(_to_text_part, texts)]}
 
 
-def _text(text: str) -> dict[str, Any]:
+def _to_text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _reasoning(thoughts: list[ThinkingContent]) -> dict[str, Any]:
+def _reasoning_fields(thoughts: list[ThinkingContent]) -> dict[str, Any]:
     """Thinking goes back in the field that it came in."""
     if not thoughts or isinstance(thoughts[0].thinking_signature, Absent):
         return {}

@@ -13,20 +13,20 @@ _OLD_MODELS = r"gpt-3|gpt-4(?:$|-)|gpt-4o-2024-05|o1-(?:mini|preview)|chatgpt-"
 _LIMITS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"}
 
 
-def is_new_enough(model: Model) -> bool:
+def has_structured_output(model: Model) -> bool:
     """Whether a model of OpenAI has structured output."""
     return re.match(_OLD_MODELS, model.id) is None
 
 
 def _is_known_for(model: Model, _: bool) -> bool:
-    return (is_served_by(model, "openai.com") or is_served_by(model, "azure.com")) and is_new_enough(model)
+    return (is_served_by(model, "openai.com") or is_served_by(model, "azure.com")) and has_structured_output(model)
 
 
-def _takes(key: str, value: Json) -> bool:
+def _is_accepted_keyword(key: str, value: Json) -> bool:
     return key in _LIMITS or (key == "format" and value in STRING_FORMATS)
 
 
-OPENAI_OUTPUT = OutputField(is_known_for=_is_known_for, takes=_takes)
+OPENAI_OUTPUT = OutputField(is_known_for=_is_known_for, takes=_is_accepted_keyword)
 OPENAI_COMPLETIONS = Api(
     name="openai-completions", adapter="pigeon.providers.openai_chat.adapter", output=OPENAI_OUTPUT
 )

@@ -2,8 +2,8 @@
 
 A call comes in pieces: first its id and name, then its arguments as cuts of a JSON text. By the book each piece names
 its call by `index`. Servers that imitate the API do not: some give every call the index 0, some send none, some make up
-a new id for each piece, some repeat the name. `CallMatcher.of` decides in this order; `slot` is the index or, in a
-chunk of several pieces without one, the place in the chunk:
+a new id for each piece, some repeat the name. `CallMatcher.match_piece` decides in this order; `slot` is the index or,
+in a chunk of several pieces without one, the place in the chunk:
 
     piece has                        an earlier call                          the piece belongs to
     -------------------------------  ---------------------------------------  ------------------------------
@@ -13,11 +13,11 @@ chunk of several pieces without one, the place in the chunk:
     an id, but no name               the latest in its slot                   that call (ids that change)
     a name                           the latest in its slot, but it has a     a new call
                                      piece of this chunk already
-    a name                           the latest in its slot                   a new call if `_begins_another`,
+    a name                           the latest in its slot                   a new call if `_is_next_call`,
                                                                               else that call
     anything                         none in its slot                         a new call
 
-`_begins_another` looks at what is known of the open call: another name, or arguments that are complete JSON, mean that
+`_is_next_call` checks what is known of the open call: another name, or arguments that are complete JSON, mean that
 the piece begins the next one. `ChatStream` feeds the matcher and announces a call once its name is known.
 """
 
@@ -67,20 +67,22 @@ class PendingCall:
         self._quoted = False
         self._escaped = False
 
-    def identified(self, call_id: str) -> None:
-        """Take the id of a later piece, if the call has none from the server and is not announced yet."""
+    def set_call_id(self, call_id: str) -> None:
+        """Use the id of a later piece, if the call has none from the server and is not announced yet."""
         if self.index < 0 and not self.ids:
             self.call_id = call_id
 
-    def announced(self, name: str, index: int) -> str:
+    def announce(self, name: str, index: int) -> str:
         """The call has its name and its block from here on; returns the arguments that were held back."""
         self.name, self.index = name, index
         held = "".join(self._held)
         self._held.clear()
         return held
 
-    def grew(self, text: str) -> bool:
-        """More arguments; true if they can be passed on at once, because the call is announced."""
+    def try_pass_arguments(self, text: str) -> bool:
+        """Adds arguments; returns True if they can be passed on now, False if they are held until the call is
+        announced.
+        """
         self._unread.append(text)
         if self.index < 0:
             self._held.append(text)
@@ -111,13 +113,15 @@ class CallMatcher:
         self._new_id = new_id
         self.all: list[PendingCall] = []
 
-    def of(self, piece: CallPiece, place: int | None = None, taken: list[PendingCall] | None = None) -> PendingCall:
+    def match_piece(
+        self, piece: CallPiece, place: int | None = None, taken: list[PendingCall] | None = None
+    ) -> PendingCall:
         """The call of this piece, a new one if need be.
 
         In a chunk of several pieces, `place` is where this one stands and `taken` are the calls of those before it.
         """
         slot = place if piece.index is None else piece.index
-        call = self._known(piece, slot, taken or [])
+        call = self._find_call(piece, slot, taken or [])
         if call is None:
             used = piece.id and any(piece.id in one.ids for one in self.all)
             call = PendingCall(slot, piece.id if piece.id and not used else f"call_{self._new_id()}")
@@ -126,7 +130,7 @@ class CallMatcher:
         elif not piece.id or piece.id in call.ids:
             return call
         else:
-            call.identified(piece.id)
+            call.set_call_id(piece.id)
         if piece.id and (not call.ids or (piece.function is not None and piece.function.arguments)):
             self._hold(len(piece.id))
             # Servers that make up an id for each piece never come back to an old one.
@@ -134,7 +138,7 @@ class CallMatcher:
                 call.ids.add(piece.id)
         return call
 
-    def _known(self, piece: CallPiece, slot: int | None, taken: list[PendingCall]) -> PendingCall | None:
+    def _find_call(self, piece: CallPiece, slot: int | None, taken: list[PendingCall]) -> PendingCall | None:
         name = piece.function.name if piece.function is not None else None
         latest: PendingCall | None = None
         for call in reversed(self.all):
@@ -149,10 +153,10 @@ class CallMatcher:
                     return call
         if latest is None or not name:
             return latest
-        return None if latest in taken or _begins_another(latest, piece, name) else latest
+        return None if latest in taken or _is_next_call(latest, piece, name) else latest
 
 
-def _begins_another(call: PendingCall, piece: CallPiece, name: str) -> bool:
+def _is_next_call(call: PendingCall, piece: CallPiece, name: str) -> bool:
     """Whether a piece with a name, where another call is open, is the first one of the next call."""
     if not call.name:
         return piece.index is None and bool(piece.id and call.ids)

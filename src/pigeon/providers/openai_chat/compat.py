@@ -97,7 +97,7 @@ _PROVIDER_HOSTS = {
 }
 
 
-def chat_compat(model: Model) -> ChatCompat:
+def chat_compat_of(model: Model) -> ChatCompat:
     """The flags for a model: what its host is known for, then what is configured; raises `BadRecord` on a wrong one."""
     host = _known_host(model)
     flags = dict(_HOSTS.get(host, {}))

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, Delta, Failure, Finished, Sampled
-from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated, unknown_stop
+from pigeon.providers.errors import StreamBroken, from_event, message_of, truncated_stream_error, unknown_stop_failure
 from pigeon.providers.openai_chat.call_matching import CallMatcher, CallPiece, PendingCall
-from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT
@@ -102,85 +102,84 @@ class ChatStream(StreamTranslator):
         self._thinking = -1
         self._field = ""
         self._details: list[_Detail] = []
-        self._calls = CallMatcher(self.hold, new_id)
+        self._calls = CallMatcher(self.count_held, new_id)
         self._reason: str | None = None
         self._sampled = Sampled([], [], [])
 
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """One chunk."""
+    def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         if data == b"[DONE]":
             self.done = True
             return
-        chunk = decoded(_decoder, _ChatChunk, data, "A chunk of the answer")
+        chunk = decode_event(_decoder, _ChatChunk, data, "A chunk of the answer")
         if chunk.error or name == b"error":
-            raise StreamBroken(_error(chunk.error, data))
-        self.named(out, chunk.id, chunk.model, self._model)
+            raise StreamBroken(_failure_of_error(chunk.error, data))
+        self.report_name(out, chunk.id, chunk.model, self._model)
         usage = chunk.usage
         if chunk.choices:
             choice = chunk.choices[0]
             change = choice.delta or choice.message
             if change is not None:
-                self._grow(change, out)
+                self._add_delta(change, out)
             if choice.finish_reason:
                 self._reason = choice.finish_reason
                 self.raw_stop = choice.finish_reason
             usage = usage or choice.usage
             if choice.token_ids or choice.logprobs:
-                self._sample(choice)
+                self._keep_samples(choice)
         if chunk.prompt_token_ids:
             self._hold_tokens(self._sampled.prompt_token_ids, chunk.prompt_token_ids)
         if usage is not None:
-            out.append(_counts(usage))
+            out.append(_usage_delta(usage))
 
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""
         if self._reason is None and self._needs_finish:
-            raise truncated("a finish reason")
+            raise truncated_stream_error("a finish reason")
         if self._thinking >= 0:
-            details = [detail.whole() for detail in self._details]
+            details = [detail.to_dict() for detail in self._details]
             signature = codec.encode(details).decode() if details else self._field
             out.append(BlockClosed(self._thinking, signature or ABSENT))
         if self._text >= 0:
             out.append(BlockClosed(self._text))
         for call in self._calls.all:
             if call.index < 0:
-                self._announce(call, call.name, out)
+                self._announce_call(call, call.name, out)
             out.append(BlockClosed(call.index))
         sampled = self._sampled
         if sampled.prompt_token_ids or sampled.token_ids or sampled.logprobs:
             out.append(sampled)
         reason = self._reason
         if reason is None:
-            return self.ended("toolUse" if self._calls.all else "stop")
+            return self.finished_delta("toolUse" if self._calls.all else "stop")
         if reason not in _STOPS:
-            return self.ended("error", _stopped(reason))
+            return self.finished_delta("error", _failure_of_stop(reason))
         stop = _STOPS[reason]
-        return self.ended("toolUse" if stop == "stop" and self._calls.all else stop)
+        return self.finished_delta("toolUse" if stop == "stop" and self._calls.all else stop)
 
-    def _grow(self, change: _ChatDelta, out: list[Delta]) -> None:
+    def _add_delta(self, change: _ChatDelta, out: list[Delta]) -> None:
         if change.reasoning_content or change.reasoning or change.reasoning_text or change.reasoning_details:
-            self._reason_about(change, out)
+            self._add_reasoning(change, out)
         content = change.content
         if content:
             if type(content) is not str:
-                self._take_parts(content, out)
+                self._add_parts(content, out)
             elif self._text < 0:
-                self._say(content, out)
+                self._add_text(content, out)
             else:
                 out.append(BlockGrew(self._text, content))
         if change.refusal:
-            self._say(change.refusal, out)
+            self._add_text(change.refusal, out)
         if change.tool_calls:
             pieces = change.tool_calls
             if len(pieces) == 1:
-                self._call(self._calls.of(pieces[0]), pieces[0], out)
+                self._add_call_piece(self._calls.match_piece(pieces[0]), pieces[0], out)
             else:
                 taken: list[PendingCall] = []
                 for place, piece in enumerate(pieces):
-                    taken.append(self._calls.of(piece, place, taken))
-                    self._call(taken[-1], piece, out)
+                    taken.append(self._calls.match_piece(piece, place, taken))
+                    self._add_call_piece(taken[-1], piece, out)
 
-    def _sample(self, choice: _ChatChoice) -> None:
+    def _keep_samples(self, choice: _ChatChoice) -> None:
         self._hold_tokens(self._sampled.token_ids, choice.token_ids or [])
         told = choice.logprobs.content if choice.logprobs else None
         self._hold_tokens(self._sampled.logprobs, [one.logprob for one in told or [] if one.logprob is not None])
@@ -190,73 +189,73 @@ class ChatStream(StreamTranslator):
         if len(held) + len(more) <= MOST_TOKENS:
             held += more
 
-    def _say(self, text: str, out: list[Delta]) -> None:
+    def _add_text(self, text: str, out: list[Delta]) -> None:
         if self._text < 0:
-            self._text = self.open(out, "text")
+            self._text = self.open_block(out, "text")
         out.append(BlockGrew(self._text, text))
 
-    def _think(self, text: str, field: str, out: list[Delta]) -> None:
+    def _add_thinking(self, text: str, field: str, out: list[Delta]) -> None:
         if self._thinking < 0:
-            self._thinking = self.open(out, "thinking")
+            self._thinking = self.open_block(out, "thinking")
             self._field = field
         if text:
             out.append(BlockGrew(self._thinking, text))
 
-    def _take_parts(self, content: Any, out: list[Delta]) -> None:
+    def _add_parts(self, content: Any, out: list[Delta]) -> None:
         """Content in parts, as Mistral's models send it when they think."""
         for part in content if isinstance(content, list) else [content]:
             thoughts = part.get("thinking") if isinstance(part, dict) and part.get("type") == "thinking" else None
             if thoughts:
                 thought = thoughts if isinstance(thoughts, str) else _text_in(thoughts)
                 if thought:
-                    self._think(thought, "content", out)
+                    self._add_thinking(thought, "content", out)
                 continue
             text = part if isinstance(part, str) else _text_in([part])
             if text:
-                self._say(text, out)
+                self._add_text(text, out)
 
-    def _reason_about(self, change: _ChatDelta, out: list[Delta]) -> None:
+    def _add_reasoning(self, change: _ChatDelta, out: list[Delta]) -> None:
         text, name = change.reasoning_content, "reasoning_content"
         if not text:
             text, name = change.reasoning, "reasoning"
         if not text:
             text, name = change.reasoning_text, "reasoning_text"
         for detail in change.reasoning_details or ():
-            self.hold(len(codec.encode(detail)))
-            _merge(self._details, detail)
+            self.count_held(len(codec.encode(detail)))
+            _merge_detail(self._details, detail)
         if not text:
             text, name = _text_in(change.reasoning_details or []), "reasoning_details"
         if self._thinking < 0 or not text:
-            self._think(text, name, out)
+            self._add_thinking(text, name, out)
         else:
             out.append(BlockGrew(self._thinking, text))
 
-    def _call(self, call: PendingCall, piece: CallPiece, out: list[Delta]) -> None:
+    def _add_call_piece(self, call: PendingCall, piece: CallPiece, out: list[Delta]) -> None:
         function = piece.function
         if function is None:
             return
         if function.name and call.index < 0:
-            self._announce(call, function.name, out)
+            self._announce_call(call, function.name, out)
         arguments = function.arguments
         if arguments:
             text = arguments if type(arguments) is str else codec.encode(arguments).decode()
-            if call.grew(text):
+            if call.try_pass_arguments(text):
                 out.append(BlockGrew(call.index, text))
             else:
-                self.hold(len(text))
+                self.count_held(len(text))
 
-    def _announce(self, call: PendingCall, name: str, out: list[Delta]) -> None:
-        held = call.announced(name, self.open(out, "toolCall", call.call_id, name))
+    def _announce_call(self, call: PendingCall, name: str, out: list[Delta]) -> None:
+        held = call.announce(name, self.open_block(out, "toolCall", call.call_id, name))
         if held:
             out.append(BlockGrew(call.index, held))
 
 
-def _counts(usage: _ChatUsage) -> Delta:
+def _usage_delta(usage: _ChatUsage) -> Delta:
     prompt = usage.prompt_tokens_details or _PromptDetails()
     cached = prompt.cached_tokens or usage.prompt_cache_hit_tokens or usage.cached_tokens or 0
     written = prompt.cache_write_tokens or 0
     details = usage.completion_tokens_details
-    return metered(
+    return metered_delta(
         sent=(usage.prompt_tokens or 0) - cached - written,
         output=usage.completion_tokens or 0,
         cache_read=cached,
@@ -280,8 +279,8 @@ class _Detail:
         self._fields = dict(first)
         self._more: dict[str, list[str]] = {}
 
-    def takes(self, piece: dict[str, Any]) -> bool:
-        """Add a piece; false if it belongs to another detail."""
+    def try_add_piece(self, piece: dict[str, Any]) -> bool:
+        """Add a piece; returns False if it belongs to another detail."""
         if any(self._fields.get(key) != piece.get(key) for key in ("type", "index")):
             return False
         for key, value in piece.items():
@@ -291,23 +290,23 @@ class _Detail:
                 self._fields[key] = value
         return True
 
-    def whole(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The detail with all that its pieces added."""
         return {**self._fields, **{key: "".join(parts) for key, parts in self._more.items()}}
 
 
-def _merge(details: list[_Detail], piece: dict[str, Any]) -> None:
-    if not details or not details[-1].takes(piece):
+def _merge_detail(details: list[_Detail], piece: dict[str, Any]) -> None:
+    if not details or not details[-1].try_add_piece(piece):
         details.append(_Detail(piece))
 
 
-def _error(error: Any, data: bytes) -> Failure:
+def _failure_of_error(error: Any, data: bytes) -> Failure:
     return from_event(error, message_of(error) or data.decode("utf-8", "replace"))
 
 
-def _stopped(reason: str) -> Failure:
+def _failure_of_stop(reason: str) -> Failure:
     if reason == "content_filter":
         return Failure(message="The answer was stopped by the provider's content filter", code=reason)
     if reason in ("network_error", "error"):
         return Failure(message=f"The provider failed while answering: {reason}", code=reason, retryable=True)
-    return unknown_stop(reason)
+    return unknown_stop_failure(reason)

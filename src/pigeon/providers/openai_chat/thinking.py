@@ -24,7 +24,7 @@ class _ThinkingChoice(Struct, frozen=True):
     budget: int
 
     @property
-    def on(self) -> bool:
+    def is_on(self) -> bool:
         """False if the model is not to think."""
         return self.level != "off"
 
@@ -36,9 +36,9 @@ class _ThinkingChoice(Struct, frozen=True):
     @property
     def effort(self) -> str | None:
         """What the model calls the level; off has a name only where the model's map gives it one."""
-        return self.name(self.level if self.on else None)
+        return self.level_name(self.level if self.is_on else None)
 
-    def name(self, default: str | None) -> str | None:
+    def level_name(self, default: str | None) -> str | None:
         """What the model's map calls the level, else the default."""
         return mapped_level(self.model, self.level, default)
 
@@ -57,86 +57,86 @@ def thinking_fields(
     level = request.thinking
     budget = 0 if level == "off" else thinking_share(level, budgets, cap)
     choice = _ThinkingChoice(request.model, compat, level, budget)
-    fields = _FORMATS.get(compat.thinking_format, _openai)(choice)
+    fields = _FORMATS.get(compat.thinking_format, _openai_fields)(choice)
     field = compat.thinking_token_budget_field or (BUDGET_FIELD if compat.supports_thinking_token_budget else "")
     return {**fields, field: budget} if field and budget else fields
 
 
-def _openai(choice: _ThinkingChoice) -> dict[str, Any]:
+def _openai_fields(choice: _ThinkingChoice) -> dict[str, Any]:
     return choice.with_effort({})
 
 
-def _openrouter(choice: _ThinkingChoice) -> dict[str, Any]:
-    if not choice.on and not choice.can_be_off:
+def _openrouter_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    if not choice.is_on and not choice.can_be_off:
         return {}
     return {"reasoning": {"effort": choice.effort or "none"}}
 
 
-def _deepseek(choice: _ThinkingChoice) -> dict[str, Any]:
-    if choice.on:
+def _deepseek_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    if choice.is_on:
         return choice.with_effort({"thinking": {"type": "enabled"}})
     return {"thinking": {"type": "disabled"}} if choice.can_be_off else {}
 
 
-def _zai(choice: _ThinkingChoice) -> dict[str, Any]:
-    if choice.on:
+def _zai_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    if choice.is_on:
         return choice.with_effort({"thinking": {"type": "enabled", "clear_thinking": False}})
     return {"thinking": {"type": "disabled", "clear_thinking": False}} if choice.can_be_off else {}
 
 
-def _qwen(choice: _ThinkingChoice) -> dict[str, Any]:
-    fields = {"enable_thinking": choice.on}
-    return choice.with_effort(fields) if choice.on else fields
+def _qwen_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    fields = {"enable_thinking": choice.is_on}
+    return choice.with_effort(fields) if choice.is_on else fields
 
 
-def _qwen_template(choice: _ThinkingChoice) -> dict[str, Any]:
-    return {"chat_template_kwargs": {"enable_thinking": choice.on, "preserve_thinking": True}}
+def _qwen_template_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    return {"chat_template_kwargs": {"enable_thinking": choice.is_on, "preserve_thinking": True}}
 
 
-def _together(choice: _ThinkingChoice) -> dict[str, Any]:
-    fields: dict[str, Any] = {"reasoning": {"enabled": choice.on}}
-    return choice.with_effort(fields) if choice.on else fields
+def _together_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    fields: dict[str, Any] = {"reasoning": {"enabled": choice.is_on}}
+    return choice.with_effort(fields) if choice.is_on else fields
 
 
-def _string(choice: _ThinkingChoice) -> dict[str, Any]:
-    if not choice.on and not choice.can_be_off:
+def _string_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    if not choice.is_on and not choice.can_be_off:
         return {}
     return {"thinking": choice.effort or "none"}
 
 
-def _template(choice: _ThinkingChoice) -> dict[str, Any]:
-    filled = _filled(choice.compat.chat_template_kwargs, choice)
+def _template_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    filled = _fill_template_arguments(choice.compat.chat_template_kwargs, choice)
     return {"chat_template_kwargs": filled} if filled else {}
 
 
-def _baseten(choice: _ThinkingChoice) -> dict[str, Any]:
-    filled = _filled(choice.compat.chat_template_args, choice)
+def _baseten_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    filled = _fill_template_arguments(choice.compat.chat_template_args, choice)
     return choice.with_effort({"chat_template_args": filled} if filled else {})
 
 
-def _ant_ling(choice: _ThinkingChoice) -> dict[str, Any]:
-    effort = choice.name(None) if choice.on else None
+def _ant_ling_fields(choice: _ThinkingChoice) -> dict[str, Any]:
+    effort = choice.level_name(None) if choice.is_on else None
     return {"reasoning": {"effort": effort}} if effort else {}
 
 
-def _mistral(choice: _ThinkingChoice) -> dict[str, Any]:
+def _mistral_fields(choice: _ThinkingChoice) -> dict[str, Any]:
     if choice.model.id.startswith("magistral"):
-        return {"prompt_mode": "reasoning"} if choice.on else {}
+        return {"prompt_mode": "reasoning"} if choice.is_on else {}
     # Most of these models know only "high" and "none"; models of others that are hosted there may not know "none".
-    default = "high" if choice.on else "none" if choice.model.id.startswith("mistral-") else None
-    effort = choice.name(default) if choice.compat.supports_reasoning_effort else None
+    default = "high" if choice.is_on else "none" if choice.model.id.startswith("mistral-") else None
+    effort = choice.level_name(default) if choice.compat.supports_reasoning_effort else None
     return {"reasoning_effort": effort} if effort else {}
 
 
-def _filled(wanted: dict[str, Any], choice: _ThinkingChoice) -> dict[str, Any]:
+def _fill_template_arguments(wanted: dict[str, Any], choice: _ThinkingChoice) -> dict[str, Any]:
     """Template arguments with their variables put in."""
-    budget = choice.budget if choice.budget or not choice.on else None
-    variables = {"thinking.enabled": choice.on, "thinking.effort": choice.effort, "thinking.budget": budget}
+    budget = choice.budget if choice.budget or not choice.is_on else None
+    variables = {"thinking.enabled": choice.is_on, "thinking.effort": choice.effort, "thinking.budget": budget}
     out: dict[str, Any] = {}
     for name, value in wanted.items():
         if not isinstance(value, dict):
             out[name] = value
-        elif choice.on or not value.get("omitWhenOff"):
+        elif choice.is_on or not value.get("omitWhenOff"):
             filled = variables.get(value.get("$var", ""))
             if filled is not None:
                 out[name] = filled
@@ -144,15 +144,15 @@ def _filled(wanted: dict[str, Any], choice: _ThinkingChoice) -> dict[str, Any]:
 
 
 _FORMATS: dict[str, Callable[[_ThinkingChoice], dict[str, Any]]] = {
-    "ant-ling": _ant_ling,
-    "baseten": _baseten,
-    "chat-template": _template,
-    "deepseek": _deepseek,
-    "mistral": _mistral,
-    "openrouter": _openrouter,
-    "qwen": _qwen,
-    "qwen-chat-template": _qwen_template,
-    "string-thinking": _string,
-    "together": _together,
-    "zai": _zai,
+    "ant-ling": _ant_ling_fields,
+    "baseten": _baseten_fields,
+    "chat-template": _template_fields,
+    "deepseek": _deepseek_fields,
+    "mistral": _mistral_fields,
+    "openrouter": _openrouter_fields,
+    "qwen": _qwen_fields,
+    "qwen-chat-template": _qwen_template_fields,
+    "string-thinking": _string_fields,
+    "together": _together_fields,
+    "zai": _zai_fields,
 }

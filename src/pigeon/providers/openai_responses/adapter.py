@@ -11,18 +11,18 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pigeon.agent.inference import Delta, ModelMessage, ModelRequest, ToolSpec
-from pigeon.providers.history.cache import HistoryCache, conversation
-from pigeon.providers.history.normalize import is_same_model, not_blank, result_text
-from pigeon.providers.http.exchange import encoded, exchange
+from pigeon.providers.history.cache import HistoryCache, convert_conversation
+from pigeon.providers.history.normalize import is_same_model, result_text, without_blank_texts
+from pigeon.providers.http.exchange import encode_body, stream_exchange
 from pigeon.providers.http.recorders import HttpRequest
 from pigeon.providers.openai_chat.compat import is_openai_host
 from pigeon.providers.openai_responses.api import AZURE_OPENAI_RESPONSES, OPENAI_RESPONSES
 from pigeon.providers.openai_responses.stream import ResponsesStream
 from pigeon.providers.request import (
     Access,
-    Connection,
+    RequestSetup,
     compat_of,
-    endpoint,
+    join_url,
     mapped_level,
     output_cap,
     request_headers,
@@ -44,15 +44,15 @@ AZURE_VERSION = "v1"
 OUTPUT_NAME = "final_answer"
 
 
-def stream(request: ModelRequest, connection: Connection) -> AsyncIterator[Delta]:
+def stream(request: ModelRequest, setup: RequestSetup) -> AsyncIterator[Delta]:
     """One answer of the Responses API."""
-    body = body_of(request, connection.history)
-    url = endpoint(request.model.base_url, "responses")
+    body = body_of(request, setup.history)
+    url = join_url(request.model.base_url, "responses")
     if _is_azure(request.model):
-        url = azure_url(request.model, connection.access.env)
-        body["model"] = _deployment(request.model.id, connection.access.env)
-    outgoing = HttpRequest(url=url, headers=headers_of(request, connection.access), body=encoded(body))
-    return exchange(connection, outgoing, ResponsesStream(request.model.id, connection.policy.new_id), "message")
+        url = azure_url(request.model, setup.access.env)
+        body["model"] = _deployment(request.model.id, setup.access.env)
+    outgoing = HttpRequest(url=url, headers=headers_of(request, setup.access), body=encode_body(body))
+    return stream_exchange(setup, outgoing, ResponsesStream(request.model.id, setup.policy.new_id), "message")
 
 
 def headers_of(request: ModelRequest, access: Access) -> dict[str, str]:
@@ -76,12 +76,14 @@ def convert_ahead(request: ModelRequest, cache: HistoryCache) -> None:
 
 
 def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[str, Any]:
-    """The JSON body."""
+    """Returns the JSON body of a request to the Responses API."""
     model = request.model
     compat = compat_of(model)
     developer = model.reasoning and compat.get("supportsDeveloperRole", True)
-    prompt = instructions(request.system_prompt, "developer" if developer else "system")
-    history = conversation(request, cache, call_id, lambda messages, before: input_items(messages, model, before))
+    prompt = instruction_items(request.system_prompt, "developer" if developer else "system")
+    history = convert_conversation(
+        request, cache, to_call_id, lambda messages, before: input_items(messages, model, before)
+    )
     body: dict[str, Any] = {
         "model": model.id,
         "input": [*prompt, *history],
@@ -92,7 +94,7 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
     if cap and compat.get("supportsMaxOutputTokens", True):
         body["max_output_tokens"] = max(cap, MIN_OUTPUT_TOKENS)
     if request.tools:
-        body["tools"] = _tools(request.tools, compat.get("supportsStrictMode") is True)
+        body["tools"] = _to_tool_records(request.tools, compat.get("supportsStrictMode") is True)
     if request.session_id and request.cache != "none":
         body["prompt_cache_key"] = request.session_id[:CACHE_KEY_CHARS]
         if request.cache == "long" and compat.get("supportsLongCacheRetention", is_openai_host(model)):
@@ -105,12 +107,12 @@ def body_of(request: ModelRequest, cache: HistoryCache | None = None) -> dict[st
     return body
 
 
-def _tools(tools: list[ToolSpec], may_be_strict: bool) -> Items:
+def _to_tool_records(tools: list[ToolSpec], may_be_strict: bool) -> Items:
     if may_be_strict:
-        from pigeon.providers.strict_schemas import strict_parameters
+        from pigeon.providers.strict_schemas import make_strict_parameters
     out: Items = []
     for tool in tools:
-        strict = strict_parameters(tool) if may_be_strict else None
+        strict = make_strict_parameters(tool) if may_be_strict else None
         out.append(
             {
                 "type": "function",
@@ -123,7 +125,7 @@ def _tools(tools: list[ToolSpec], may_be_strict: bool) -> Items:
     return out
 
 
-def call_id(text: str, same: bool = False) -> str:
+def to_call_id(text: str, same: bool = False) -> str:
     """The call half of an id, as this API takes it; item ids of another model are left out."""
     call = text.split("|", maxsplit=1)[0]
     half = re.sub(r"[^A-Za-z0-9_-]", "_", call)
@@ -174,7 +176,7 @@ def _deployment(model_id: str, env: Mapping[str, str]) -> str:
     return model_id
 
 
-def instructions(system_prompt: str, role: str) -> Items:
+def instruction_items(system_prompt: str, role: str) -> Items:
     """The system prompt, if there is one, as an item."""
     return [{"role": role, "content": system_prompt}] if system_prompt.strip() else []
 
@@ -190,17 +192,17 @@ def input_items(history: list[ModelMessage], model: Model, before: int) -> Items
         elif isinstance(message, ToolResultMessage):
             out.append(_output(message))
         else:
-            out.extend(_answer(message, is_same_model(message, model), index))
+            out.extend(_items_of_answer(message, is_same_model(message, model), index))
     return out
 
 
 def _user_content(content: str | list[UserBlock]) -> Items:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}] if content.strip() else []
-    return [_part(block) for block in not_blank(content)]
+    return [_content_part(block) for block in without_blank_texts(content)]
 
 
-def _part(block: UserBlock) -> dict[str, Any]:
+def _content_part(block: UserBlock) -> dict[str, Any]:
     if isinstance(block, TextContent):
         return {"type": "input_text", "text": block.text}
     return {
@@ -216,12 +218,12 @@ def _output(message: ToolResultMessage) -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": message.tool_call_id.split("|")[0], "output": output}
 
 
-def _answer(message: AssistantMessage, same: bool, index: int) -> Items:
+def _items_of_answer(message: AssistantMessage, same: bool, index: int) -> Items:
     out: Items = []
     used: set[str] = set()
     for place, block in enumerate(message.content):
-        item = _answer_item(block, same)
-        if item is not None and _has_own_id(item, used, f"msg_{index}_{place}"):
+        item = _item_of_block(block, same)
+        if item is not None and _try_ensure_unique_id(item, used, f"msg_{index}_{place}"):
             out.append(item)
     # The API refuses a reasoning item that nothing follows.
     while out and out[-1]["type"] == "reasoning":
@@ -229,15 +231,15 @@ def _answer(message: AssistantMessage, same: bool, index: int) -> Items:
     return out
 
 
-def _answer_item(block: AssistantBlock, same: bool) -> dict[str, Any] | None:
+def _item_of_block(block: AssistantBlock, same: bool) -> dict[str, Any] | None:
     if isinstance(block, ThinkingContent):
         return _reasoning_item(block)
     if isinstance(block, TextContent):
         return _message_item(block) if block.text.strip() else None
-    return _call_item(block, same)
+    return _item_of_call(block, same)
 
 
-def _has_own_id(item: dict[str, Any], used: set[str], fallback: str) -> bool:
+def _try_ensure_unique_id(item: dict[str, Any], used: set[str], fallback: str) -> bool:
     """Give a text an id that no other item of the answer has: the API refuses two. False for a repeated thought."""
     known = item.get("id", "")
     if item["type"] == "message" and (not known or known in used):
@@ -295,13 +297,13 @@ def _item_id(text: str) -> str:
     return f"msg_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
-def _call_item(call: ToolCall, same: bool) -> dict[str, Any]:
+def _item_of_call(call: ToolCall, same: bool) -> dict[str, Any]:
     call_id, _, item_id = call.id.partition("|")
     item: dict[str, Any] = {
         "type": "function_call",
         "call_id": call_id,
         "name": call.name,
-        "arguments": encoded(call.arguments).decode(),
+        "arguments": encode_body(call.arguments).decode(),
     }
     if same and item_id.startswith("fc_") and len(item_id) <= ITEM_ID_CHARS:
         item["id"] = item_id

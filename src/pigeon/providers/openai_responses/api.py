@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pigeon.providers.api import Api, OutputField
-from pigeon.providers.openai_chat.api import OPENAI_OUTPUT, is_new_enough
+from pigeon.providers.openai_chat.api import OPENAI_OUTPUT, has_structured_output
 
 ADAPTER = "pigeon.providers.openai_responses.adapter"
 OPENAI_RESPONSES = Api(name="openai-responses", adapter=ADAPTER, output=OPENAI_OUTPUT)
@@ -11,5 +11,5 @@ AZURE_OPENAI_RESPONSES = Api(
     name="azure-openai-responses",
     adapter=ADAPTER,
     key_header="api-key",
-    output=OutputField(is_known_for=lambda model, _: is_new_enough(model), takes=lambda *_: False),
+    output=OutputField(is_known_for=lambda model, _: has_structured_output(model), takes=lambda *_: False),
 )

@@ -9,8 +9,16 @@ import msgspec
 from msgspec import Struct
 
 from pigeon.agent.inference import BlockClosed, BlockGrew, BlockKind, Delta, Failure, Finished
-from pigeon.providers.errors import StreamBroken, classified, code_of, from_event, malformed, message_of, truncated
-from pigeon.providers.stream_translator import StreamTranslator, decoded, metered
+from pigeon.providers.errors import (
+    StreamBroken,
+    classify_failure,
+    code_of,
+    from_event,
+    malformed_stream_error,
+    message_of,
+    truncated_stream_error,
+)
+from pigeon.providers.stream_translator import StreamTranslator, decode_event, metered_delta
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import ABSENT, Absent
@@ -80,14 +88,14 @@ class _OpenItem:
         self.grown = False
         self.part = 0
 
-    def announced(self, kind: Any) -> bool:
-        """The server announces an item here: true if it can be this one."""
+    def try_accept_announcement(self, kind: Any) -> bool:
+        """Accepts the announcement of an item by the server; returns False if it cannot be this one."""
         if not self.implied or self.kind != kind:
             return False
         self.implied = False
         return True
 
-    def grew(self, text: str, part: int) -> BlockGrew:
+    def append_text(self, text: str, part: int) -> BlockGrew:
         """The delta of more text; a blank line stands between two parts of a summary."""
         if part != self.part and part >= 0:
             self.part = part
@@ -113,103 +121,104 @@ class ResponsesStream(StreamTranslator):
         self._last: _ResponseObject | None = None
         self._kind = ""
 
-    def take(self, name: bytes, data: bytes, out: list[Delta]) -> None:
-        """One event."""
+    def translate_event(self, name: bytes, data: bytes, out: list[Delta]) -> None:
         if data == b"[DONE]":
             return
-        event = decoded(_decoder, _ResponseEvent, data, name)
+        event = decode_event(_decoder, _ResponseEvent, data, name)
         kind = event.type or name.decode("utf-8", "replace")
         if kind in _DELTAS:
-            self._grow(kind, event, out)
+            self._add_delta(kind, event, out)
         elif kind == "response.output_item.added":
             if event.item is not None:
-                self._start(event.output_index, event.item, out)
+                self._start_item(event.output_index, event.item, out)
         elif kind == "response.output_item.done":
             if event.item is not None:
-                self._close(event.output_index, event.item, out)
+                self._close_item(event.output_index, event.item, out)
         elif kind in _ENDS:
-            self._end(kind, event.response, out)
+            self._end_response(kind, event.response, out)
         elif kind == "response.created":
-            self._begin(event.response, out)
+            self._begin_response(event.response, out)
         elif kind == "error" or (not kind and event.error):
-            raise StreamBroken(_error(event, data))
+            raise StreamBroken(_failure_of_event(event, data))
 
-    def take_whole(self, data: bytes, out: list[Delta]) -> None:
+    def translate_whole_answer(self, data: bytes, out: list[Delta]) -> None:
         """The response that a server sent without streaming."""
-        response = decoded(_whole, _ResponseObject, data, "The response")
+        response = decode_event(_whole, _ResponseObject, data, "The response")
         if response.output is None and not response.error:
-            raise malformed("The response", "it has no output")
-        self._end("response.failed" if response.error else "response.completed", response, out)
+            raise malformed_stream_error("The response", "it has no output")
+        self._end_response("response.failed" if response.error else "response.completed", response, out)
 
     def finish(self, out: list[Delta]) -> Finished:
         """The answer is complete, or it ends in the reason why not."""
         response = self._last
         if response is None:
-            raise truncated("the response was completed")
-        self._seal(response, out)
+            raise truncated_stream_error("the response was completed")
+        self._seal_items(response, out)
         for place in list(self._items):
             out.append(BlockClosed(self._items.pop(place).index))
         status = response.status or self._kind.removeprefix("response.").replace("done", "completed")
         self.raw_stop = status
         if status == "completed":
-            return self.ended("toolUse" if "function_call" in self._kinds else "stop")
+            return self.finished_delta("toolUse" if "function_call" in self._kinds else "stop")
         if status == "incomplete":
             details = response.incomplete_details
             said = details.get("reason") if isinstance(details, dict) else None
             reason = said if isinstance(said, str) else None
             if reason == "max_output_tokens":
-                return self.ended("length")
-            return self.ended(
+                return self.finished_delta("length")
+            return self.finished_delta(
                 "error", Failure(message=f"The answer is incomplete: {reason or 'no reason given'}", code=reason)
             )
-        return self.ended("error", _failed(response.error, status))
+        return self.finished_delta("error", _failure_of_response(response.error, status))
 
-    def _begin(self, response: _ResponseObject | None, out: list[Delta]) -> None:
+    def _begin_response(self, response: _ResponseObject | None, out: list[Delta]) -> None:
         if response is not None:
-            self.named(out, response.id, response.model, self._model)
+            self.report_name(out, response.id, response.model, self._model)
 
-    def _start(self, place: int, item: dict[str, Any], out: list[Delta], implied: bool = False) -> _OpenItem | None:
+    def _start_item(
+        self, place: int, item: dict[str, Any], out: list[Delta], implied: bool = False
+    ) -> _OpenItem | None:
         """Begin an item at the given place, or else behind the others."""
-        place = self._placed(place)
+        place = self._reserve_place(place)
         old = self._items.get(place)
         if old is not None:
-            if old.announced(item.get("type")):
+            if old.try_accept_announcement(item.get("type")):
                 return old
             out.append(BlockClosed(self._items.pop(place).index))
-        opened = self._opened(item, out, implied)
+        opened = self._open_item(item, out, implied)
         if opened is not None:
             self._items[place] = opened
         return opened
 
-    def _placed(self, place: int) -> int:
+    def _reserve_place(self, place: int) -> int:
         taken = place if place >= 0 else self._last_place + 1
         if taken not in self._places:
-            self.hold(PLACE_SIZE)
+            self.count_held(PLACE_SIZE)
             self._places.add(taken)
             self._last_place = max(self._last_place, taken)
         return taken
 
-    def _opened(self, item: dict[str, Any], out: list[Delta], implied: bool = False) -> _OpenItem | None:
+    def _open_item(self, item: dict[str, Any], out: list[Delta], implied: bool = False) -> _OpenItem | None:
         kind = item.get("type")
         if not isinstance(kind, str) or kind not in _BLOCKS:
             return None
         block = _BLOCKS[kind]
         self._kinds.add(kind)
         if block != "toolCall":
-            return _OpenItem(self.open(out, block), kind, implied)
+            return _OpenItem(self.open_block(out, block), kind, implied)
         item_id = item.get("id")
         call_id = item.get("call_id") or item_id or f"call_{self._new_id()}"
         known = f"{call_id}|{item_id}" if item_id else str(call_id)
-        return _OpenItem(self.open(out, block, known, str(item.get("name") or "")), kind)
+        return _OpenItem(self.open_block(out, block, known, str(item.get("name") or "")), kind)
 
-    def _grow(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> None:
-        item = self._items.get(event.output_index) or self._unplaced(kind, event, out)
+    def _add_delta(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> None:
+        item = self._items.get(event.output_index) or self._find_or_start_item(kind, event, out)
         text = event.delta
         if item is None or not text or type(text) is not str:
             return
-        out.append(item.grew(text, event.summary_index if kind in _THOUGHT else -1))
+        out.append(item.append_text(text, event.summary_index if kind in _THOUGHT else -1))
 
-    def _unplaced(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> _OpenItem | None:
+    def _find_or_start_item(self, kind: str, event: _ResponseEvent, out: list[Delta]) -> _OpenItem | None:
         """The item of a delta without a place, or with one where no item was announced."""
         if event.output_index in self._places:
             return None
@@ -220,29 +229,29 @@ class ResponsesStream(StreamTranslator):
                     return item
         if wanted == "function_call" or not event.delta:
             return None
-        return self._start(event.output_index, {"type": wanted}, out, implied=True)
+        return self._start_item(event.output_index, {"type": wanted}, out, implied=True)
 
-    def _close(self, place: int, done: dict[str, Any], out: list[Delta]) -> None:
+    def _close_item(self, place: int, done: dict[str, Any], out: list[Delta]) -> None:
         if place < 0:
             kind = done.get("type")
             place = next((where for where, item in reversed(self._items.items()) if item.kind == kind), -1)
-        item = self._items.pop(self._placed(place), None) or self._opened(done, out)
+        item = self._items.pop(self._reserve_place(place), None) or self._open_item(done, out)
         if item is not None:
-            self._complete(item, done, out)
+            self._complete_item(item, done, out)
 
-    def _complete(self, item: _OpenItem, done: dict[str, Any], out: list[Delta]) -> None:
+    def _complete_item(self, item: _OpenItem, done: dict[str, Any], out: list[Delta]) -> None:
         if not item.grown:
             text = _whole_text(item.kind, done)
             if text:
                 out.append(BlockGrew(item.index, text))
         if item.kind == "reasoning" and not done.get("encrypted_content") and done.get("id"):
             # Azure gives the encrypted content only with the completed response.
-            self.hold(len(codec.encode(done)))
+            self.count_held(len(codec.encode(done)))
             self._unsealed.append((item, done))
             return
         out.append(BlockClosed(item.index, _signature(item.kind, done)))
 
-    def _catch_up(self, output: list[dict[str, Any]], out: list[Delta]) -> None:
+    def _add_missing_output(self, output: list[dict[str, Any]], out: list[Delta]) -> None:
         """Append what came only with the end of the response.
 
         Ids and places are no help in telling it from what is known, some servers change them: a kind of item counts
@@ -254,30 +263,30 @@ class ResponsesStream(StreamTranslator):
             item = self._items.get(place)
             if item is not None and item.kind == kind:
                 del self._items[place]
-                self._complete(item, done, out)
+                self._complete_item(item, done, out)
             elif kind == "reasoning" and before and kind not in before:
                 # Behind what it led to, it can be read but not sent back.
                 text = _whole_text("reasoning", done)
-                late = self._opened(done, out) if text else None
+                late = self._open_item(done, out) if text else None
                 if late is not None:
                     out.extend((BlockGrew(late.index, text), BlockClosed(late.index)))
             elif kind not in before:
-                late = self._opened(done, out)
+                late = self._open_item(done, out)
                 if late is not None:
-                    self._complete(late, done, out)
+                    self._complete_item(late, done, out)
 
-    def _seal(self, response: _ResponseObject, out: list[Delta]) -> None:
+    def _seal_items(self, response: _ResponseObject, out: list[Delta]) -> None:
         final = {str(item.get("id")): item for item in response.output or () if item.get("type") == "reasoning"}
         for item, done in self._unsealed:
             out.append(BlockClosed(item.index, _signature("reasoning", final.get(str(done["id"]), done))))
         self._unsealed.clear()
 
-    def _end(self, kind: str, response: _ResponseObject | None, out: list[Delta]) -> None:
+    def _end_response(self, kind: str, response: _ResponseObject | None, out: list[Delta]) -> None:
         self.done = True
         self._kind = kind
         self._last = response or _ResponseObject()
-        self._begin(response, out)
-        self._catch_up(self._last.output or [], out)
+        self._begin_response(response, out)
+        self._add_missing_output(self._last.output or [], out)
         usage = self._last.usage
         if usage is None:
             return
@@ -285,18 +294,18 @@ class ResponsesStream(StreamTranslator):
         cached, written = details.cached_tokens or 0, details.cache_write_tokens or 0
         thought = usage.output_tokens_details.reasoning_tokens if usage.output_tokens_details else 0
         out.append(
-            metered(
+            metered_delta(
                 sent=(usage.input_tokens or 0) - cached - written,
                 output=usage.output_tokens or 0,
                 cache_read=cached,
                 cache_write=written,
                 reasoning=thought or 0,
-                rate=_rate(self._last.service_tier, self._model),
+                rate=_price_factor(self._last.service_tier, self._model),
             )
         )
 
 
-def _rate(tier: str | None, model_id: str) -> float:
+def _price_factor(tier: str | None, model_id: str) -> float:
     """What a service tier makes of the price."""
     if tier == "flex":
         return 0.5
@@ -327,7 +336,7 @@ def _signature(kind: str, item: dict[str, Any]) -> str | Absent:
     return ABSENT
 
 
-def _error(event: _ResponseEvent, data: bytes) -> Failure:
+def _failure_of_event(event: _ResponseEvent, data: bytes) -> Failure:
     error = event.error if isinstance(event.error, dict) else {"code": event.code, "message": event.message}
     said = message_of(error)
     code = code_of(error)
@@ -336,9 +345,9 @@ def _error(event: _ResponseEvent, data: bytes) -> Failure:
     return from_event(error, data.decode("utf-8", "replace"))
 
 
-def _failed(error: Any, status: str) -> Failure:
+def _failure_of_response(error: Any, status: str) -> Failure:
     code = code_of(error)
     said = message_of(error)
     if not said:
         return Failure(message=f"The response ended as {status}", code=code or status)
-    return classified(f"{code}: {said}" if code else said, code=code)
+    return classify_failure(f"{code}: {said}" if code else said, code=code)

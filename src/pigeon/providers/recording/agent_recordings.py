@@ -19,7 +19,7 @@ from pigeon.agent.interfaces import ModelProvider
 from pigeon.providers.http.recorders import AnswerSource, ExchangeRecorder
 from pigeon.providers.local_models import RECORDED
 from pigeon.secrets.redactor import Redactor
-from pigeon.system.clock import sleep_ms
+from pigeon.system.clock import sleep_ms, speed_of
 from pigeon.system.environment import DOCS_FOLDER, Environment
 from pigeon.system.ids import Ids
 from pigeon.wire.errors import StartupError
@@ -56,32 +56,32 @@ class AgentRecordings:
         self._playback: Playback | None = None
         self._asked: PlaybackOptions | None = None
         if asked.startswith(f"{RECORDED}/"):
-            environment = self._replayed(asked, record, environment)
+            environment = self._open_recording(asked, record, environment)
         if record is not None:
-            environment = self._recorded(record, environment, report)
+            environment = self._start_recording(record, environment, report)
         self.environment = environment
 
     @property
-    def replayed(self) -> AgentLine | None:
+    def replayed_agent(self) -> AgentLine | None:
         """The agent of the recording that is played; none where none is."""
         return None if self._recording is None else self._recording.agent
 
-    def _replayed(self, asked: str, record: str | None, environment: Environment) -> Environment:
+    def _open_recording(self, asked: str, record: str | None, environment: Environment) -> Environment:
         from pigeon.providers.recording.reader import Recording
 
-        path, self._asked = _place_and_options(asked.partition("/")[2], environment)
-        if record is not None and os.path.realpath(environment.absolute(record)) == path:
+        path, self._asked = _split_options(asked.partition("/")[2], environment)
+        if record is not None and os.path.realpath(environment.absolute_path(record)) == path:
             raise StartupError(f"--record {record} would overwrite the recording that is to be played")
         recording = self._recording = Recording(path)
         if not recording.agent.model:
             raise StartupError(f"{path} was recorded without a model, so there is none to play")
         return replace(environment, now=recording.now, ids=Ids(recording.header.seed), reproducible=True)
 
-    def _recorded(self, record: str, environment: Environment, report: Report) -> Environment:
+    def _start_recording(self, record: str, environment: Environment, report: Report) -> Environment:
         from pigeon.providers.recording.writer import RecordingWriter
         from pigeon.system.private_log import PrivateLog
 
-        log = PrivateLog(environment.absolute(record), "--record", report)
+        log = PrivateLog(environment.absolute_path(record), "--record", report)
         self._writer = RecordingWriter(log, self._redactor, __version__, environment.now)
         if self._recording is not None:
             return replace(environment, now=self._writer.now)
@@ -102,7 +102,7 @@ class AgentRecordings:
         """What is shown every exchange."""
         return [one for one in (self._recorder, self._writer) if one is not None]
 
-    def answers(self, folders: dict[str, str]) -> AnswerSource | None:
+    def make_answer_source(self, folders: dict[str, str]) -> AnswerSource | None:
         """What answers in place of the network, for an agent in these folders; none where the network does."""
         if self._recording is None or self._asked is None:
             return None
@@ -113,26 +113,28 @@ class AgentRecordings:
         self._playback = Playback(self._recording, self._asked, names, self._redactor.mask)
         return self._playback
 
-    def provider(self, provider: ModelProvider) -> ModelProvider:
-        """The provider of the agent."""
-        return provider if self._playback is None else self._playback.moved(provider)
+    def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
+        """Returns the provider; in a replay, one whose answers name the folders of this machine."""
+        return provider if self._playback is None else self._playback.wrap_provider(provider)
 
-    def began(self, model: Model | None, level: ThinkingLevel, available: list[Model], folders: dict[str, str]) -> None:
-        """The agent is put together: its recording must know with what models, and in which folders."""
+    def record_agent(
+        self, model: Model | None, level: ThinkingLevel, available: list[Model], folders: dict[str, str]
+    ) -> None:
+        """Write the models and folders that the agent starts with, if it is recorded."""
         if self._writer is not None:
-            self._writer.began(model, level, available, folders)
+            self._writer.record_agent(model, level, available, folders)
 
-    def folders(self, cwd: str, agent_dir: str, outputs: str) -> dict[str, str]:
+    def folders_by_purpose(self, cwd: str, agent_dir: str, outputs: str) -> dict[str, str]:
         """The folders of an agent by what they are for; they are called otherwise where it is replayed."""
         home = self.environment.home
         return {"cwd": cwd, "agent": agent_dir, "outputs": outputs, "docs": DOCS_FOLDER, "home": home}
 
 
-def _place_and_options(text: str, environment: Environment) -> tuple[str, PlaybackOptions]:
+def _split_options(text: str, environment: Environment) -> tuple[str, PlaybackOptions]:
     """The path and what stands behind its question mark: `FILE?match=loose&speed=2`; raises `StartupError`."""
     from pigeon.providers.recording.playback import PlaybackOptions, RecordingMatch
 
-    path = os.path.realpath(environment.absolute(text))
+    path = os.path.realpath(environment.absolute_path(text))
     if "?" not in text or os.path.exists(path):
         return path, PlaybackOptions()
     file, _, query = text.rpartition("?")
@@ -145,15 +147,4 @@ def _place_and_options(text: str, environment: Environment) -> tuple[str, Playba
         else:
             known = "match=strict, match=loose, speed=max and speed=NUMBER"
             raise StartupError(f'{RECORDED}/{text}: "{name}={value}" is not known. There are {known}')
-    return os.path.realpath(environment.absolute(file)), options
-
-
-def speed_of(text: str) -> float | None:
-    """Times the recorded speed, 0 for as fast as possible; none if it is no speed."""
-    if text == "max":
-        return 0
-    try:
-        speed = float(text)
-    except ValueError:
-        return None
-    return speed if 0 < speed < 1e9 else None
+    return os.path.realpath(environment.absolute_path(file)), options

@@ -28,15 +28,15 @@ class FolderNames:
         self._pattern = re.compile(rf"(?:{found})(?![\w-])") if found else None
 
     @property
-    def differ(self) -> bool:
+    def has_differences(self) -> bool:
         """True if anything is to be replaced."""
         return self._pattern is not None
 
-    def moved(self, text: str) -> str:
+    def replace_folders(self, text: str) -> str:
         """The text of the recording as it would be here."""
         return text if self._pattern is None else self._pattern.sub(lambda found: self._names[found[0]], text)
 
-    def unfinished(self, text: str) -> int:
+    def partial_name_start(self, text: str) -> int:
         """Where the name of a folder may begin that ends behind the text; its length if nowhere."""
         for size in range(min(len(text), max(map(len, self._names), default=0)), 0, -1):
             tail = text[-size:]
@@ -53,25 +53,24 @@ class MovedProvider:
         self._names = names
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Begin an answer."""
-        return self._moved(self._provider.stream(request))
+        return self._replace_in_deltas(self._provider.stream(request))
 
-    async def _moved(self, deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
+    async def _replace_in_deltas(self, deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
         held: dict[int, str] = {}
         try:
             async for delta in deltas:
                 if isinstance(delta, BlockGrew):
                     text = held.pop(delta.index, "") + delta.text
-                    end = self._names.unfinished(text)
+                    end = self._names.partial_name_start(text)
                     if text[end:]:
                         held[delta.index] = text[end:]
                     if text[:end]:
-                        yield BlockGrew(delta.index, self._names.moved(text[:end]))
+                        yield BlockGrew(delta.index, self._names.replace_folders(text[:end]))
                     continue
                 for index in [delta.index] if isinstance(delta, BlockClosed) else list(held):
                     rest = held.pop(index, "") if isinstance(delta, BlockClosed | Finished) else ""
                     if rest:
-                        yield BlockGrew(index, self._names.moved(rest))
+                        yield BlockGrew(index, self._names.replace_folders(rest))
                 yield delta
         finally:
             close = getattr(deltas, "aclose", None)

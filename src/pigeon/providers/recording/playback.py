@@ -20,6 +20,7 @@ from pigeon.providers.http.recorders import MASK, HttpRequest
 from pigeon.providers.recording.folders import FolderNames, MovedProvider
 from pigeon.providers.recording.reader import RecordedExchange, Recording
 from pigeon.providers.recording.recorded_lines import DroppedLine, FailedLine, body_json
+from pigeon.system.clock import PlaybackPace
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord
@@ -43,7 +44,7 @@ class PlaybackOptions(Struct, frozen=True):
 
 
 class Playback:
-    """Answers from one recording."""
+    """Answers requests from one recording in place of the network."""
 
     def __init__(
         self,
@@ -54,49 +55,49 @@ class Playback:
     ) -> None:
         self._recording = recording
         self._strict = options.match == "strict"
-        self._speed = options.speed
+        self._pace = PlaybackPace(options.speed)
         self._names = names
         self._mask = mask
         self._left = list(recording.exchanges)
         self._pauses = 0
 
-    def moved(self, provider: ModelProvider) -> ModelProvider:
+    def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
         """A provider whose answers name the folders of here."""
-        return MovedProvider(provider, self._names) if self._names.differ else provider
+        return MovedProvider(provider, self._names) if self._names.has_differences else provider
 
     async def answer(self, request: HttpRequest) -> RecordedAnswer:
         """The recorded answer; raises what the recorded request has raised, and `StreamBroken` if there is none."""
-        exchange = self._matching(request) if self._strict else self._next(request)
+        exchange = self._find_exchange(request) if self._strict else self._next_exchange(request)
         self._left.remove(exchange)
         if exchange.head is None:
-            await self._pause(exchange.over_at - exchange.sent_at)
-            await _end(exchange)
-            raise _broken("recording_ends", f"{self._name(exchange)} has no answer: the recording ends within it")
-        await self._pause(exchange.head.t - exchange.sent_at)
-        return RecordedAnswer(exchange, self._recording.piece, self._pause)
+            await self._pace.pause(exchange.over_at - exchange.sent_at)
+            await _end_exchange(exchange)
+            raise _playback_error(
+                "recording_ends", f"{self._name(exchange)} has no answer: the recording ends within it"
+            )
+        await self._pace.pause(exchange.head.t - exchange.sent_at)
+        return RecordedAnswer(exchange, self._recording.read_piece, self._pace)
 
     def sleep(self, ms: float) -> Awaitable[None]:
         """A pause between two attempts: none at full speed, unless the recorded run was stopped in it."""
         self._pauses += 1
-        return self._pause(ms) if self._recording.was_waited_for(self._pauses) else asyncio.sleep(HELD_SECONDS)
+        return (
+            self._pace.pause(ms) if self._recording.has_completed_pause(self._pauses) else asyncio.sleep(HELD_SECONDS)
+        )
 
     def close(self) -> None:
-        """Let go of the recording."""
         self._recording.close()
 
-    async def _pause(self, ms: float) -> None:
-        await asyncio.sleep(0 if not self._speed or ms <= 0 or ms == float("inf") else ms / 1000 / self._speed)
-
-    def _next(self, request: HttpRequest) -> RecordedExchange:
+    def _next_exchange(self, request: HttpRequest) -> RecordedExchange:
         for exchange in self._left:
             if (exchange.method, exchange.url) == (request.method, self._shown_url(request)):
                 return exchange
-        raise self._used_up(request)
+        raise self._used_up_error(request)
 
-    def _matching(self, request: HttpRequest) -> RecordedExchange:
+    def _find_exchange(self, request: HttpRequest) -> RecordedExchange:
         candidates = self._candidates()
         if not candidates:
-            raise self._used_up(request)
+            raise self._used_up_error(request)
         found: list[list[str]] = []
         for exchange in candidates:
             differences = list(self._differences(exchange, request))
@@ -104,7 +105,7 @@ class Playback:
                 return exchange
             found.append(differences)
         nearest = min(range(len(found)), key=lambda at: len(found[at]))
-        raise self._differs(candidates[nearest], found[nearest])
+        raise self._mismatch_error(candidates[nearest], found[nearest])
 
     def _candidates(self) -> list[RecordedExchange]:
         """The next exchange, and those that were begun before it was over."""
@@ -114,7 +115,7 @@ class Playback:
         return [exchange for exchange in self._left if exchange is first or exchange.sent_at < first.over_at]
 
     def _differences(self, exchange: RecordedExchange, request: HttpRequest) -> Iterator[str]:
-        recorded = self._recording.request(exchange)
+        recorded = self._recording.read_request(exchange)
         url = self._shown_url(request)
         if (recorded.method, recorded.url) != (request.method, url):
             yield f"the address: recorded {recorded.method} {recorded.url}, sent {request.method} {url}"
@@ -123,41 +124,41 @@ class Playback:
             sent: Json = codec.decode(body)
         except BadRecord:
             sent = body.decode("utf-8", "replace")
-        yield from self._differing("$", body_json(recorded), sent)
+        yield from self._compare_values("$", body_json(recorded), sent)
 
-    def _differing(self, path: str, recorded: Json, sent: Json) -> Iterator[str]:
+    def _compare_values(self, path: str, recorded: Json, sent: Json) -> Iterator[str]:
         if recorded == sent or path in _MAY_DIFFER:
             return
         if isinstance(recorded, dict) and isinstance(sent, dict):
             for key in [*recorded, *(key for key in sent if key not in recorded)]:
-                yield from self._differing_member(f"{path}.{key}", recorded, sent, key)
+                yield from self._compare_members(f"{path}.{key}", recorded, sent, key)
         elif isinstance(recorded, list) and isinstance(sent, list):
             for index in range(max(len(recorded), len(sent))):
-                yield from self._differing_item(f"{path}[{index}]", recorded, sent, index)
+                yield from self._compare_items(f"{path}[{index}]", recorded, sent, index)
         elif isinstance(recorded, str) and isinstance(sent, str):
-            moved = self._names.moved(recorded)
-            if moved != sent and not (MASK in moved and _fits_mask(moved, sent)):
-                yield _texts(path, moved, sent)
+            moved = self._names.replace_folders(recorded)
+            if moved != sent and not (MASK in moved and _is_equal_when_masked(moved, sent)):
+                yield _describe_text_difference(path, moved, sent)
         else:
-            yield f"{path}: recorded {_short(recorded)}, sent {_short(sent)}"
+            yield f"{path}: recorded {_shorten_value(recorded)}, sent {_shorten_value(sent)}"
 
-    def _differing_member(self, path: str, recorded: dict[str, Json], sent: dict[str, Json], key: str) -> Iterator[str]:
+    def _compare_members(self, path: str, recorded: dict[str, Json], sent: dict[str, Json], key: str) -> Iterator[str]:
         if path in _MAY_DIFFER:
             return
         if key not in sent:
-            yield f"{path}: recorded {_short(recorded[key])}, and not sent"
+            yield f"{path}: recorded {_shorten_value(recorded[key])}, and not sent"
         elif key not in recorded:
-            yield f"{path}: not recorded, and sent {_short(sent[key])}"
+            yield f"{path}: not recorded, and sent {_shorten_value(sent[key])}"
         else:
-            yield from self._differing(path, recorded[key], sent[key])
+            yield from self._compare_values(path, recorded[key], sent[key])
 
-    def _differing_item(self, path: str, recorded: list[Json], sent: list[Json], index: int) -> Iterator[str]:
+    def _compare_items(self, path: str, recorded: list[Json], sent: list[Json], index: int) -> Iterator[str]:
         if index >= len(sent):
-            yield f"{path}: recorded {_short(recorded[index])}, and not sent"
+            yield f"{path}: recorded {_shorten_value(recorded[index])}, and not sent"
         elif index >= len(recorded):
-            yield f"{path}: not recorded, and sent {_short(sent[index])}"
+            yield f"{path}: not recorded, and sent {_shorten_value(sent[index])}"
         else:
-            yield from self._differing(path, recorded[index], sent[index])
+            yield from self._compare_values(path, recorded[index], sent[index])
 
     def _shown_url(self, request: HttpRequest) -> str:
         return self._mask(request.url.encode()).decode()
@@ -165,36 +166,34 @@ class Playback:
     def _name(self, exchange: RecordedExchange) -> str:
         return f"Exchange {exchange.number} of {self._recording.path} (line {exchange.line})"
 
-    def _differs(self, exchange: RecordedExchange, differences: list[str]) -> StreamBroken:
+    def _mismatch_error(self, exchange: RecordedExchange, differences: list[str]) -> StreamBroken:
         shown = "\n".join(f"  {one}" for one in differences[:MOST_SHOWN])
         more = len(differences) - MOST_SHOWN
         rest = f"\n  and {more} more" if more > 0 else ""
-        return _broken(
+        return _playback_error(
             "recording_differs",
             f"The request is not the recorded one. {self._name(exchange)} differs in:\n{shown}{rest}\n"
             'Record again, or take the next answer whatever is asked: add "?match=loose" to the model',
         )
 
-    def _used_up(self, request: HttpRequest) -> StreamBroken:
+    def _used_up_error(self, request: HttpRequest) -> StreamBroken:
         count, path = len(self._recording.exchanges), self._recording.path
         if not self._left:
             said = f"The recording {path} has no further answer: all {count} exchanges in it are used up"
         else:
             said = f"The recording {path} has no further answer from {self._shown_url(request)}"
-        return _broken("recording_exhausted", f"{said}. Record again with what is asked now")
+        return _playback_error("recording_exhausted", f"{said}. Record again with what is asked now")
 
 
 class RecordedAnswer:
     """One answer, as the HTTP library would have it."""
 
-    def __init__(
-        self, exchange: RecordedExchange, piece: Callable[[int], bytes], pause: Callable[[float], Awaitable[None]]
-    ) -> None:
+    def __init__(self, exchange: RecordedExchange, piece: Callable[[int], bytes], pace: PlaybackPace) -> None:
         assert exchange.head is not None
         self._exchange = exchange
         self._at = exchange.head.t
         self._piece = piece
-        self._pause = pause
+        self._pace = pace
         self.status = exchange.head.status
         self.headers = [
             (name.encode("latin-1"), value.encode("latin-1", "replace"))
@@ -205,16 +204,16 @@ class RecordedAnswer:
     async def aiter_stream(self) -> AsyncIterator[bytes]:
         """The body in the pieces that came."""
         for at, place in self._exchange.pieces:
-            await self._pause(at - self._at)
+            await self._pace.pause(at - self._at)
             self._at = at
             yield self._piece(place)
-        await _end(self._exchange)
+        await _end_exchange(self._exchange)
 
     async def aclose(self) -> None:
-        """There is no connection."""
+        """Does nothing: a recorded answer has no connection."""
 
 
-async def _end(exchange: RecordedExchange) -> None:
+async def _end_exchange(exchange: RecordedExchange) -> None:
     """End as the recorded exchange did, behind its last byte."""
     end = exchange.end
     if isinstance(end, FailedLine):
@@ -224,14 +223,14 @@ async def _end(exchange: RecordedExchange) -> None:
         # It was let go of by then: where that was because the host aborted the run, it will come.
         await asyncio.sleep(HELD_SECONDS)
         why = "the recorded agent was stopped here" if end else "the recording ends within this answer"
-        raise _broken("recording_ends", f"The recorded answer goes no further: {why}")
+        raise _playback_error("recording_ends", f"The recorded answer goes no further: {why}")
 
 
-def _broken(code: str, text: str) -> StreamBroken:
+def _playback_error(code: str, text: str) -> StreamBroken:
     return StreamBroken(Failure(message=text, code=code))
 
 
-def _fits_mask(recorded: str, sent: str) -> bool:
+def _is_equal_when_masked(recorded: str, sent: str) -> bool:
     """True if the texts are the same but for keys, which a recording has masked."""
     at = 0
     parts = recorded.split(MASK)
@@ -245,15 +244,15 @@ def _fits_mask(recorded: str, sent: str) -> bool:
     return True
 
 
-def _texts(path: str, recorded: str, sent: str) -> str:
+def _describe_text_difference(path: str, recorded: str, sent: str) -> str:
     """Two texts from where they begin to differ."""
     same = next((at for at, (one, other) in enumerate(zip(recorded, sent, strict=False)) if one != other), None)
     at = min(len(recorded), len(sent)) if same is None else same
     begin = max(0, at - 20)
     where = f" at character {at}" if begin else ""
-    return f"{path}{where}: recorded {_short(recorded[begin:])}, sent {_short(sent[begin:])}"
+    return f"{path}{where}: recorded {_shorten_value(recorded[begin:])}, sent {_shorten_value(sent[begin:])}"
 
 
-def _short(value: Json) -> str:
+def _shorten_value(value: Json) -> str:
     text = codec.encode(value).decode()
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -57,16 +57,15 @@ class RecordedExchange:
         self.pieces: list[tuple[int, int]] = []
         self.end: EndLine | FailedLine | DroppedLine | None = None
 
-    def answered(self, head: ResponseLine) -> None:
+    def set_head(self, head: ResponseLine) -> None:
         """Take in the head of the answer."""
         self.head = head
 
-    def grew(self, at: int, place: int) -> None:
-        """Take in where a piece stands."""
+    def add_piece(self, at: int, place: int) -> None:
+        """Add the time of a piece of the body and its place in the file."""
         self.pieces.append((at, place))
 
-    def ended(self, end: EndLine | FailedLine | DroppedLine) -> None:
-        """Take in how it ended."""
+    def set_end(self, end: EndLine | FailedLine | DroppedLine) -> None:
         self.end = end
         self.over_at = end.t
 
@@ -82,9 +81,9 @@ class Recording:
         self._pauses: set[int] = set()
         self.exchanges: list[RecordedExchange] = []
         self._by_number: dict[int, RecordedExchange] = {}
-        self._file = _opened(path)
+        self._file = _open_file(path)
         try:
-            self.header = self._first()
+            self.header = self._read_header()
             self.agent = self._read_all()
         except BaseException:
             self._file.close()
@@ -99,24 +98,22 @@ class Recording:
             self._last += 1
         return self._last
 
-    def was_waited_for(self, pause: int) -> bool:
+    def has_completed_pause(self, pause: int) -> bool:
         """Whether the recorded run went on after this pause, the first of which is 1."""
         return pause in self._pauses or self.header.version < HAS_PAUSES
 
-    def request(self, exchange: RecordedExchange) -> RequestLine:
-        """What was sent."""
+    def read_request(self, exchange: RecordedExchange) -> RequestLine:
         line = self._line_at(exchange.place)
         assert isinstance(line, RequestLine)
         return line
 
-    def piece(self, place: int) -> bytes:
-        """A piece of a body."""
+    def read_piece(self, place: int) -> bytes:
+        """Returns the piece of a body whose line begins at this place in the file."""
         line = self._line_at(place)
         assert isinstance(line, PieceLine)
         return line.text.encode() if line.base64 is None else binascii.a2b_base64(line.base64)
 
     def close(self) -> None:
-        """Let go of the file."""
         self._file.close()
 
     def _line_at(self, place: int) -> RecordingLine:
@@ -129,14 +126,14 @@ class Recording:
             ) from None
         return line
 
-    def _first(self) -> RecordingHeader:
+    def _read_header(self) -> RecordingHeader:
         first = self._file.readline(LONGEST_LINE)
         try:
             header = decoder.decode(first)
         except msgspec.MsgspecError:
             header = None
         if not isinstance(header, RecordingHeader):
-            raise BadRecording(f"{self.path} is not a recording: {_what_it_is(first)}")
+            raise BadRecording(f"{self.path} is not a recording: {_guess_format(first)}")
         if header.version > VERSION:
             raise BadRecording(f"{self.path} was recorded by a newer Pigeon ({header.pigeon}): update this one")
         return header
@@ -146,26 +143,26 @@ class Recording:
         number, place = 2, self._file.tell()
         while raw := self._file.readline(LONGEST_LINE + 1):
             if len(raw) > LONGEST_LINE:
-                raise self._bad(number, f"is longer than {LONGEST_LINE} bytes")
+                raise self._bad_line_error(number, f"is longer than {LONGEST_LINE} bytes")
             if not raw.endswith(b"\n"):
                 # The process that wrote it was killed, or its disk was full: what is whole counts.
                 break
             try:
                 line = decoder.decode(raw)
             except msgspec.MsgspecError as error:
-                raise self._bad(number, f"cannot be read: {error}") from None
+                raise self._bad_line_error(number, f"cannot be read: {error}") from None
             if isinstance(line, AgentLine):
                 agent = line
             else:
-                self._take(line, number, place)
+                self._add_line(line, number, place)
             number, place = number + 1, place + len(raw)
         if agent is None:
             raise BadRecording(f"{self.path} ends before its agent was put together: record it again")
         return agent
 
-    def _take(self, line: RecordingLine, number: int, place: int) -> None:
+    def _add_line(self, line: RecordingLine, number: int, place: int) -> None:
         if isinstance(line, RecordingHeader):
-            raise self._bad(number, "begins another recording: two were written to one file")
+            raise self._bad_line_error(number, "begins another recording: two were written to one file")
         if isinstance(line, ClockLine):
             self._readings.extend(line.readings)
             return
@@ -174,7 +171,7 @@ class Recording:
             return
         if isinstance(line, RequestLine):
             if line.exchange in self._by_number:
-                raise self._bad(number, f"is a second request of exchange {line.exchange}")
+                raise self._bad_line_error(number, f"is a second request of exchange {line.exchange}")
             made = RecordedExchange(line, number, place)
             self._by_number[line.exchange] = made
             self.exchanges.append(made)
@@ -182,26 +179,26 @@ class Recording:
         assert not isinstance(line, AgentLine)
         exchange = self._by_number.get(line.exchange)
         if exchange is None:
-            raise self._bad(number, f"belongs to exchange {line.exchange}, whose request is missing")
+            raise self._bad_line_error(number, f"belongs to exchange {line.exchange}, whose request is missing")
         if isinstance(line, ResponseLine):
-            exchange.answered(line)
+            exchange.set_head(line)
         elif isinstance(line, PieceLine):
             self._check_piece(line, number)
-            exchange.grew(line.t, place)
+            exchange.add_piece(line.t, place)
         else:
-            exchange.ended(line)
+            exchange.set_end(line)
 
     def _check_piece(self, line: PieceLine, number: int) -> None:
         try:
             binascii.a2b_base64(line.base64 or "", strict_mode=bool(line.base64))
         except ValueError as error:
-            raise self._bad(number, f"cannot be read: {error}") from None
+            raise self._bad_line_error(number, f"cannot be read: {error}") from None
 
-    def _bad(self, number: int, why: str) -> BadRecording:
+    def _bad_line_error(self, number: int, why: str) -> BadRecording:
         return BadRecording(f"{self.path}, line {number} {why}")
 
 
-def _opened(path: str) -> BinaryIO:
+def _open_file(path: str) -> BinaryIO:
     try:
         file = os.fdopen(open_regular(path), "rb")
     except NotRegular as error:
@@ -214,7 +211,7 @@ def _opened(path: str) -> BinaryIO:
     return file
 
 
-def _what_it_is(first: bytes) -> str:
+def _guess_format(first: bytes) -> str:
     """A guess at what was given instead."""
     if not first.strip():
         return "it is empty"

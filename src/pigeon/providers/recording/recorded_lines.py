@@ -63,7 +63,7 @@ class RequestLine(_RecordedLine, tag="request", kw_only=True):
 
 
 class ResponseLine(_RecordedLine, tag="response", kw_only=True):
-    """The head of an answer."""
+    """The head of an answer: its status and its headers."""
 
     exchange: int
     t: int = 0
@@ -81,7 +81,7 @@ class PieceLine(_RecordedLine, tag="received", kw_only=True):
 
 
 class EndLine(_RecordedLine, tag="end", kw_only=True):
-    """The body is complete."""
+    """The body of an answer was received to its end."""
 
     exchange: int
     t: int = 0

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from pigeon.providers.http.recorders import HttpRequest, shown_headers
+from pigeon.providers.http.recorders import HttpRequest, mask_headers
 from pigeon.providers.recording.recorded_lines import (
     VERSION,
     AgentLine,
@@ -44,14 +44,14 @@ MOST_READINGS = 64
 
 
 class KeyMask(Protocol):
-    """Takes keys out of what is written; `guard/secrets` has it, which layers keep out of here."""
+    """Takes keys out of what is written; `secrets/redactor` implements it."""
 
     def mask(self, data: bytes) -> bytes:
-        """The same without keys."""
+        """Returns the bytes with all keys in them masked."""
         ...
 
     def mask_text(self, text: str) -> str:
-        """The same without keys."""
+        """Returns the text with all keys in it masked."""
         ...
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
@@ -74,11 +74,11 @@ class RecordingWriter:
         self._lock = Lock()
         seed = os.urandom(16).hex()
         self.ids = Ids(seed)
-        at = clock.iso(clock.now_ms())
+        at = clock.to_iso(clock.now_ms())
         self._write(RecordingHeader(version=VERSION, pigeon=version, at=at, seed=seed))
 
     def now(self) -> int:
-        """The clock of the agent."""
+        """Returns the time of the agent's clock, and records the reading."""
         reading = self._real_now()
         with self._lock:
             self._readings.append(reading)
@@ -87,26 +87,26 @@ class RecordingWriter:
             self._write_readings()
         return reading
 
-    def began(self, model: Model | None, thinking: str, models: list[Model], folders: dict[str, str]) -> None:
-        """The agent is put together."""
+    def record_agent(self, model: Model | None, thinking: str, models: list[Model], folders: dict[str, str]) -> None:
+        """Write the models, the folders and the thinking level that the agent starts with."""
         provider, id = (model.provider, model.id) if model else ("", "")
         line = AgentLine(provider=provider, model=id, thinking=thinking, models=models, folders=folders)
         # The address of a server may have a key in it.
         self._log.write(self._keys.mask(msgspec.json.encode(line)))
 
-    def sent(self, request: HttpRequest) -> int:
-        """A request leaves."""
+    def on_request_start(self, request: HttpRequest) -> int:
+        """Write the request; returns the number of the exchange."""
         self._count += 1
         number = self._count
         self._bodies[number] = self._keys.stream()
-        body, text, base64 = _body(self._keys.mask(request.body))
+        body, text, base64 = _to_body_fields(self._keys.mask(request.body))
         self._write(
             RequestLine(
                 exchange=number,
-                t=self._t(),
+                t=self._elapsed_ms(),
                 method=request.method,
                 url=self._keys.mask_text(request.url),
-                headers=shown_headers(request.headers, self._keys.mask_text),
+                headers=mask_headers(request.headers, self._keys.mask_text),
                 body=body,
                 text=text,
                 base64=base64,
@@ -114,56 +114,56 @@ class RecordingWriter:
         )
         return number
 
-    def answered(self, number: int, status: int, headers: Mapping[str, str]) -> None:
+    def on_response_started(self, number: int, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer has come."""
-        shown = shown_headers(headers, self._keys.mask_text)
-        self._write(ResponseLine(exchange=number, t=self._t(), status=status, headers=shown))
+        shown = mask_headers(headers, self._keys.mask_text)
+        self._write(ResponseLine(exchange=number, t=self._elapsed_ms(), status=status, headers=shown))
 
-    def received(self, number: int, piece: bytes | None) -> None:
+    def on_body_piece(self, number: int, piece: bytes | None) -> None:
         """A piece of the body has come, or its end."""
-        self._piece(number, piece or b"", piece is None)
+        self._write_piece(number, piece or b"", piece is None)
         if piece is None:
-            self._write(EndLine(exchange=number, t=self._t()))
+            self._write(EndLine(exchange=number, t=self._elapsed_ms()))
 
-    def failed(self, number: int, error: Exception) -> None:
+    def on_exchange_failed(self, number: int, error: Exception) -> None:
         """There is no answer, or it breaks off."""
-        self._piece(number, b"", last=True)
+        self._write_piece(number, b"", last=True)
         reason = str(error).strip() or str(error.__cause__ or error.__context__ or "").strip()
         name, reason = type(error).__name__, self._keys.mask_text(reason)
-        self._write(FailedLine(exchange=number, t=self._t(), error=name, reason=reason))
+        self._write(FailedLine(exchange=number, t=self._elapsed_ms(), error=name, reason=reason))
 
-    def dropped(self, number: int) -> None:
-        """The agent lets go of an answer."""
-        self._piece(number, b"", last=True)
-        self._write(DroppedLine(exchange=number, t=self._t()))
+    def on_response_dropped(self, number: int) -> None:
+        """Write that the agent stopped reading the answer before its end."""
+        self._write_piece(number, b"", last=True)
+        self._write(DroppedLine(exchange=number, t=self._elapsed_ms()))
 
     def sleep(self, ms: float, asleep: Callable[[float], Awaitable[None]]) -> Awaitable[None]:
         """A pause, which is waited for by `asleep`; it counts from here on, whether it is begun or cut off."""
         self._pauses += 1
-        return self._noted(self._pauses, ms, asleep)
+        return self._sleep_and_record(self._pauses, ms, asleep)
 
-    async def _noted(self, number: int, ms: float, asleep: Callable[[float], Awaitable[None]]) -> None:
+    async def _sleep_and_record(self, number: int, ms: float, asleep: Callable[[float], Awaitable[None]]) -> None:
         await asleep(ms)
-        self._write(PauseLine(number=number, t=self._t()))
+        self._write(PauseLine(number=number, t=self._elapsed_ms()))
 
-    def closed(self) -> None:
-        """The agent has ended."""
+    def on_client_closed(self) -> None:
+        """Write the last readings of the clock and close the file."""
         self._write_readings()
         self._log.close()
 
-    def _piece(self, number: int, piece: bytes, last: bool) -> None:
+    def _write_piece(self, number: int, piece: bytes, last: bool) -> None:
         mask = self._bodies.pop(number, None) if last else self._bodies.get(number)
         shown = b"" if mask is None else mask(piece, last)
         if not shown:
             return
         try:
-            line = PieceLine(exchange=number, t=self._t(), text=shown.decode())
+            line = PieceLine(exchange=number, t=self._elapsed_ms(), text=shown.decode())
         except UnicodeDecodeError:
             # No text, or a piece that ends within a character.
-            line = PieceLine(exchange=number, t=self._t(), base64=b64encode(shown).decode())
+            line = PieceLine(exchange=number, t=self._elapsed_ms(), base64=b64encode(shown).decode())
         self._write(line)
 
-    def _t(self) -> int:
+    def _elapsed_ms(self) -> int:
         return int((time.monotonic() - self._began) * 1000)
 
     def _write(self, line: RecordingLine) -> None:
@@ -177,7 +177,7 @@ class RecordingWriter:
                 self._log.write(msgspec.json.encode(ClockLine(readings=readings)))
 
 
-def _body(body: bytes) -> tuple[msgspec.Raw | Absent, str | None, str | None]:
+def _to_body_fields(body: bytes) -> tuple[msgspec.Raw | Absent, str | None, str | None]:
     """A body as it stands in its line: JSON as it is, if that fits into one line, else text or base64."""
     try:
         value = codec.decode(body)

@@ -22,8 +22,8 @@ from pigeon.providers.scripted.script import (
     ScriptError,
     TextBlock,
     ThinkingBlock,
-    as_reply,
     read_script,
+    to_reply,
 )
 from pigeon.wire.content import text_of
 from pigeon.wire.messages import ToolResultMessage, UserMessage
@@ -46,9 +46,9 @@ class ScriptedModel:
         except ScriptError as error:
             yield Finished(stop="error", failure=Failure(message=str(error), code="bad_script"))
             return
-        reply = progress.next_reply(request)
+        reply = progress.pop_reply(request)
         if reply is None:
-            yield Finished(stop="error", failure=_exhausted(path, progress.served))
+            yield Finished(stop="error", failure=_exhausted_failure(path, progress.served))
             return
         async for delta in self._play(reply, progress, request):
             yield delta
@@ -61,7 +61,7 @@ class ScriptedModel:
         answer = PreparedAnswer(
             name=f"scripted_{served}",
             call_prefix=f"call_{served}",
-            blocks=[_fill_block(block, request) for block in reply.parts()],
+            blocks=[_fill_block(block, request) for block in reply.to_blocks()],
             chunk=script.chunk if reply.chunk is None else reply.chunk,
             seed=script.seed + served,
             pace_ms=script.chunk_delay_ms if reply.chunk_delay_ms is None else reply.chunk_delay_ms,
@@ -103,32 +103,32 @@ class _ScriptProgress:
         self._next = 0
         self._left = [rule.times for rule in script.rules]
 
-    def next_reply(self, request: ModelRequest) -> ScriptedReply | None:
-        """The answer to this request, or None when the script has nothing left to say."""
-        reply = self._chosen(request)
+    def pop_reply(self, request: ModelRequest) -> ScriptedReply | None:
+        """Returns and uses up the answer to this request; None when the script has no reply left."""
+        reply = self._choose_reply(request)
         if reply is not None:
             self.served += 1
         return reply
 
-    def _chosen(self, request: ModelRequest) -> ScriptedReply | None:
+    def _choose_reply(self, request: ModelRequest) -> ScriptedReply | None:
         for at, rule in enumerate(self.script.rules):
             left = self._left[at]
-            if left != 0 and _holds(rule.when, request):
+            if left != 0 and _is_met(rule.when, request):
                 self._left[at] = None if left is None else left - 1
-                return as_reply(rule.reply)
+                return to_reply(rule.reply)
         if self._next < len(self.script.replies):
             self._next += 1
-            return as_reply(self.script.replies[self._next - 1])
-        return None if self.script.default is None else as_reply(self.script.default)
+            return to_reply(self.script.replies[self._next - 1])
+        return None if self.script.default is None else to_reply(self.script.default)
 
 
 def _fill_block(block: Block, request: ModelRequest) -> Block:
     """The block with `${user}` and `${toolResult}` replaced in what is said."""
     if isinstance(block, TextBlock):
-        return TextBlock(text=_fill(block.text, request), repeat=block.repeat)
+        return TextBlock(text=_fill_text(block.text, request), repeat=block.repeat)
     if isinstance(block, ThinkingBlock):
         return ThinkingBlock(
-            thinking=_fill(block.thinking, request),
+            thinking=_fill_text(block.thinking, request),
             repeat=block.repeat,
             signature=block.signature,
             redacted=block.redacted,
@@ -136,23 +136,23 @@ def _fill_block(block: Block, request: ModelRequest) -> Block:
     return block
 
 
-def _fill(text: str, request: ModelRequest) -> str:
+def _fill_text(text: str, request: ModelRequest) -> str:
     if "${" not in text:
         return text
     return text.replace("${user}", _last_user(request)).replace("${toolResult}", _last_result(request))
 
 
-def _holds(when: RuleCondition, request: ModelRequest) -> bool:
+def _is_met(when: RuleCondition, request: ModelRequest) -> bool:
     return (
-        _within(when.user, _last_user(request))
-        and _within(when.tool_result, _last_result(request))
-        and _within(when.system, request.system_prompt)
-        and (when.anywhere is None or any(_within(when.anywhere, text_of(m.content)) for m in request.messages))
+        _is_within(when.user, _last_user(request))
+        and _is_within(when.tool_result, _last_result(request))
+        and _is_within(when.system, request.system_prompt)
+        and (when.anywhere is None or any(_is_within(when.anywhere, text_of(m.content)) for m in request.messages))
         and (when.tool is None or any(tool.name == when.tool for tool in request.tools))
     )
 
 
-def _within(wanted: str | None, text: str) -> bool:
+def _is_within(wanted: str | None, text: str) -> bool:
     return wanted is None or wanted.casefold() in text.casefold()
 
 
@@ -168,7 +168,7 @@ def _last_result(request: ModelRequest) -> str:
     return text_of(last.content) if isinstance(last, ToolResultMessage) else ""
 
 
-def _exhausted(path: str, served: int) -> Failure:
+def _exhausted_failure(path: str, served: int) -> Failure:
     said = (
         f"all {served} replies of the model script {path} are used up"
         if served

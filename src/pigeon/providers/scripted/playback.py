@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from pigeon.agent.inference import (
     BlockClosed,
@@ -59,14 +60,14 @@ async def play_answer(answer: PreparedAnswer, request: ModelRequest) -> AsyncIte
     usage = _usage(answer, request)
     if answer.blocks or answer.error is None:
         yield Named(answer.name)
-        yield Metered(usage=_before_output(usage))
+        yield Metered(usage=_usage_before_output(usage))
     pieces = PieceCutter(answer.chunk, answer.seed)
-    async for delta in streamed_blocks(answer.blocks, pieces, answer.pace_ms, answer.call_prefix):
+    async for delta in stream_blocks(answer.blocks, pieces, answer.pace_ms, answer.call_prefix):
         yield delta
     if answer.hang:
         await asyncio.Event().wait()
     if answer.error is not None:
-        yield Finished(stop="error", failure=_failure(answer.error))
+        yield Finished(stop="error", failure=Failure(**asdict(answer.error)))
         return
     yield Metered(usage=usage)
     calls = any(isinstance(block, CallBlock) for block in answer.blocks)
@@ -80,7 +81,7 @@ class PieceCutter:
         self._low, self._high = size if isinstance(size, list) else (size, size)
         self._state = seed & 0xFFFFFFFF
 
-    def of(self, text: str) -> Iterator[str]:
+    def cut(self, text: str) -> Iterator[str]:
         """The text in pieces; joined they give it back."""
         at = 0
         while at < len(text):
@@ -90,7 +91,7 @@ class PieceCutter:
             at += size
 
 
-async def streamed_blocks(
+async def stream_blocks(
     blocks: list[Block], pieces: PieceCutter, pace_ms: float = 0, call_prefix: str = "call"
 ) -> AsyncIterator[Delta]:
     """The deltas of the blocks; between two pieces the loop gets a chance to stop."""
@@ -99,19 +100,19 @@ async def streamed_blocks(
         if isinstance(block, DelayBlock):
             await asyncio.sleep(block.ms / 1000)
             continue
-        kind, text = _streamed(block)
+        kind, text = _kind_and_text_of(block)
         if isinstance(block, CallBlock):
             yield BlockOpened(index=index, kind=kind, call_id=block.id or f"{call_prefix}_{index}", name=block.name)
         else:
             yield BlockOpened(index=index, kind=kind)
-        for piece in pieces.of(text):
+        for piece in pieces.cut(text):
             await asyncio.sleep(pace_ms / 1000)
             yield BlockGrew(index=index, text=piece)
-        yield _end(index, block)
+        yield _closing_delta(index, block)
         index += 1
 
 
-def _streamed(block: Block) -> tuple[BlockKind, str]:
+def _kind_and_text_of(block: Block) -> tuple[BlockKind, str]:
     if isinstance(block, CallBlock):
         return "toolCall", block.raw if block.raw is not None else codec.encode(block.arguments).decode()
     if isinstance(block, ThinkingBlock):
@@ -120,7 +121,7 @@ def _streamed(block: Block) -> tuple[BlockKind, str]:
     return "text", block.text * block.repeat
 
 
-def _end(index: int, block: Block) -> BlockClosed:
+def _closing_delta(index: int, block: Block) -> BlockClosed:
     if isinstance(block, ThinkingBlock):
         signature = ABSENT if block.signature is None else block.signature
         return BlockClosed(index=index, signature=signature, redacted=block.redacted)
@@ -134,7 +135,9 @@ def tokens_of_request(request: ModelRequest) -> int:
 
 def tokens_of_answer(blocks: list[Block]) -> int:
     """The estimate of what the model said."""
-    return estimated_tokens(sum(len(_streamed(block)[1]) for block in blocks if not isinstance(block, DelayBlock)))
+    return estimated_tokens(
+        sum(len(_kind_and_text_of(block)[1]) for block in blocks if not isinstance(block, DelayBlock))
+    )
 
 
 def _usage(answer: PreparedAnswer, request: ModelRequest) -> Usage:
@@ -152,22 +155,11 @@ def _usage(answer: PreparedAnswer, request: ModelRequest) -> Usage:
     )
 
 
-def _before_output(usage: Usage) -> Usage:
+def _usage_before_output(usage: Usage) -> Usage:
     return Usage(
         input=usage.input,
         cache_read=usage.cache_read,
         cache_write=usage.cache_write,
         total_tokens=usage.total_tokens - usage.output,
         cost=Cost(),
-    )
-
-
-def _failure(error: ScriptedError) -> Failure:
-    return Failure(
-        message=error.message,
-        status=error.status,
-        code=error.code,
-        retryable=error.retryable,
-        overflow=error.overflow,
-        retry_after_ms=error.retry_after_ms,
     )

@@ -41,7 +41,7 @@ class TextBlock(_ScriptRecord, tag_field="type", tag="text"):
 
 
 class ThinkingBlock(_ScriptRecord, tag_field="type", tag="thinking"):
-    """Something thought."""
+    """A piece of thinking; `repeat` makes long thoughts from short scripts."""
 
     thinking: str
     repeat: Positive = 1
@@ -49,7 +49,7 @@ class ThinkingBlock(_ScriptRecord, tag_field="type", tag="thinking"):
     redacted: bool = False
 
 
-class CallBlock(_ScriptRecord, tag_field="type", tag="toolCall"):
+class ScriptedCall(_ScriptRecord):
     """A tool call; `raw` replaces the arguments' JSON by text that need not be JSON."""
 
     name: str
@@ -58,22 +58,17 @@ class CallBlock(_ScriptRecord, tag_field="type", tag="toolCall"):
     raw: str | None = None
 
 
+class CallBlock(ScriptedCall, tag_field="type", tag="toolCall"):
+    """A tool call among other blocks."""
+
+
 class DelayBlock(_ScriptRecord, tag_field="type", tag="delay"):
-    """Nothing, for a while."""
+    """A pause between two blocks, in which nothing is sent."""
 
     ms: NotNegative
 
 
 Block = TextBlock | ThinkingBlock | CallBlock | DelayBlock
-
-
-class ScriptedCall(_ScriptRecord):
-    """A tool call in the short form of a reply."""
-
-    name: str
-    arguments: dict[str, Json] = field(default_factory=dict)
-    id: str | None = None
-    raw: str | None = None
 
 
 class ScriptedError(_ScriptRecord):
@@ -112,7 +107,7 @@ class ScriptedReply(_ScriptRecord):
     chunk: ChunkSize | None = None
     hang: bool = False
 
-    def parts(self) -> list[Block]:
+    def to_blocks(self) -> list[Block]:
         """The blocks in the order of the answer, whichever form they were written in."""
         if self.blocks is not None:
             return self.blocks
@@ -146,7 +141,7 @@ class ScriptRule(_ScriptRecord):
 
 
 class Script(_ScriptRecord):
-    """A whole file."""
+    """A whole script file: replies in order, rules, and the default reply."""
 
     replies: list[str | ScriptedReply] = field(default_factory=list)
     rules: list[ScriptRule] = field(default_factory=list)
@@ -162,7 +157,7 @@ class Script(_ScriptRecord):
     cost: ModelCost = field(default_factory=ModelCost)
 
 
-def as_reply(reply: str | ScriptedReply) -> ScriptedReply:
+def to_reply(reply: str | ScriptedReply) -> ScriptedReply:
     """A bare string is an answer that says it."""
     return ScriptedReply(text=reply) if isinstance(reply, str) else reply
 
@@ -179,11 +174,11 @@ def read_script(path: str, absolute: Locate) -> Script:
         script = codec.convert({"replies": value} if isinstance(value, list) else value, Script)
     except BadRecord as error:
         raise ScriptError(f"The model script {path} is not valid: {error}") from None
-    _check(script, path)
+    _check_script(script, path)
     return script
 
 
-def _check(script: Script, path: str) -> None:
+def _check_script(script: Script, path: str) -> None:
     named = [(f"replies[{at}]", reply) for at, reply in enumerate(script.replies)]
     named += [(f"rules[{at}].reply", rule.reply) for at, rule in enumerate(script.rules)]
     if script.default is not None:

@@ -17,9 +17,9 @@ from pigeon.rpc.handlers import (
     todos,
     trust,
 )
-from pigeon.rpc.router import registered
+from pigeon.rpc.router import registered_handlers
 
-HANDLERS = registered()
+HANDLERS = registered_handlers()
 
 __all__ = [
     "HANDLERS", "connection", "export", "host_tools", "models", "modes", "permissions",

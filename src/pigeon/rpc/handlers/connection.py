@@ -16,7 +16,7 @@ from pigeon.wire.errors import Refusal
 @handles(Hello)
 def hello(cmd: Hello, connection: SessionConnection) -> Welcome:
     """In force from the answer on."""
-    return connection.hello(cmd)
+    return connection.handle_hello(cmd)
 
 
 @handles(SetEventFilter)
@@ -38,6 +38,6 @@ def get_integrations(cmd: GetIntegrations, connection: SessionConnection) -> Int
     model = models.model
     if model is None:
         return Integrations(version=version, model=ModelReadiness(state="no_provider"), services=[])
-    known = any(one.reference == model.reference for one in models.available())
+    known = any(one.reference == model.reference for one in models.list_available())
     readiness = ModelReadiness(state="connected" if known else "auth_error", provider=model.provider)
     return Integrations(version=version, model=readiness, services=[])

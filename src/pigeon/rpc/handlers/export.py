@@ -8,7 +8,7 @@ from pigeon.rpc.router import handles
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.session import Session
 from pigeon.wire.answers import Branches, Exported, FoundTexts, HtmlPage, RenderedHtml
-from pigeon.wire.base import Absent, or_else
+from pigeon.wire.base import Absent, value_or_default
 from pigeon.wire.commands import Changes, ExportHtml, FindText, GetBranches, GetChanges, GetHtml, RenderHtml
 from pigeon.wire.errors import ENTRY_MISSING, Refusal
 
@@ -22,12 +22,14 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
     file = s.journal.file
     if file is None:
         raise Refusal("Cannot export in-memory session to HTML")
-    if not s.journal.saved or not any(line.type == "message" for line in s.journal.branch):
+    if not s.journal.is_saved or not any(line.type == "message" for line in s.journal.branch):
         raise Refusal("Nothing to export yet - start a conversation first")
-    every = list(s.journal.every_line())
+    every = list(s.journal.iterate_lines())
     branch = [line.raw for line in s.journal.branch]
     return Exported(
-        path=await asyncio.to_thread(s.dependencies.pages.write, or_else(cmd.output_path, ""), file, every, branch)
+        path=await asyncio.to_thread(
+            s.dependencies.pages.write_page, value_or_default(cmd.output_path, ""), file, every, branch
+        )
     )
 
 
@@ -35,16 +37,16 @@ async def export_html(cmd: ExportHtml, s: Session) -> Exported:
 async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
     """What is there now; an answer whose calls are running may be asked for again."""
     branch = s.journal.branch
-    start, end = _window(cmd, branch)
+    start, end = _find_window(cmd, branch)
     window = [line.raw for line in branch[start:end]]
     labels = [line.raw for line in s.journal.lines if line.type == "label"]
-    spoken = (line.raw for line in reversed(branch[max(0, start - FARTHEST) : start]) if _speaks(line))
+    spoken = (line.raw for line in reversed(branch[max(0, start - FARTHEST) : start]) if _is_spoken(line))
     first, leaf, more_after = (branch[start].id if window else None), s.journal.leaf_id, end < len(branch)
     before, ids = (branch[start - 1].id if start else None), [line.id for line in branch[start:end]]
-    running = s.activity.in_run and not more_after
+    running = s.activity.is_running and not more_after
     previous, source = next(spoken, None), cmd.source
     pieces, settled = await asyncio.to_thread(
-        s.dependencies.pages.pieces, start, window, labels, previous, running, source
+        s.dependencies.pages.render_pieces, start, window, labels, previous, running, source
     )
     return HtmlPage(
         pieces=pieces,
@@ -56,19 +58,19 @@ async def get_html(cmd: GetHtml, s: Session) -> HtmlPage:
     )
 
 
-def _window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
+def _find_window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
     """From where to where; the results of an answer stay with it."""
     limit, most = cmd.limit, len(branch)
     if not isinstance(cmd.after, Absent):
-        start = _place(cmd.after, branch) + 1
+        start = _find_position(cmd.after, branch) + 1
         while branch[start - 1].role == "assistant" and _is_result(branch, start):
             start += 1
         end = start + limit
     elif not isinstance(cmd.around, Absent):
-        end = _place(cmd.around, branch) + limit // 2 + 1
+        end = _find_position(cmd.around, branch) + limit // 2 + 1
         start = end - limit
     else:
-        end = most if isinstance(cmd.before, Absent) else _place(cmd.before, branch)
+        end = most if isinstance(cmd.before, Absent) else _find_position(cmd.before, branch)
         start = end - limit
     start, end = max(0, start), min(most, end)
     while isinstance(cmd.after, Absent) and start > 0 and _is_result(branch, start):
@@ -78,7 +80,7 @@ def _window(cmd: GetHtml, branch: list[EntryLine]) -> tuple[int, int]:
     return start, end
 
 
-def _place(id: str, branch: list[EntryLine]) -> int:
+def _find_position(id: str, branch: list[EntryLine]) -> int:
     for at in range(len(branch) - 1, -1, -1):
         if branch[at].id == id:
             return at
@@ -89,16 +91,16 @@ def _is_result(branch: list[EntryLine], at: int) -> bool:
     return at < len(branch) and branch[at].role == "toolResult"
 
 
-def _speaks(line: EntryLine) -> bool:
+def _is_spoken(line: EntryLine) -> bool:
     return line.type == "message" and line.role not in ("toolResult", "system")
 
 
 @handles(RenderHtml)
 async def render_html(cmd: RenderHtml, s: Session) -> RenderedHtml:
-    """Nothing of it is kept."""
+    """Renders without adding anything to the session."""
     if sum(not isinstance(given, Absent) for given in (cmd.markdown, cmd.diff, cmd.call)) != 1:
         raise Refusal('render_html needs one of "markdown", "diff" and "call"')
-    return RenderedHtml(html=await asyncio.to_thread(s.dependencies.pages.rendered, cmd))
+    return RenderedHtml(html=await asyncio.to_thread(s.dependencies.pages.render_html, cmd))
 
 
 @handles(FindText)
@@ -107,7 +109,7 @@ async def find_text(cmd: FindText, s: Session) -> FoundTexts:
     if not cmd.text.strip():
         raise Refusal('"text" is empty: say what to look for')
     branch = [line.raw for line in s.journal.branch]
-    found, more = await asyncio.to_thread(s.dependencies.pages.found, branch, cmd.text, cmd.limit)
+    found, more = await asyncio.to_thread(s.dependencies.pages.find_text, branch, cmd.text, cmd.limit)
     return FoundTexts(found=found, more=more)
 
 
@@ -115,7 +117,7 @@ async def find_text(cmd: FindText, s: Session) -> FoundTexts:
 async def get_branches(cmd: GetBranches, s: Session) -> Branches:
     """Those that say nothing are left out."""
     every, active = [line.raw for line in s.journal.lines], [line.id for line in s.journal.branch]
-    return Branches(branches=await asyncio.to_thread(s.dependencies.pages.branches, every, active))
+    return Branches(branches=await asyncio.to_thread(s.dependencies.pages.list_branches, every, active))
 
 
 @handles(GetChanges)
@@ -123,7 +125,9 @@ async def get_changes(cmd: GetChanges, s: Session) -> Changes:
     """As the branch is now: of a call that is running nothing is known yet."""
     branch = [line.raw for line in s.journal.branch if line.type == "message"]
     path = None if isinstance(cmd.path, Absent) else cmd.path
-    files = await asyncio.to_thread(s.dependencies.pages.changes, branch, s.journal.cwd, path, cmd.format == "html")
+    files = await asyncio.to_thread(
+        s.dependencies.pages.list_changes, branch, s.journal.cwd, path, cmd.format == "html"
+    )
     if path is not None and not files:
         raise Refusal(f"No tool has changed {path} on this branch")
     return Changes(files=files)

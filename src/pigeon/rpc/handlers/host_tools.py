@@ -33,25 +33,25 @@ def set_host_tools(cmd: SetHostTools, s: Session) -> ToolNames:
 @handles(HostToolUpdate)
 def host_tool_update(cmd: HostToolUpdate, s: Session) -> None:
     """Only answered if it is for no call while one is waited for."""
-    s.host_tools.update(cmd.id, cmd.partial_result)
+    s.host_tools.on_progress(cmd.id, cmd.partial_result)
 
 
 @handles(HostToolResult)
 def host_tool_result(cmd: HostToolResult, s: Session) -> None:
     """Only answered if it is for no call while one is waited for."""
-    s.host_tools.finish(cmd.id, cmd.result, cmd.is_error is True)
+    s.host_tools.on_result(cmd.id, cmd.result, cmd.is_error is True)
 
 
 @handles(SetHostServices)
 def set_host_services(cmd: SetHostServices, s: Session) -> HostServicesState:
     """In force at the next tool call."""
-    return s.dependencies.host_services.set(cmd)
+    return s.dependencies.host_services.set_services(cmd)
 
 
 @handles(HostServiceResult)
 def host_service_result(cmd: HostServiceResult, s: Session) -> None:
     """Never answered; one for no request is ignored."""
-    s.dependencies.host_services.finish(cmd)
+    s.dependencies.host_services.on_result(cmd)
 
 
 @handles(ExtensionUiResponse)
@@ -69,20 +69,20 @@ def get_mcp_servers(cmd: GetMcpServers, s: Session) -> McpServers:
 @handles(SetMcpServers)
 def set_mcp_servers(cmd: SetMcpServers, s: Session) -> McpServers:
     """Those that are as before stay connected."""
-    s.dependencies.tool_servers.set_by_host(cmd.servers)
+    s.dependencies.tool_servers.set_host_servers(cmd.servers)
     return s.dependencies.tool_servers.state()
 
 
 @handles(ConnectMcpServer)
 def connect_mcp_server(cmd: ConnectMcpServer, s: Session) -> McpServerState:
     """Raises a `Refusal` for a name that is not configured."""
-    return s.dependencies.tool_servers.connect(cmd.name)
+    return s.dependencies.tool_servers.reconnect_server(cmd.name)
 
 
 @handles(CompleteMcp)
 async def complete_mcp(cmd: CompleteMcp, s: Session) -> McpCompletions:
     """Nothing where no server has to do with the text, or does not answer in time."""
-    return await s.dependencies.tool_servers.completions(cmd.text)
+    return await s.dependencies.tool_servers.complete_message(cmd.text)
 
 
 @handles(GetMcpResources)

@@ -25,8 +25,8 @@ from pigeon.wire.model import Model
 @handles(SetModel)
 def set_model(cmd: SetModel, s: Session) -> Model:
     """In force from the next request on."""
-    model = s.models.use(cmd.provider, cmd.model_id)
-    s.tell_selection("set_model")
+    model = s.models.select_model(cmd.provider, cmd.model_id)
+    s.announce_selection("set_model")
     return model
 
 
@@ -35,20 +35,20 @@ def cycle_model(cmd: CycleModel, s: Session) -> answers.CycledModel | None:
     """Null when there is nothing to cycle."""
     chosen = s.models.cycle()
     if chosen is not None:
-        s.tell_selection("cycle_model")
+        s.announce_selection("cycle_model")
     return chosen
 
 
 @handles(GetAvailableModels)
 def get_available_models(cmd: GetAvailableModels, s: Session) -> answers.Models:
-    """Never asks the network."""
-    return answers.Models(models=s.models.available())
+    """Never sends a request over the network."""
+    return answers.Models(models=s.models.list_available())
 
 
 @handles(SetThinkingLevel)
 def set_thinking_level(cmd: SetThinkingLevel, s: Session) -> None:
     """Clamped to what the model supports."""
-    s.models.think(cmd.level)
+    s.models.set_level(cmd.level)
 
 
 @handles(CycleThinkingLevel)
@@ -60,7 +60,7 @@ def cycle_thinking_level(cmd: CycleThinkingLevel, s: Session) -> answers.Level |
 
 @handles(GetAvailableThinkingLevels)
 def get_available_thinking_levels(cmd: GetAvailableThinkingLevels, s: Session) -> answers.Levels:
-    """Ascending."""
+    """Returns the levels in ascending order."""
     return answers.Levels(levels=list(s.models.levels()))
 
 
@@ -72,13 +72,13 @@ def get_login_providers(cmd: GetLoginProviders, s: Session) -> answers.LoginProv
 
 @handles(Login)
 def login(cmd: Login, s: Session) -> NoReturn:
-    """Always refused."""
+    """Always refused: keys come from files and variables."""
     raise Refusal(f"Unknown OAuth provider: {codec.value_text(cmd.provider_id)}")
 
 
 @handles(SetFastMode)
 def set_fast_mode(cmd: SetFastMode, s: Session) -> answers.FastMode:
-    """Off it is already."""
+    """There is no fast mode: it can only be switched off."""
     if cmd.enabled:
         raise Refusal("Fast mode is unavailable for the current model.")
     return answers.FastMode(enabled=False, active=False)

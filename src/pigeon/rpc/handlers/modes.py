@@ -71,7 +71,7 @@ def get_limits(cmd: GetLimits, s: Session) -> LimitsState:
 
 @handles(SetAutoCompaction)
 def set_auto_compaction(cmd: SetAutoCompaction, s: Session) -> None:
-    """In force at the next check."""
+    """Takes effect when the size of the context is checked next."""
     s.engine.compaction.set_enabled(cmd.enabled)
 
 
@@ -84,9 +84,9 @@ def compact(cmd: Compact, s: Session) -> Awaitable[Compacted]:
 @handles(Handoff)
 def handoff(cmd: Handoff, s: Session) -> NoReturn:
     """Refused; where there could be no handoff anyway, with that reason."""
-    if s.activity.in_run:
+    if s.activity.is_running:
         raise Refusal("Cannot hand off while a response is in progress")
-    if not s.visible.lines:
+    if not s.visible_entries.lines:
         raise Refusal("Nothing to hand off (no messages yet)")
     raise Refusal("Handoff is not available here; use compact, or new_session with a summary in the first prompt")
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from msgspec.structs import replace
 
 from pigeon.rpc.router import handles
-from pigeon.session.prompting import HostMessage, wanted_answer
+from pigeon.session.prompting import HostMessage, make_final_answer
 from pigeon.session.session import Session
 from pigeon.wire.answers import Accepted, ClearedQueue, FoundFiles, QueueItem
 from pigeon.wire.base import Absent
@@ -39,14 +39,14 @@ def prompt(cmd: Prompt, s: Session) -> Awaitable[Accepted] | Accepted:
 
 @handles(Steer)
 def steer(cmd: Steer, s: Session) -> Awaitable[Accepted] | Accepted:
-    """Never starts a run."""
-    return s.prompting.queue(_host_message(cmd), "steering")
+    """Queues the message; never starts a run."""
+    return s.prompting.queue_message(_host_message(cmd), "steering")
 
 
 @handles(FollowUp)
 def follow_up(cmd: FollowUp, s: Session) -> Awaitable[Accepted] | Accepted:
-    """Never starts a run."""
-    return s.prompting.queue(_host_message(cmd), "followUp")
+    """Queues the message; never starts a run."""
+    return s.prompting.queue_message(_host_message(cmd), "followUp")
 
 
 @handles(Abort)
@@ -59,17 +59,17 @@ def abort(cmd: Abort, s: Session) -> Awaitable[None] | None:
 def abort_and_prompt(cmd: AbortAndPrompt, s: Session) -> Awaitable[Accepted] | Accepted:
     """The aborted run's last events come before the answer, the new run's first after it."""
     message = _host_message(cmd)  # a bad one aborts nothing
-    known = s.prompting.answered_before(message)
+    known = s.prompting.find_earlier_answer(message)
     if known is not None:
         return known
     ended = s.engine.abort()
-    return _prompt_after(ended, s.engine.aborts, message, s)
+    return _prompt_when_ended(ended, s.engine.abort_count, message, s)
 
 
-async def _prompt_after(ended: Awaitable[None] | None, aborts: int, message: HostMessage, s: Session) -> Accepted:
+async def _prompt_when_ended(ended: Awaitable[None] | None, aborts: int, message: HostMessage, s: Session) -> Accepted:
     if ended is not None:
         await ended
-    if s.engine.aborts != aborts:
+    if s.engine.abort_count != aborts:
         raise Refusal(ABORTED_BEFORE)
     accepted = s.prompting.prompt(message)
     return accepted if isinstance(accepted, Accepted) else await accepted
@@ -105,7 +105,7 @@ def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessag
     message = HostMessage(cmd.message, cmd.images, cmd.attachments)
     if isinstance(cmd, (Prompt, AbortAndPrompt)):
         limits = None if isinstance(cmd.limits, Absent) else limits_of(cmd.limits)
-        message = replace(message, id=cmd.id, limits=limits, final_answer=wanted_answer(cmd.output_schema))
+        message = replace(message, id=cmd.id, limits=limits, final_answer=make_final_answer(cmd.output_schema))
     if isinstance(cmd.client_message_id, Absent):
         return message
     from pigeon.session.client_messages import digest_of
@@ -115,5 +115,5 @@ def _host_message(cmd: Prompt | Steer | FollowUp | AbortAndPrompt) -> HostMessag
 
 @handles(FindFiles)
 async def find_files(cmd: FindFiles, s: Session) -> FoundFiles:
-    """Nothing is read of them."""
-    return FoundFiles(paths=await asyncio.to_thread(s.dependencies.files.matching, cmd.text.lower(), cmd.limit))
+    """Searches the names of files; never reads their contents."""
+    return FoundFiles(paths=await asyncio.to_thread(s.dependencies.files.find_files, cmd.text.lower(), cmd.limit))

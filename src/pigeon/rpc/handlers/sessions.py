@@ -8,10 +8,10 @@ from itertools import islice
 from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
 from pigeon.session.history.entry_line import EntryLine
-from pigeon.session.history.views import clean_name, entries_pieces, tree_pieces
+from pigeon.session.history.views import clean_name, encode_entries, encode_tree
 from pigeon.session.navigation import NavigationOptions
 from pigeon.session.session import Session
-from pigeon.session.switching import fork_messages_pieces
+from pigeon.session.switching import encode_fork_messages
 from pigeon.wire import answers
 from pigeon.wire import commands as c
 from pigeon.wire.base import ABSENT, Absent
@@ -23,13 +23,13 @@ from pigeon.wire.events import SessionInfoChanged
 @handles(c.NewSession)
 async def new_session(cmd: c.NewSession, s: Session) -> answers.Cancelled:
     """The old run ends with all its events first."""
-    return answers.Cancelled(cancelled=await s.switching.new(cmd.parent_session))
+    return answers.Cancelled(cancelled=await s.switching.veto_or_open_new(cmd.parent_session))
 
 
 @handles(c.SwitchSession)
 async def switch_session(cmd: c.SwitchSession, s: Session) -> answers.Cancelled:
     """A file that cannot be used changes nothing."""
-    return answers.Cancelled(cancelled=await s.switching.open(cmd.session_path))
+    return answers.Cancelled(cancelled=await s.switching.veto_or_open(cmd.session_path))
 
 
 @handles(c.OpenSession)
@@ -57,14 +57,14 @@ async def branch(cmd: c.Branch, s: Session) -> answers.Forked:
 
 @handles(c.Clone)
 async def clone(cmd: c.Clone, s: Session) -> answers.Cancelled:
-    """The whole active branch."""
-    return answers.Cancelled(cancelled=await s.switching.clone())
+    """Copies the whole active branch to a new session."""
+    return answers.Cancelled(cancelled=await s.switching.veto_or_clone())
 
 
 @handles(c.GetForkMessages, c.GetBranchMessages)
 def get_fork_messages(cmd: c.GetForkMessages | c.GetBranchMessages, s: Session) -> LongAnswer:
     """On every branch, in the order they were said."""
-    return LongAnswer(fork_messages_pieces(_so_far(s.journal.lines)))
+    return LongAnswer(encode_fork_messages(_current_entries(s.journal.lines)))
 
 
 @handles(c.GetEntries)
@@ -72,20 +72,20 @@ def get_entries(cmd: c.GetEntries, s: Session) -> LongAnswer:
     """All entries, or those after one."""
     lines, start = s.journal.lines, 0
     if not isinstance(cmd.since, Absent):
-        known = s.journal.line(cmd.since)
+        known = s.journal.find_line(cmd.since)
         if known is None:
             raise Refusal(f"{ENTRY_MISSING}{cmd.since}")
         start = lines.index(known) + 1
-    return LongAnswer(entries_pieces(_so_far(lines, start), s.journal.leaf_id))
+    return LongAnswer(encode_entries(_current_entries(lines, start), s.journal.leaf_id))
 
 
 @handles(c.GetTree)
 def get_tree(cmd: c.GetTree, s: Session) -> LongAnswer:
     """All entries, by what they hang on."""
-    return LongAnswer(tree_pieces(_so_far(s.journal.lines), s.journal.leaf_id))
+    return LongAnswer(encode_tree(_current_entries(s.journal.lines), s.journal.leaf_id))
 
 
-def _so_far(lines: list[EntryLine], start: int = 0) -> Iterator[EntryLine]:
+def _current_entries(lines: list[EntryLine], start: int = 0) -> Iterator[EntryLine]:
     """The entries that are there now: the lists of a journal only grow, so they need not be copied."""
     return islice(lines, start, len(lines))
 
@@ -103,7 +103,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
     """Cheap: files are looked at, not read."""
     folders = s.dependencies.repository.folders() if cmd.scope == "all" else [s.dependencies.repository.folder]
     if not isinstance(cmd.session_id, Absent):
-        return answers.Sessions(sessions=s.dependencies.repository.store.rows_with_id(folders, cmd.session_id))
+        return answers.Sessions(sessions=s.dependencies.repository.store.find_rows_by_id(folders, cmd.session_id))
     rows, cursor = s.dependencies.repository.store.list_sessions(
         folders, None if isinstance(cmd.cursor, Absent) else cmd.cursor, cmd.limit
     )
@@ -114,7 +114,7 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
     """The file is held while it is moved, so that no process writes it meanwhile."""
     try:
-        return s.dependencies.trash.put(s.dependencies.repository.absolute(cmd.session_path)).row
+        return s.dependencies.trash.delete_session(s.dependencies.repository.resolve_path(cmd.session_path)).row
     except StartupError as error:
         raise Refusal(str(error)) from None
 
@@ -123,11 +123,11 @@ def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
 def navigate_tree(cmd: c.NavigateTree, s: Session) -> Awaitable[answers.Navigated]:
     """The active run is aborted first; an aborted summary leaves everything where it was."""
     options = NavigationOptions(summarize=cmd.summarize is True, instructions=cmd.custom_instructions, label=cmd.label)
-    return _told(s.history.navigate(cmd.entry_id, options), s)
+    return _announce_navigation(s.history.navigate(cmd.entry_id, options), s)
 
 
-async def _told(navigating: Awaitable[answers.Navigated], s: Session) -> answers.Navigated:
+async def _announce_navigation(navigating: Awaitable[answers.Navigated], s: Session) -> answers.Navigated:
     navigated = await navigating
     if not navigated.cancelled:
-        s.tell_selection("navigate_tree")
+        s.announce_selection("navigate_tree")
     return navigated

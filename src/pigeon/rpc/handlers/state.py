@@ -13,10 +13,10 @@ from pigeon.rpc.outbox import LongAnswer
 from pigeon.rpc.router import handles
 from pigeon.rpc.session_connection import SessionConnection
 from pigeon.session.context.transcript import VisibleEntries
-from pigeon.session.history.views import context_usage, list_pieces, name_in, stats_pieces
+from pigeon.session.history.views import context_usage, encode_list, encode_stats, name_of_info
 from pigeon.session.session import Session
 from pigeon.wire import answers, codec
-from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
 from pigeon.wire.commands import (
     GetAvailableCommands,
     GetCommands,
@@ -39,11 +39,11 @@ BAD_CURSOR = "Invalid RPC message cursor"
 @handles(GetState)
 def get_state(cmd: GetState, connection: SessionConnection) -> answers.State:
     """Answered at once, whatever is going on."""
-    state = _state(connection.session)
-    return _with_all(state, connection.session) if connection.dialect.full_state else state
+    state = _read_state(connection.session)
+    return _with_full_state(state, connection.session) if connection.dialect.full_state else state
 
 
-def _with_all(state: answers.State, s: Session) -> answers.State:
+def _with_full_state(state: answers.State, s: Session) -> answers.State:
     """What oh-my-pi's clients read besides: there is no work beside the run here, no fast mode, and
     speed is not measured."""
     tools = [
@@ -53,7 +53,7 @@ def _with_all(state: answers.State, s: Session) -> answers.State:
     return replace(
         state,
         has_pending_async_work=False,
-        is_settled=s.engine.settled,
+        is_settled=s.engine.is_settled,
         fast_mode_enabled=False,
         tokens_per_second=None,
         fast_mode_active=False,
@@ -63,21 +63,21 @@ def _with_all(state: answers.State, s: Session) -> answers.State:
     )
 
 
-def _state(s: Session) -> answers.State:
+def _read_state(s: Session) -> answers.State:
     queued = len(s.queue)
     return answers.State(
         model=s.models.model,
         thinking_level=s.models.level,
-        is_streaming=s.activity.in_run,
-        is_compacting=s.activity.compacting,
+        is_streaming=s.activity.is_running,
+        is_compacting=s.activity.is_compacting,
         steering_mode=s.queue.steering_mode,
         follow_up_mode=s.queue.follow_up_mode,
         interrupt_mode=s.queue.interrupt_mode,
         session_file=s.journal.file or ABSENT,
         session_id=s.journal.session_id,
-        session_name=name_in(s.transcript.info) or ABSENT,
-        auto_compaction_enabled=s.engine.compaction.enabled,
-        message_count=len(s.visible.lines),
+        session_name=name_of_info(s.transcript.info_entry) or ABSENT,
+        auto_compaction_enabled=s.engine.compaction.is_enabled,
+        message_count=len(s.visible_entries.lines),
         pending_message_count=queued,
         queued_message_count=queued,
         todo_phases=s.todos.read(),
@@ -88,46 +88,46 @@ def _state(s: Session) -> answers.State:
 @handles(GetMessages)
 def get_messages(cmd: GetMessages, s: Session) -> LongAnswer:
     """Complete messages only; the one that is streaming comes with its `message_end`."""
-    return LongAnswer(_message_pieces(s.visible, len(s.visible.lines)))
+    return LongAnswer(_message_pieces(s.visible_entries, len(s.visible_entries.lines)))
 
 
 def _message_pieces(visible: VisibleEntries, count: int) -> Iterator[bytes]:
     """The messages that are there now, whatever is added while they are encoded."""
     yield b'{"messages":'
-    yield from list_pieces(codec.encode(visible.shown(line)) for line in islice(visible.lines, count))
+    yield from encode_list(codec.encode(visible.to_host_message(line)) for line in islice(visible.lines, count))
     yield b"}"
 
 
 @handles(GetMessagesPage)
 def get_messages_page(cmd: GetMessagesPage, s: Session) -> answers.MessagesPage:
     """Pages hold for as long as the conversation does not change."""
-    limit = or_else(cmd.limit, PAGE)
+    limit = value_or_default(cmd.limit, PAGE)
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= LARGEST_PAGE:
         raise Refusal(f"RPC message page limit must be between 1 and {LARGEST_PAGE}")
-    if s.activity.busy:
+    if s.activity.is_busy:
         raise Refusal("Cannot page messages while the session is changing", code="session_busy")
     place = {"version": 1, "sessionId": s.journal.session_id, "leafId": s.journal.leaf_id}
-    visible = s.visible
+    visible = s.visible_entries
     total = place["messageCount"] = len(visible.lines)
-    first = 0 if isinstance(cmd.cursor, Absent) else _offset(cmd.cursor, place)
+    first = 0 if isinstance(cmd.cursor, Absent) else _decode_cursor(cmd.cursor, place)
     page: list[Message] = []
     size = 0
     for line in visible.lines[first : first + limit]:
-        message = visible.shown(line)
+        message = visible.to_host_message(line)
         size += len(codec.encode(message))
         if page and size > PAGE_BYTES:
             break
         page.append(message)
     behind = first + len(page)
-    cursor = ABSENT if behind >= total else _cursor({**place, "offset": behind})
+    cursor = ABSENT if behind >= total else _encode_cursor({**place, "offset": behind})
     return answers.MessagesPage(messages=page, next_cursor=cursor, total_messages=total)
 
 
-def _cursor(place: dict[str, Json]) -> str:
+def _encode_cursor(place: dict[str, Json]) -> str:
     return urlsafe_b64encode(codec.encode(place)).decode().rstrip("=")
 
 
-def _offset(cursor: Json, place: dict[str, Any]) -> int:
+def _decode_cursor(cursor: Json, place: dict[str, Any]) -> int:
     try:
         found = codec.decode(urlsafe_b64decode(str(cursor) + "=" * (-len(str(cursor)) % 4)))
         offset = found.pop("offset")
@@ -145,8 +145,8 @@ def _offset(cursor: Json, place: dict[str, Any]) -> int:
 @handles(GetLastAssistantText)
 def get_last_assistant_text(cmd: GetLastAssistantText, s: Session) -> answers.LastAssistantText:
     """Aborted answers without content do not count."""
-    for line in reversed(s.visible.lines):
-        message = s.visible.message(line) if line.role == "assistant" else None
+    for line in reversed(s.visible_entries.lines):
+        message = s.visible_entries.message_of(line) if line.role == "assistant" else None
         if isinstance(message, AssistantMessage) and not (message.stop_reason == "aborted" and not message.content):
             return answers.LastAssistantText(text=text_of(message.content).strip() or None)
     return answers.LastAssistantText(text=None)
@@ -157,10 +157,10 @@ def get_session_stats(cmd: GetSessionStats, s: Session) -> LongAnswer:
     """Everything billed in this session, and how full the context is."""
     usage = context_usage(s.journal.branch, s.models.model)
     lines = islice(s.journal.lines, len(s.journal.lines))
-    return LongAnswer(stats_pieces(s.journal.session_id, s.journal.file, lines, usage))
+    return LongAnswer(encode_stats(s.journal.session_id, s.journal.file, lines, usage))
 
 
 @handles(GetCommands, GetAvailableCommands)
 def get_commands(cmd: GetCommands | GetAvailableCommands, s: Session) -> answers.Commands:
-    """What `prompt` expands."""
+    """Returns the slash commands that `prompt` expands."""
     return answers.Commands(commands=s.prompting.commands())

@@ -24,13 +24,13 @@ def set_subagent_subscription(cmd: SetSubagentSubscription, s: Session) -> Subag
 
 @handles(GetSubagents)
 def get_subagents(cmd: GetSubagents, s: Session) -> Subagents:
-    """Returns an empty list."""
+    """Returns an empty list: there are no subagents."""
     return Subagents(subagents=[])
 
 
 @handles(GetSubagentMessages)
 def get_subagent_messages(cmd: GetSubagentMessages, s: Session) -> NoReturn:
-    """Always refused."""
+    """Always refused: there are no subagents."""
     if isinstance(cmd.subagent_id, str):
         raise Refusal(f"Unknown subagent or session file unavailable: {cmd.subagent_id}")
     if isinstance(cmd.session_file, str):

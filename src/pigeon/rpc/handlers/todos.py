@@ -1,4 +1,4 @@
-"""Handlers: the plan."""
+"""Handlers: the plan that host and model share."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def get_trust(cmd: GetTrust, s: Session) -> TrustState:
 @handles(SetTrust)
 def set_trust(cmd: SetTrust, s: Session) -> TrustChange:
     """In force from the next request on; a run that is under way keeps what it began with."""
-    change = s.dependencies.trust.decide(cmd.trusted, cmd.remember)
+    change = s.dependencies.trust.set_decision(cmd.trusted, cmd.remember)
     s.engine.policies.reload()
-    s.tell_commands()
+    s.announce_commands()
     return change

@@ -47,14 +47,14 @@ def parsed_address(url: str) -> ServedAddress:
     if scheme is None or not parts.hostname:
         raise ValueError(f"url must begin with {KNOWN}, and name a host or a path; got {url!r}")
     if parts.username is not None or parts.password is not None or parse_qs(parts.query).get("token"):
-        raise ValueError("a token does not belong into an address, which is logged and shown; give it as token=")
+        raise ValueError("a token does not belong in an address, which is logged and shown; pass it as token=")
     if parts.query or parts.fragment:
         raise ValueError(f"url must end with the id of a session; got {url!r}")
-    prefix, session = _session_in(parts.path)
+    prefix, session = _split_session_path(parts.path)
     return ServedAddress(f"{scheme}://{parts.netloc}{prefix}", session=session)
 
 
-def _session_in(path: str) -> tuple[str, str | None]:
+def _split_session_path(path: str) -> tuple[str, str | None]:
     """What stands before the path of ours, and the id of a session."""
     before, found, after = path.partition(_SESSIONS)
     if found:

@@ -22,9 +22,10 @@ from msgspec.structs import asdict, replace
 from pigeon.sdk.conversation import FEATURES, Conversation
 from pigeon.sdk.errors import AnswerTimeout, ConnectionLost, ConversationClosed, ProcessDied
 from pigeon.sdk.host_calls import AnyTool, OnDialog, OnPermission
-from pigeon.sdk.records import UnknownEvent, event_of, fitted
+from pigeon.sdk.records import UnknownEvent, event_of, fit_value
 from pigeon.sdk.remote.original_peer import OriginalPeer
-from pigeon.sdk.remote.served_transport import LOST_CODE, PATIENCE_SECONDS, ServedTransport, served_at
+from pigeon.sdk.remote.sent_lines import LOST_CODE
+from pigeon.sdk.remote.served_transport import PATIENCE_SECONDS, ServedTransport, find_served_place
 from pigeon.sdk.remote.transports import (
     READ_KEY,
     ProgramChoices,
@@ -84,7 +85,7 @@ class StartChoices(Struct, frozen=True):
     unattended: bool
     has_key: bool
 
-    def flags(self) -> list[str]:
+    def to_flags(self) -> list[str]:
         """The same on the command line; `model` and `session` are known to all agents of the family."""
         rules = (
             self.permissions if isinstance(self.permissions, str | None) else codec.encode(self.permissions).decode()
@@ -96,7 +97,7 @@ class StartChoices(Struct, frozen=True):
         flags += ["--unattended"] if self.unattended else []
         return [*flags, *READ_KEY] if self.has_key else flags
 
-    def commands(self) -> list[Command]:
+    def to_commands(self) -> list[Command]:
         """The same for an agent that runs already; raises `ValueError` for what it cannot be told."""
         if self.unattended:
             raise ValueError("unattended= is for command=; an agent behind a socket is started with --unattended")
@@ -116,7 +117,7 @@ class StartChoices(Struct, frozen=True):
             told.append(SetLimits(limits=codec.to_plain(self.limits)))
         return told
 
-    def only_of_pigeon(self) -> list[str]:
+    def list_pigeon_only(self) -> list[str]:
         """The arguments that no other agent of the family follows."""
         asked = {
             "limits": self.limits,
@@ -178,7 +179,7 @@ class _OpenCommands:
         return None if found is None or id is not None else self._commands.pop(found)
 
     def fail_all(self, error: Exception) -> None:
-        """No answer comes any more."""
+        """Fail all open commands, which will get no answer."""
         commands, self._commands = self._commands, {}
         for one in commands.values():
             one.fail(error)
@@ -260,7 +261,7 @@ class Client(Conversation):
         super().__init__(tools, on_permission, on_dialog)
         folder = None if cwd is None else os.fspath(cwd)
         resumed = None if session is None else os.fspath(session)
-        served = None if url is None else served_at(url, folder, model)
+        served = None if url is None else find_served_place(url, folder, model)
         self._address = None if served is None else served.address
         if served is not None:
             folder = None
@@ -270,13 +271,13 @@ class Client(Conversation):
         elif token is not None:
             raise ValueError("token= is for a conversation of pigeon serve over the network")
         self._choices = StartChoices(model, resumed, limits, permissions, unattended, api_key is not None)
-        self._told = [] if url is None else self._choices.commands()
+        self._told = [] if url is None else self._choices.to_commands()
         program = ProgramChoices(folder, env, b"" if api_key is None else key_line(api_key), on_stderr)
         if connect is None:
             # Wrong arguments are told now, not when it is opened.
             transport_of(command, url, program)
             if command is not None:
-                command = [*command, *self._choices.flags()]
+                command = [*command, *self._choices.to_flags()]
 
         def make(going_on: bool) -> Transport:
             if served is not None:
@@ -321,14 +322,14 @@ class Client(Conversation):
         self._death = None
         self._peer = self._welcome = self._state = self._unread = None
         # A conversation of a server may be busy for long before anything is read of it.
-        unread = self._subscribed() if isinstance(transport, SubprocessTransport) else None
-        await transport.open(partial(self._received, Framing(ANY_LENGTH)), lambda: self._lost(transport))
+        unread = self._subscribe() if isinstance(transport, SubprocessTransport) else None
+        await transport.open(partial(self._on_data, Framing(ANY_LENGTH)), lambda: self._on_transport_lost(transport))
         self._transport = transport
         if isinstance(transport, ServedTransport):
             self._address = transport.address
         try:
-            await self._greet()
-            await self._tell_choices()
+            await self._send_hello()
+            await self._send_choices()
             if tools := self._host_calls.definitions():
                 await self._call(SetHostTools(tools=tools))
             self._unread = unread
@@ -336,15 +337,15 @@ class Client(Conversation):
             await self.close()
             raise
 
-    async def _greet(self) -> None:
+    async def _send_hello(self) -> None:
         try:
-            self._welcome = await self._within(START_SECONDS, Hello(dialect="pi-latest", features=FEATURES))
+            self._welcome = await self._call_within(START_SECONDS, Hello(dialect="pi-latest", features=FEATURES))
         except Refusal:
-            self._peer = OriginalPeer(self._fresh_state, self._heard)
-            if unknown := self._choices.only_of_pigeon():
+            self._peer = OriginalPeer(self._fresh_state, self._on_record)
+            if unknown := self._choices.list_pigeon_only():
                 raise StartupError(f"This agent is not Pigeon and cannot follow {', '.join(unknown)}") from None
 
-    async def _tell_choices(self) -> None:
+    async def _send_choices(self) -> None:
         for choice in self._told:
             try:
                 await self._call(choice)
@@ -355,8 +356,8 @@ class Client(Conversation):
         """End the agent's process, or leave its socket: in order, and by force if it does not go."""
         transport, self._transport = self._transport, None
         if transport is not None:
-            self._let_go(ConversationClosed())
-            self._over(None)
+            self._fail_open_commands(ConversationClosed())
+            self._close_readers(None)
             self._ending = asyncio.ensure_future(self._end(transport))
         if self._ending is not None:
             # It goes to its end, whatever becomes of the task that asked for it: that may be a tool, which ends here.
@@ -364,7 +365,7 @@ class Client(Conversation):
 
     async def _end(self, transport: Transport) -> None:
         await transport.close()
-        await self._runs.all_left_ended()
+        await self._runs.wait_for_left_runs()
 
     async def restart(self) -> None:
         """Restart the agent, after its death or at any other time, and continue its session if that is on disk."""
@@ -376,12 +377,12 @@ class Client(Conversation):
             try:
                 await self._open(going_on=session_file is not None and not empty)
                 if session_file is not None and self._address is None:
-                    await self._go_on(session_file, empty)
+                    await self._resume_session(session_file, empty)
             finally:
                 # A start that failed can be tried again.
                 self._state = state
 
-    async def _go_on(self, session_file: str, empty: bool) -> None:
+    async def _resume_session(self, session_file: str, empty: bool) -> None:
         try:
             await self._call(SwitchSession(session_path=session_file))
         except Refusal:
@@ -395,10 +396,10 @@ class Client(Conversation):
         # Nothing is kept for a reader that may never come.
         self._unread = None
         if self._peer is not None:
-            _must_be_known(command)
-        return await self._within(None if isinstance(command, _UNBOUNDED) else self._timeout, command, answered)
+            _check_supported(command)
+        return await self._call_within(None if isinstance(command, _UNBOUNDED) else self._timeout, command, answered)
 
-    async def _within(
+    async def _call_within(
         self, seconds: float | None, command: Command, answered: Callable[[Any], None] | None = None
     ) -> Any:
         transport = self._transport
@@ -416,7 +417,7 @@ class Client(Conversation):
         finally:
             self._commands.forget(id)
 
-    def _tell(self, command: Command) -> None:
+    def _send_unanswered(self, command: Command) -> None:
         if self._transport is not None:
             self._transport.write(codec.encode(command) + b"\n")
 
@@ -425,42 +426,42 @@ class Client(Conversation):
 
     # What the agent sends
 
-    def _received(self, framing: Framing, data: bytes) -> None:
+    def _on_data(self, framing: Framing, data: bytes) -> None:
         for frame in framing.feed(data):
             if isinstance(frame, bytes) and frame.strip():
                 try:
-                    self._line(frame)
+                    self._on_line(frame)
                 except Exception:  # what does not fit its record may stand in it; the lines behind it are to be read
                     from logging import getLogger
 
                     getLogger("pigeon").exception("A line of the agent was left out: %.200r", frame)
 
-    def _line(self, line: bytes) -> None:
+    def _on_line(self, line: bytes) -> None:
         try:
             value = codec.decode(line)
         except BadRecord:
             value = None
         if not isinstance(value, dict):
             # Some print to stdout by mistake.
-            self._heard(UnknownEvent("", {"line": line.decode("utf-8", "replace")}), len(line))
+            self._on_record(UnknownEvent("", {"line": line.decode("utf-8", "replace")}), len(line))
         elif value.get("type") == "response":
-            self._response(value)
+            self._on_response(value)
         else:
-            self._event(event_of(value), len(line))
+            self._on_event(event_of(value), len(line))
 
-    def _event(self, event: Outbound | UnknownEvent, size: int) -> None:
+    def _on_event(self, event: Outbound | UnknownEvent, size: int) -> None:
         if self._peer is None:
-            self._heard(event, size)
-        elif self._peer.takes(event):
-            self._heard(event, size)
-            self._peer.heard(event)
+            self._on_record(event, size)
+        elif self._peer.filter_event(event):
+            self._on_record(event, size)
+            self._peer.on_event(event)
 
-    def _response(self, value: dict[str, Json]) -> None:
+    def _on_response(self, value: dict[str, Json]) -> None:
         waiting = self._commands.pop_answered(value)
         if waiting is None:
             late = value.get("command") == "prompt" and value.get("success") is False
             if late and self._peer is not None:
-                self._peer.refused()
+                self._peer.on_prompt_refused()
             return
         if value.get("success") is not True:
             text, code = value.get("error"), value.get("code")
@@ -469,16 +470,16 @@ class Client(Conversation):
             else:
                 waiting.fail(Refusal(str(text or "refused"), code if isinstance(code, str) else None))
             return
-        data = _answer(waiting.command, value.get("data", ABSENT))
+        data = _to_answer(waiting.command, value.get("data", ABSENT))
         if self._peer is not None and isinstance(waiting.command, Prompt):
-            self._peer.prompted()
+            self._peer.on_prompt_accepted()
         if isinstance(data, State):
             self._state = data
         elif isinstance(waiting.command, _CHANGE_SESSION):
-            self._ask_for_session()
+            self._request_state()
         waiting.succeed(data)
 
-    def _ask_for_session(self) -> None:
+    def _request_state(self) -> None:
         """Ask which file is written to from now on, so that `restart` knows it; the process may die at any time."""
         if self._transport is not None:
             line, _, _ = self._commands.add(GetState())
@@ -486,45 +487,45 @@ class Client(Conversation):
 
     # The end
 
-    def _lost(self, transport: Transport) -> None:
+    def _on_transport_lost(self, transport: Transport) -> None:
         if transport is self._transport and self._dying is None:
-            self._dying = asyncio.ensure_future(self._died(transport))
+            self._dying = asyncio.ensure_future(self._on_death(transport))
 
-    async def _died(self, transport: Transport) -> None:
-        death = await transport.death()
+    async def _on_death(self, transport: Transport) -> None:
+        death = await transport.explain_death()
         self._dying = None
         if transport is self._transport:
             self._death = death
-            self._let_go(death)
-            self._over(death)
+            self._fail_open_commands(death)
+            self._close_readers(death)
 
-    def _let_go(self, error: Exception) -> None:
+    def _fail_open_commands(self, error: Exception) -> None:
         if self._peer is not None:
             self._peer.close()
         self._commands.fail_all(error)
 
 
-def _must_be_known(command: Command) -> None:
+def _check_supported(command: Command) -> None:
     """Other agents ignore members that they do not know; what a program relies on is refused instead."""
     for name, meant in (("limits", "limits"), ("client_message_id", "message ids")):
         if getattr(command, name, ABSENT) is not ABSENT:
             raise Refusal(f"This agent is not Pigeon and knows no {meant}")
 
 
-def _answer(command: Command, data: Json | Absent) -> Any:
+def _to_answer(command: Command, data: Json | Absent) -> Any:
     """The data of a response as what the command answers."""
     if isinstance(command, _SAYS):
-        return _accepted(command, data)
+        return _to_accepted(command, data)
     if command.answer is None:
         return None
-    return fitted({} if isinstance(data, Absent) else data, command.answer)
+    return fit_value({} if isinstance(data, Absent) else data, command.answer)
 
 
-def _accepted(command: Command, data: Json | Absent) -> Accepted:
+def _to_accepted(command: Command, data: Json | Absent) -> Accepted:
     """What became of a message; of the originals only the newest say it in these words."""
     members = data if isinstance(data, dict) else {}
     if isinstance(members.get("disposition"), str):
-        return cast("Accepted", fitted(members, Accepted))
+        return cast("Accepted", fit_value(members, Accepted))
     if members.get("agentInvoked") is False:
         return Accepted(disposition="handled")
     return Accepted(disposition="started" if isinstance(command, Prompt) else "queued")

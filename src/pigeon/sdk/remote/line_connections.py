@@ -69,7 +69,7 @@ class LineConnection(Protocol):
         ...
 
     async def close(self) -> None:
-        """Leave."""
+        """Close the connection; the conversation goes on."""
         ...
 
 
@@ -83,7 +83,7 @@ async def open_connection(
                 return await _open_socket(address, after, new)
             if address.session is None:
                 assert new is not None
-                session = await asyncio.to_thread(_create, address, token, new)
+                session = await asyncio.to_thread(_create_conversation, address, token, new)
                 address = ServedAddress(address.origin, session=session)
             return await _open_websocket(address, token, after)
     except TimeoutError:
@@ -106,7 +106,6 @@ class WebSocketLines:
         self.start = 0 if response is None else int(response.headers.get("pigeon-seq", "0"))
 
     async def send(self, line: bytes) -> None:
-        """One frame."""
         from websockets.exceptions import ConnectionClosed
 
         try:
@@ -115,7 +114,6 @@ class WebSocketLines:
             raise ConnectionResetError(str(closed)) from None
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The frames that come."""
         from websockets.exceptions import ConnectionClosed
 
         try:
@@ -153,14 +151,14 @@ async def _open_websocket(address: ServedAddress, token: str | None, after: int 
     except InvalidStatus as refused:
         status = refused.response.status_code
         body = bytes(refused.response.body or b"")
-        raise NotReached(_refused(address, status, body), status in _FINAL_STATUS) from None
+        raise NotReached(_refusal_text(address, status, body), status in _FINAL_STATUS) from None
     except InvalidHandshake as error:
         raise NotReached(f"{address.text} is no server of conversations: {error}") from None
     assert address.session is not None
     return WebSocketLines(connection, address.session)
 
 
-def _create(address: ServedAddress, token: str | None, new: NewConversation) -> str:
+def _create_conversation(address: ServedAddress, token: str | None, new: NewConversation) -> str:
     """Begin a conversation; returns its id."""
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
     from urllib.parse import urlsplit
@@ -175,7 +173,7 @@ def _create(address: ServedAddress, token: str | None, new: NewConversation) -> 
         response = connection.getresponse()
         answer = response.read(_MOST_BODY)
         if response.status not in (200, 201):
-            raise NotReached(_refused(address, response.status, answer), response.status in _FINAL_STATUS)
+            raise NotReached(_refusal_text(address, response.status, answer), response.status in _FINAL_STATUS)
         return str(codec.decode(answer)["id"])
     except (HTTPException, BadRecord, KeyError, TypeError) as error:
         raise NotReached(f"{address.text} is no server of conversations: {error}") from None
@@ -183,7 +181,7 @@ def _create(address: ServedAddress, token: str | None, new: NewConversation) -> 
         connection.close()
 
 
-def _refused(address: ServedAddress, status: int, body: bytes) -> str:
+def _refusal_text(address: ServedAddress, status: int, body: bytes) -> str:
     """What the server says, or what its status means."""
     try:
         value = codec.decode(body)
@@ -213,7 +211,7 @@ class SocketLines:
     async def attach(self, request: dict[str, Any]) -> None:
         """Say which conversation; raises `NotReached`."""
         await self.send(codec.encode(request))
-        first = await self._next()
+        first = await self._read_line()
         answer = {} if first is None else codec.decode(first)
         if not isinstance(answer, dict) or answer.get("command") != "attach":
             raise NotReached("no server of conversations listens there", first is not None)
@@ -222,25 +220,22 @@ class SocketLines:
         self.session, self.start = str(answer["data"]["session"]), int(answer["data"]["seq"])
 
     async def send(self, line: bytes) -> None:
-        """One line."""
         self._writer.write(line + b"\n")
         await self._writer.drain()
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The lines that come."""
         try:
-            while (line := await self._next()) is not None:
+            while (line := await self._read_line()) is not None:
                 yield line
         except OSError:
             return
 
     async def close(self) -> None:
-        """Hang up."""
         self._writer.close()
         with suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _next(self) -> bytes | None:
+    async def _read_line(self) -> bytes | None:
         while not self._waiting:
             data = await self._reader.read(CHUNK)
             if not data:

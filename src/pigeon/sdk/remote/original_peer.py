@@ -53,18 +53,18 @@ class OriginalPeer:
         self._stopped_by = "stop"
         self._checking: asyncio.Task[None] | None = None
 
-    def prompted(self) -> None:
+    def on_prompt_accepted(self) -> None:
         """A prompt was accepted: its end is to be told."""
         self._open = True
         self._stopped_by = "stop"
 
-    def refused(self) -> None:
+    def on_prompt_refused(self) -> None:
         """A prompt that was accepted is refused after all, as oh-my-pi does it."""
         self._stopped_by = "error"
-        self._settled()
+        self._report_settled()
 
-    def takes(self, event: Outbound | UnknownEvent) -> bool:
-        """Look at an event before the program does; false for one that it shall not see."""
+    def filter_event(self, event: Outbound | UnknownEvent) -> bool:
+        """Process an event before the program gets it; False for one that it must not see."""
         if isinstance(event, AgentSettled):
             self._settles = True
             self._stop_checking()
@@ -72,7 +72,7 @@ class OriginalPeer:
             return opened
         return True
 
-    def heard(self, event: Outbound | UnknownEvent) -> None:
+    def on_event(self, event: Outbound | UnknownEvent) -> None:
         """Look at an event after the program did: an end that it means is told behind it."""
         if isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage):
             self._stopped_by = event.message.stop_reason
@@ -81,19 +81,19 @@ class OriginalPeer:
             self._stop_checking()
         elif isinstance(event, SessionSettled):
             self._settles = True
-            self._settled()
+            self._report_settled()
         elif isinstance(event, PromptResult) and event.status != "completed" and not event.agent_invoked:
             self._stopped_by = event.status
-            self._settled()
+            self._report_settled()
         elif isinstance(event, _ENDS) and self._open and self._settles is not True:
             self._stop_checking()
-            self._checking = asyncio.ensure_future(self._check())
+            self._checking = asyncio.ensure_future(self._poll_until_idle())
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Stop asking whether a run is over."""
         self._stop_checking()
 
-    async def _check(self) -> None:
+    async def _poll_until_idle(self) -> None:
         for _ in range(MOST_ASKED):
             try:
                 state = await self._state()
@@ -106,14 +106,14 @@ class OriginalPeer:
             await asyncio.sleep(GRACE_SECONDS)
             self._settles = False
         self._checking = None
-        self._settled()
+        self._report_settled()
 
     def _stop_checking(self) -> None:
         checking, self._checking = self._checking, None
         if checking is not None:
             checking.cancel()
 
-    def _settled(self) -> None:
+    def _report_settled(self) -> None:
         self._stop_checking()
         if self._open:
             self._open = False

@@ -2,8 +2,8 @@
 `pigeon serve` are in `sdk/remote/served_transport.py`.
 
 A transport carries bytes. It hands on what comes (`receive`), says once that nothing more will (`lost`), and knows why
-(`death`). `close` ends it in order: the input is closed, which every agent of the family takes as the end, and only
-one that does not go is made to.
+(`explain_death`). `close` ends it in order: the input is closed, which every agent of the family takes as the end, and
+only one that does not go is made to.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READ_KEY = ("--api-key-file", "-")
 
 
 class Transport(Protocol):
-    """The way to one agent."""
+    """A byte stream to and from one agent."""
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         """Start or reach the agent; raises `StartupError` where that is not possible."""
@@ -39,12 +39,12 @@ class Transport(Protocol):
         """Send bytes; never waits, and is ignored once the agent is gone."""
         ...
 
-    async def death(self) -> ProcessDied:
-        """Why nothing more comes."""
+    async def explain_death(self) -> ProcessDied:
+        """Returns the error that says why the agent is gone."""
         ...
 
     async def close(self) -> None:
-        """End the agent, or leave it."""
+        """End the agent, or disconnect from it."""
         ...
 
 
@@ -74,7 +74,7 @@ class SubprocessTransport:
     async def start(self) -> None:
         """Start the process; it is opened when there is something to hear it. Raises as `open` does."""
         choices = self._choices
-        process = PeerProcess(self._came, self._went, choices.on_stderr)
+        process = PeerProcess(self._on_data, self._on_end, choices.on_stderr)
         try:
             await process.start(self._command, choices.cwd, choices.env)
         except OSError as error:
@@ -93,10 +93,10 @@ class SubprocessTransport:
         if self._ended:
             asyncio.get_running_loop().call_soon(lost)
 
-    def _came(self, data: bytes) -> None:
+    def _on_data(self, data: bytes) -> None:
         self._receive(data)
 
-    def _went(self) -> None:
+    def _on_end(self) -> None:
         self._ended = True
         self._lost()
 
@@ -106,18 +106,17 @@ class SubprocessTransport:
         return None if self._process is None else self._process.pid
 
     def write(self, data: bytes) -> None:
-        """To its stdin."""
         if self._process is not None:
             self._process.write(data)
 
-    async def death(self) -> ProcessDied:
+    async def explain_death(self) -> ProcessDied:
         """Its exit code and its last words."""
         process = self._process
         if process is None:
             return ProcessDied(f"{self._command[0]} does not run")
-        if not await process.ended(WORDS_SECONDS):
-            return ProcessDied(f"{self._command[0]} has closed its stdout", None, process.last_words)
-        return ProcessDied(f"{self._command[0]} has ended", process.exit_code, process.last_words)
+        if not await process.wait_until_ended(WORDS_SECONDS):
+            return ProcessDied(f"{self._command[0]} has closed its stdout", None, process.last_error_lines)
+        return ProcessDied(f"{self._command[0]} has ended", process.exit_code, process.last_error_lines)
 
     async def close(self) -> None:
         """End of input, then SIGTERM, then SIGKILL, each if the one before did not help in time."""
@@ -126,11 +125,11 @@ class SubprocessTransport:
             return
         try:
             process.end_input()
-            if not await process.ended(END_SECONDS):
+            if not await process.wait_until_ended(END_SECONDS):
                 process.terminate()
-                if not await process.ended(TERM_SECONDS):
+                if not await process.wait_until_ended(TERM_SECONDS):
                     process.kill()
-                    await process.ended(KILL_SECONDS)
+                    await process.wait_until_ended(KILL_SECONDS)
         finally:
             process.close()
 
@@ -147,7 +146,6 @@ class SocketTransport(asyncio.Protocol):
         self._reason = ""
 
     async def open(self, receive: Callable[[bytes], None], lost: Callable[[], None]) -> None:
-        """Connect."""
         self._receive, self._lost = receive, lost
         self._gone.clear()
         try:
@@ -161,11 +159,10 @@ class SocketTransport(asyncio.Protocol):
             raise StartupError(f"{self._path}: the process that listens there is another user's")
 
     def write(self, data: bytes) -> None:
-        """Over the socket."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    async def death(self) -> ProcessDied:
+    async def explain_death(self) -> ProcessDied:
         """Why the connection is gone, as far as that is known here."""
         return ProcessDied(f"The connection to {self._path} has ended" + (f": {self._reason}" if self._reason else ""))
 
@@ -187,15 +184,12 @@ class SocketTransport(asyncio.Protocol):
     # What asyncio calls
 
     def connection_made(self, transport: Any) -> None:
-        """Connected."""
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """More from the agent."""
         self._receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
         self._reason = "" if exc is None else str(exc)
         self._gone.set()
         self._lost()

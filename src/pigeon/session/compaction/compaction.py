@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pigeon.agent.interfaces import Publish
 from pigeon.agent.scope import Scope
-from pigeon.session.compaction.cutting import ConversationCut, cut_of, prunable, prune
+from pigeon.session.compaction.cutting import ConversationCut, find_cut, find_prunable_results, prune_results
 from pigeon.session.compaction.summarizer import (
     HISTORY,
     PREFIX,
@@ -16,9 +16,9 @@ from pigeon.session.compaction.summarizer import (
     SummaryFailed,
     SummaryRequest,
 )
-from pigeon.session.context.transcript import Transcript, branch_tokens, context_of
+from pigeon.session.context.transcript import Transcript, context_of, estimate_branch_tokens
 from pigeon.session.history.journal import Journal
-from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks, result_of
+from pigeon.session.hooks import CompactionPreparation, ExtensionSummary, Hooks, wait_for_result
 from pigeon.session.model_choice import ModelChoice
 from pigeon.session.settings import CompactionPolicy
 from pigeon.wire.answers import Compacted
@@ -26,7 +26,7 @@ from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.entries import CompactionEntry
 from pigeon.wire.errors import Aborted, Refusal
 from pigeon.wire.events import CompactionEnd, CompactionReason, CompactionStart, EntryAppended
-from pigeon.wire.model import Model, Usage, summed
+from pigeon.wire.model import Model, Usage, sum_usage
 from pigeon.wire.tokens import estimated_tokens, message_tokens
 
 ALREADY = "Already compacted"
@@ -63,15 +63,15 @@ class Compaction:
         self._failed_for: str | None = ""
 
     @property
-    def enabled(self) -> bool:
+    def is_enabled(self) -> bool:
         """True if room is made without being asked for."""
         return self._enabled
 
     def set_enabled(self, enabled: bool) -> None:
-        """In force at the next check."""
+        """Turn automatic compaction on or off, from the next check on."""
         self._enabled = enabled
 
-    def due(self) -> bool:
+    def is_due(self) -> bool:
         """True if the context is nearly full, and making room has not failed since the user last said something."""
         model = self._models.model
         if not self._enabled or model is None or model.context_window <= 0:
@@ -79,39 +79,39 @@ class Compaction:
         branch = self._transcript.journal.branch
         if not branch or branch[-1].type == "compaction":
             return False
-        is_full = branch_tokens(branch) > self._policy.threshold(model)
-        return is_full and self._failed_for != self._transcript.last_user_entry()
+        is_full = estimate_branch_tokens(branch) > self._policy.threshold(model)
+        return is_full and self._failed_for != self._transcript.find_last_user_entry()
 
-    async def manual(self, instructions: str | Absent, scope: Scope) -> Compacted:
+    async def compact_on_request(self, instructions: str | Absent, scope: Scope) -> Compacted:
         """Because it was asked for; raises with the reason when it cannot be done."""
-        return await self._announced("manual", scope, instructions)
+        return await self._compact_and_announce("manual", scope, instructions)
 
-    async def automatic(self, scope: Scope) -> None:
+    async def compact_when_full(self, scope: Scope) -> None:
         """Because the context is nearly full; a failure is announced and the session goes on."""
-        model = self._model()
-        if await self._prune(model) or not self._has_something(model):
+        model = self._require_model()
+        if await self._prune_tool_output(model) or not self._has_history(model):
             return
         try:
-            await self._announced("threshold", scope)
+            await self._compact_and_announce("threshold", scope)
         except (Refusal, Aborted):
-            self._failed_for = "" if scope.cancelled else self._transcript.last_user_entry()
+            self._failed_for = "" if scope.cancelled else self._transcript.find_last_user_entry()
 
-    async def recover(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
+    async def recover_from_overflow(self, scope: Scope, hide: Callable[[], Awaitable[None]]) -> bool:
         """Because the provider said so; true if the request should be tried again. Without older history nothing is
         announced: the error of the request says it all."""
-        if not self._has_something(self._model()):
+        if not self._has_history(self._require_model()):
             return False
         try:
-            await self._announced("overflow", scope, before=hide)
+            await self._compact_and_announce("overflow", scope, before=hide)
         except (Refusal, Aborted):
             return False
         return True
 
-    async def overflowed_again(self) -> None:
+    async def announce_second_overflow(self) -> None:
         """The one retry overflowed as well."""
         await self._publish(CompactionEnd(reason="overflow", aborted=False, will_retry=False, error_message=TWICE))
 
-    async def _announced(
+    async def _compact_and_announce(
         self,
         reason: CompactionReason,
         scope: Scope,
@@ -120,7 +120,7 @@ class Compaction:
     ) -> Compacted:
         await self._publish(CompactionStart(reason=reason))
         try:
-            result = await self._compacted(reason, scope, instructions, before)
+            result = await self._compact(reason, scope, instructions, before)
         except Aborted:
             await self._publish(CompactionEnd(reason=reason, aborted=True, will_retry=False))
             raise Refusal(CANCELLED) from None
@@ -131,33 +131,33 @@ class Compaction:
         await self._publish(CompactionEnd(reason=reason, result=result, aborted=False, will_retry=reason == "overflow"))
         return result
 
-    async def _compacted(
+    async def _compact(
         self,
         reason: CompactionReason,
         scope: Scope,
         instructions: str | Absent,
         before: Callable[[], Awaitable[None]] | None,
     ) -> Compacted:
-        model = self._model()
+        model = self._require_model()
         journal = self._transcript.journal
         if journal.branch and journal.branch[-1].type == "compaction":
             raise Refusal(ALREADY)
-        tokens_before = branch_tokens(journal.branch)
-        size_before = _estimate(journal)
-        if not self._has_something(model):
+        tokens_before = estimate_branch_tokens(journal.branch)
+        size_before = _estimate_tokens(journal)
+        if not self._has_history(model):
             raise Refusal(NOTHING)
         if before is not None:
             await before()
-        cut = self._cut(model)
+        cut = self._find_cut(model)
         # What is kept would overflow again: shorten every large tool result, also recent ones, and cut anew.
-        if cut is not None and reason == "overflow" and cut.kept_tokens > self._most_kept(model):
-            await self._shorten(prunable(journal.branch, 0))
-            cut = self._cut(model)
-        if cut is None or cut.empty:
+        if cut is not None and reason == "overflow" and cut.kept_tokens > self._max_kept_tokens(model):
+            await self._record_pruning(find_prunable_results(journal.branch, 0))
+            cut = self._find_cut(model)
+        if cut is None or cut.is_empty:
             raise Refusal(NOTHING)
-        own = await scope.wait(self._extension_summary(cut, reason, tokens_before, instructions))
-        summary, usage, files = own or await self._summarized(cut, model, reason, scope, instructions)
-        scope.check()
+        own = await scope.wait(self._request_extension_summary(cut, reason, tokens_before, instructions))
+        summary, usage, files = own or await self._summarize(cut, model, reason, scope, instructions)
+        scope.raise_if_cancelled()
         # Otherwise the same compaction would be due again at once, and so on without end.
         if reason != "manual" and estimated_tokens(len(summary)) + cut.kept_tokens >= size_before:
             raise Refusal(NOT_SMALLER)
@@ -174,16 +174,16 @@ class Compaction:
             summary=entry.summary,
             first_kept_entry_id=entry.first_kept_entry_id,
             tokens_before=tokens_before,
-            estimated_tokens_after=_estimate(journal),
+            estimated_tokens_after=_estimate_tokens(journal),
             usage=entry.usage,
             details=files,
         )
 
-    async def _extension_summary(
+    async def _request_extension_summary(
         self, cut: ConversationCut, reason: CompactionReason, tokens_before: int, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json] | None:
         """The summary that an extension provides instead; raises `Aborted` if one cancels the compaction."""
-        asked = self._hooks.before_compact(
+        asked = self._hooks.decide_compaction(
             CompactionPreparation(
                 reason=reason,
                 first_kept_entry_id=cut.first_kept,
@@ -195,68 +195,68 @@ class Compaction:
                 will_retry=reason == "overflow",
             )
         )
-        given = await result_of(asked)
+        given = await wait_for_result(asked)
         if given is False:
             raise Aborted(CANCELLED)
         return (given.summary, None, given.details) if isinstance(given, ExtensionSummary) else None
 
-    async def _summarized(
+    async def _summarize(
         self, cut: ConversationCut, model: Model, reason: CompactionReason, scope: Scope, instructions: str | Absent
     ) -> tuple[str, Usage | None, Json]:
-        files = self._summarizer.touched_files(
+        files = self._summarizer.make_touched_files(
             cut.previous.details if cut.previous and cut.previous.from_hook is not True else None
         )
-        files.note([*cut.history, *cut.prefix])
+        files.add_messages([*cut.history, *cut.prefix])
         ask = SummaryRequest(model=model, thinking=self._models.level, scope=scope, about=reason)
         focus = "" if isinstance(instructions, Absent) else f"\n\nAdditional focus: {instructions}"
         previous = cut.previous.summary if cut.previous else None
         summary, usage = previous or "No prior history.", None
         if cut.history:
-            with _labelled("Summarization failed"):
-                summary, usage = await self._summarizer.summary(cut.history, HISTORY + focus, ask, previous)
+            with _labelling_failures("Summarization failed"):
+                summary, usage = await self._summarizer.summarize(cut.history, HISTORY + focus, ask, previous)
         if cut.prefix:
-            with _labelled("Turn prefix summarization failed"):
-                prefix, more = await self._summarizer.summary(cut.prefix, PREFIX + focus, ask)
+            with _labelling_failures("Turn prefix summarization failed"):
+                prefix, more = await self._summarizer.summarize(cut.prefix, PREFIX + focus, ask)
             summary = f"{summary}\n\n---\n\n**Turn Context (split turn):**\n\n{prefix}"
-            usage = more if usage is None else summed(usage, more)
+            usage = more if usage is None else sum_usage(usage, more)
         return summary + files.appendix(), usage, files.details()
 
-    def _model(self) -> Model:
+    def _require_model(self) -> Model:
         if self._models.model is None:
             raise Refusal("No model selected")
         return self._models.model
 
-    def _cut(self, model: Model) -> ConversationCut | None:
-        return cut_of(self._transcript.journal.branch, self._policy.keep(model), self._most_kept(model))
+    def _find_cut(self, model: Model) -> ConversationCut | None:
+        return find_cut(self._transcript.journal.branch, self._policy.kept_tokens(model), self._max_kept_tokens(model))
 
-    def _most_kept(self, model: Model) -> int:
+    def _max_kept_tokens(self, model: Model) -> int:
         return max(self._policy.threshold(model) // 2, 0)
 
-    def _has_something(self, model: Model) -> bool:
-        cut = self._cut(model)
-        return cut is not None and not cut.empty
+    def _has_history(self, model: Model) -> bool:
+        cut = self._find_cut(model)
+        return cut is not None and not cut.is_empty
 
-    async def _prune(self, model: Model) -> bool:
+    async def _prune_tool_output(self, model: Model) -> bool:
         """Drop old tool output, if that alone makes enough room; true if it did."""
         branch = self._transcript.journal.branch
-        found = prunable(branch, self._policy.keep(model))
+        found = find_prunable_results(branch, self._policy.kept_tokens(model))
         saved = sum(tokens for _, _, tokens in found)
-        if not found or branch_tokens(branch) - saved > self._policy.threshold(model):
+        if not found or estimate_branch_tokens(branch) - saved > self._policy.threshold(model):
             return False
-        await self._shorten(found)
+        await self._record_pruning(found)
         return True
 
-    async def _shorten(self, found: list[tuple[str, str, int]]) -> None:
-        for entry in prune(self._transcript.journal, found):
+    async def _record_pruning(self, found: list[tuple[str, str, int]]) -> None:
+        for entry in prune_results(self._transcript.journal, found):
             await self._publish(EntryAppended(entry=entry))
 
 
-def _estimate(journal: Journal) -> int:
+def _estimate_tokens(journal: Journal) -> int:
     return sum(message_tokens(message) for message in context_of(journal.branch))
 
 
 @contextmanager
-def _labelled(label: str) -> Iterator[None]:
+def _labelling_failures(label: str) -> Iterator[None]:
     """Say which of the two summaries failed."""
     try:
         yield

@@ -46,7 +46,7 @@ class ConversationCut(Struct):
     kept_tokens: int
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """True if there is nothing to summarize."""
         return not self.history and not self.prefix
 
@@ -61,13 +61,13 @@ def pieces_of(branch: Sequence[EntryLine]) -> tuple[list[Piece], CompactionEntry
             entry = line.entry
             previous = entry if isinstance(entry, CompactionEntry) else None
             continue
-        message = shown.message(line)
+        message = shown.message_of(line)
         if message is not None:
             pieces.append(Piece(line, message, message_tokens(message)))
     return pieces, previous
 
 
-def cut_of(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> ConversationCut | None:
+def find_cut(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> ConversationCut | None:
     """Keep about this many recent tokens, fewer where one huge message would not leave enough room; none if empty."""
     pieces, previous = pieces_of(branch)
     if not pieces:
@@ -75,14 +75,14 @@ def cut_of(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> Con
     # One huge recent message may be more than the model can take: keep less until the rest fits.
     keep = keep_tokens
     while True:
-        at = _cut_index(pieces, keep)
+        at = _find_cut_index(pieces, keep)
         kept = sum(piece.tokens for piece in pieces[at:])
         if kept <= most_kept or keep == 0:
             break
         keep //= 2
-    start = _turn_start(pieces, at)
+    start = _find_turn_start(pieces, at)
     return ConversationCut(
-        first_kept=_first_kept(branch, pieces[at].line),
+        first_kept=_find_first_kept(branch, pieces[at].line),
         history=[piece.message for piece in pieces[:start]],
         prefix=[piece.message for piece in pieces[start:at]],
         kept=[piece.message for piece in pieces[at:]],
@@ -91,7 +91,7 @@ def cut_of(branch: Sequence[EntryLine], keep_tokens: int, most_kept: int) -> Con
     )
 
 
-def _cut_index(pieces: list[Piece], keep: int) -> int:
+def _find_cut_index(pieces: list[Piece], keep: int) -> int:
     """The first place to cut at or after the point where enough recent tokens are collected."""
     valid = [index for index, piece in enumerate(pieces) if not isinstance(piece.message, ToolResultMessage)]
     if not valid:
@@ -104,7 +104,7 @@ def _cut_index(pieces: list[Piece], keep: int) -> int:
     return valid[0]
 
 
-def _turn_start(pieces: list[Piece], at: int) -> int:
+def _find_turn_start(pieces: list[Piece], at: int) -> int:
     """Where the turn begins that is cut; the cut itself if it falls between turns."""
     for index in range(at, -1, -1):
         if isinstance(pieces[index].message, _STARTS_A_TURN):
@@ -112,7 +112,7 @@ def _turn_start(pieces: list[Piece], at: int) -> int:
     return 0
 
 
-def _first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
+def _find_first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
     """The cut moves back over entries that say nothing, so that a model change stays with what follows it."""
     at = next(index for index, candidate in enumerate(branch) if candidate.id == line.id)
     while at > 0 and branch[at - 1].type not in ("message", "custom_message", "branch_summary", "compaction"):
@@ -120,7 +120,7 @@ def _first_kept(branch: Sequence[EntryLine], line: EntryLine) -> str:
     return branch[at].id
 
 
-def prunable(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, str, int]]:
+def find_prunable_results(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, str, int]]:
     """Large tool results outside the recent part: entry, what to show instead, tokens saved."""
     pieces, _ = pieces_of(branch)
     found: list[tuple[str, str, int]] = []
@@ -137,7 +137,7 @@ def prunable(branch: Sequence[EntryLine], keep_tokens: int) -> list[tuple[str, s
     return found
 
 
-def prune(journal: Journal, found: list[tuple[str, str, int]]) -> list[ContextEdit]:
+def prune_results(journal: Journal, found: list[tuple[str, str, int]]) -> list[ContextEdit]:
     """Put the replacements on record."""
     return [
         journal.append(ContextEdit, target_id=entry_id, replacement={"content": note}) for entry_id, note, _ in found

@@ -12,12 +12,11 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pigeon.agent.answer import Fold, close_stream
 from pigeon.agent.inference import (
     Failure,
     Finished,
     ModelRequest,
-    unexpected,
+    failure_from_error,
 )
 from pigeon.agent.interfaces import ModelProvider, Publish
 from pigeon.agent.scope import Scope
@@ -44,7 +43,7 @@ from pigeon.wire.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from pigeon.wire.model import Model, ThinkingLevel, Usage, summed, zero_usage
+from pigeon.wire.model import Model, ThinkingLevel, Usage, sum_usage, zero_usage
 from pigeon.wire.tokens import CHARACTERS_PER_PROMPT_TOKEN
 
 MOST_OF_A_RESULT = 2000
@@ -79,31 +78,31 @@ rest can be understood, with these sections:
 def paragraphs_of(message: Message) -> list[str]:
     """What one message says, one paragraph per kind of content."""
     if isinstance(message, AssistantMessage):
-        return _answer(message)
+        return _paragraphs_of_answer(message)
     if isinstance(message, ToolResultMessage):
-        return [f"[Tool result]: {_shortened(text_of(message.content))}"]
+        return [f"[Tool result]: {_shorten_text(text_of(message.content))}"]
     if isinstance(message, BashExecutionMessage):
-        return [f"[User ran]: {message.command}\n{_shortened(message.output)}"]
+        return [f"[User ran]: {message.command}\n{_shorten_text(message.output)}"]
     if isinstance(message, (BranchSummaryMessage, CompactionSummaryMessage)):
         return [f"[Earlier summary]: {message.summary}"]
     assert isinstance(message, (UserMessage, CustomMessage))
     return [f"[User]: {text_of(message.content)}"]
 
 
-def _answer(message: AssistantMessage) -> list[str]:
+def _paragraphs_of_answer(message: AssistantMessage) -> list[str]:
     """Thinking is left out: what came of it stands in the text and the calls."""
     text = "\n".join(block.text for block in message.content if isinstance(block, TextContent))
-    calls = "; ".join(_call(block) for block in message.content if isinstance(block, ToolCall))
+    calls = "; ".join(_format_call(block) for block in message.content if isinstance(block, ToolCall))
     labelled = (("[Assistant]", text), ("[Assistant tool calls]", calls))
     return [f"{label}: {said}" for label, said in labelled if said]
 
 
-def _call(call: ToolCall) -> str:
+def _format_call(call: ToolCall) -> str:
     arguments = ", ".join(f"{key}={codec.encode(value).decode()}" for key, value in call.arguments.items())
     return f"{call.name}({arguments})"
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     if len(text) <= MOST_OF_A_RESULT:
         return text
     return f"{text[:MOST_OF_A_RESULT]}\n[... {len(text) - MOST_OF_A_RESULT} more characters]"
@@ -118,20 +117,20 @@ class TouchedFiles:
         self._read = {path for path in known.get("readFiles", []) if isinstance(path, str)}
         self._modified = {path for path in known.get("modifiedFiles", []) if isinstance(path, str)}
 
-    def note(self, messages: Iterable[Message]) -> None:
+    def add_messages(self, messages: Iterable[Message]) -> None:
         """Take in the tool calls of these messages."""
         for message in messages:
             if isinstance(message, AssistantMessage):
                 for block in message.content:
                     if isinstance(block, ToolCall):
-                        self._note(block)
+                        self._add_call(block)
             elif isinstance(message, ToolResultMessage) and not isinstance(message.nested_calls, Absent):
                 for call in message.nested_calls.calls:
-                    self._note(call)
+                    self._add_call(call)
 
-    def _note(self, call: ToolCall | NestedCall) -> None:
+    def _add_call(self, call: ToolCall | NestedCall) -> None:
         facts = self._facts_of(call.name)
-        path = facts.path_in(call.arguments) if isinstance(call.arguments, dict) else None
+        path = facts.find_path(call.arguments) if isinstance(call.arguments, dict) else None
         if path is not None:
             if facts.kind == "read":
                 self._read.add(path)
@@ -178,11 +177,11 @@ class Summarizer:
         self._publish = publish
         self._retries = retries
 
-    def touched_files(self, earlier: Json = None) -> TouchedFiles:
+    def make_touched_files(self, earlier: Json = None) -> TouchedFiles:
         """A list of files that adds to the details of an `earlier` summary."""
         return TouchedFiles(self._facts_of, earlier)
 
-    async def summary(
+    async def summarize(
         self,
         messages: Sequence[Message],
         instructions: str,
@@ -192,21 +191,21 @@ class Summarizer:
         """The summary and what it cost; raises `SummaryFailed`, or `Aborted` when the scope ends."""
         spent = zero_usage()
         text = previous
-        for chunk in _chunks(messages, ask.model):
-            request = _request(chunk, instructions, text, ask)
-            text, usage = await self._tried(request, ask)
-            spent = summed(spent, usage)
+        for chunk in _split_into_chunks(messages, ask.model):
+            request = _build_request(chunk, instructions, text, ask)
+            text, usage = await self._request_with_retries(request, ask)
+            spent = sum_usage(spent, usage)
         # Of a summary pi tells only what every provider counts.
         return text or "", replace(spent, cache_write_1h=ABSENT, reasoning=ABSENT)
 
-    async def _tried(self, request: ModelRequest, ask: SummaryRequest) -> tuple[str, Usage]:
+    async def _request_with_retries(self, request: ModelRequest, ask: SummaryRequest) -> tuple[str, Usage]:
         attempt = 0
         while True:
-            answer, failure = await self._answer(request, ask.scope)
+            answer, failure = await self._request_answer(request, ask.scope)
             policy = self._retries
             if failure is None or not failure.retryable or policy is None or attempt >= policy.max_retries:
                 break
-            delay = min(policy.pause_ms(attempt, failure), policy.max_delay_ms)
+            delay = min(policy.jittered_delay_ms(attempt, failure), policy.max_delay_ms)
             attempt += 1
             await self._publish(
                 SummarizationRetryScheduled(
@@ -217,9 +216,11 @@ class Summarizer:
             await self._publish(SummarizationRetryAttemptStart(source=ask.source, reason=ask.about))
         if attempt:
             await self._publish(SummarizationRetryFinished())
-        return _checked(answer, failure), answer.usage
+        return _check_summary(answer, failure), answer.usage
 
-    async def _answer(self, request: ModelRequest, scope: Scope) -> tuple[AssistantMessage, Failure | None]:
+    async def _request_answer(self, request: ModelRequest, scope: Scope) -> tuple[AssistantMessage, Failure | None]:
+        from pigeon.agent.answer import Fold, close_stream
+
         fold = Fold(request.model, 0)
         finished = Finished(stop="error", failure=Failure(message="the stream ended without an answer"))
         stream = self._provider.stream(request)
@@ -230,19 +231,19 @@ class Summarizer:
                 if isinstance(delta, Finished):
                     finished = delta
                 else:
-                    fold.take(delta)
+                    fold.add_delta(delta)
         except StopAsyncIteration:
             pass
         except Exception as error:
-            scope.check()
-            finished = Finished(stop="error", failure=unexpected(error))
+            scope.raise_if_cancelled()
+            finished = Finished(stop="error", failure=failure_from_error(error))
         finally:
             await close_stream(stream)
-        fold.close_open()
-        return fold.message(finished.stop, finished), finished.failure
+        fold.close_open_blocks()
+        return fold.to_message(finished.stop, finished), finished.failure
 
 
-def _checked(answer: AssistantMessage, failure: Failure | None) -> str:
+def _check_summary(answer: AssistantMessage, failure: Failure | None) -> str:
     if failure is not None or answer.stop_reason in ("error", "aborted"):
         raise SummaryFailed(failure.message if failure else "the request was aborted")
     if answer.stop_reason == "length":
@@ -255,7 +256,7 @@ def _checked(answer: AssistantMessage, failure: Failure | None) -> str:
     return text
 
 
-def _request(paragraphs: list[str], instructions: str, previous: str | None, ask: SummaryRequest) -> ModelRequest:
+def _build_request(paragraphs: list[str], instructions: str, previous: str | None, ask: SummaryRequest) -> ModelRequest:
     """The answer may be as long as any other: a summary that is cut off is of no use."""
     said = "<conversation>\n" + "\n\n".join(paragraphs) + "\n</conversation>"
     if previous is not None:
@@ -272,7 +273,7 @@ def _request(paragraphs: list[str], instructions: str, previous: str | None, ask
     )
 
 
-def _chunks(messages: Sequence[Message], model: Model) -> list[list[str]]:
+def _split_into_chunks(messages: Sequence[Message], model: Model) -> list[list[str]]:
     """The conversation in parts that fit the model's window with an earlier summary and a new one."""
     window = model.context_window
     summary = min(model.max_tokens or MOST_OF_A_SUMMARY, MOST_OF_A_SUMMARY, window // 5)

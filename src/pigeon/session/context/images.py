@@ -13,42 +13,43 @@ from pigeon.wire.errors import Aborted
 STOPPED = "[Image omitted: the run was stopped before the image was made ready to send.]"
 
 
-async def ready_to_send(
+async def prepare_images(
     message: SendableT, preparer: ImagePreparer, keeps_unreadable: bool, scope: Scope | None
 ) -> SendableT:
     """The message with images that models take, and notes behind its text for those that were changed or left out.
 
     Data that is no image goes on as it is if `keeps_unreadable`. The very same message if there was nothing to do.
     """
-    assert not isinstance(message.content, str)
+    if isinstance(message.content, str):
+        return message
     images = [block for block in message.content if isinstance(block, ImageContent)]
-    first = [preparer.at_once(image) for image in images]
+    first = [preparer.prepare_quickly(image) for image in images]
     if None in first:
-        first = list(await _worked_on(images, first, preparer, scope))
+        first = list(await _prepare_all(images, first, preparer, scope))
     found: list[PreparedImage] = []
     for image, prepared in zip(images, first, strict=True):
         assert prepared is not None
         found.append(PreparedImage(image) if keeps_unreadable and not prepared.readable else prepared)
     if all(image is prepared.image for image, prepared in zip(images, found, strict=True)):
         return message
-    return replace(message, content=_content(message.content, found))
+    return replace(message, content=_replace_images(message.content, found))
 
 
-async def _worked_on(
+async def _prepare_all(
     images: list[ImageContent], first: list[PreparedImage | None], preparer: ImagePreparer, scope: Scope | None
 ) -> list[PreparedImage]:
     found = list(first)
     try:
         for index, image in enumerate(images):
             if found[index] is None:
-                working = preparer.fitted(image)
+                working = preparer.fit_image(image)
                 found[index] = await (working if scope is None else scope.wait(working))
     except Aborted:
         pass
     return [prepared or PreparedImage(None, (STOPPED,)) for prepared in found]
 
 
-def _content(blocks: list[UserBlock], found: list[PreparedImage]) -> list[UserBlock]:
+def _replace_images(blocks: list[UserBlock], found: list[PreparedImage]) -> list[UserBlock]:
     prepared = iter(found)
     notes = "\n".join(note for one in found for note in one.notes)
     out: list[UserBlock] = []

@@ -51,25 +51,24 @@ class VisibleEntries(Struct):
 
     def messages(self, start: int = 0, end: int | None = None) -> list[Message]:
         """What they say, from one of them on; an entry whose shape we do not know says nothing."""
-        return [message for line in self.lines[start:end] if (message := self.message(line)) is not None]
+        return [message for line in self.lines[start:end] if (message := self.message_of(line)) is not None]
 
-    def message(self, line: EntryLine) -> Message | None:
-        """What one of them says."""
+    def message_of(self, line: EntryLine) -> Message | None:
         said = message_of(line)
-        return _edited(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
+        return _apply_edit(said, self.edits[line.id]) if said is not None and line.id in self.edits else said
 
-    def shown(self, line: EntryLine) -> Any:
+    def to_host_message(self, line: EntryLine) -> Any:
         """What one of them says, for a host: as it stands in the file wherever that is possible."""
         if line.type != "message" or line.id in self.edits:
-            return self.message(line)
-        return line.shown_message()
+            return self.message_of(line)
+        return line.message_to_host_json()
 
 
 def visible_entries(branch: Sequence[EntryLine]) -> VisibleEntries:
     """The conversation of a path; nothing of a message is parsed for it."""
-    lines = _after_compaction(branch)
-    edits = _edits(lines)
-    said = [line for line in lines if line.role in _ROLES or speaks(line)]
+    lines = _entries_after_compaction(branch)
+    edits = _find_edits(lines)
+    said = [line for line in lines if line.role in _ROLES or has_message_content(line)]
     omitted = {name for name, replacement in edits.items() if replacement is None}
     return VisibleEntries([line for line in said if line.id not in omitted] if omitted else said, edits)
 
@@ -79,7 +78,7 @@ def context_of(branch: Sequence[EntryLine]) -> list[Message]:
     return visible_entries(branch).messages()
 
 
-def _after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
+def _entries_after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
     """The last compaction, what it kept, and what came after; everything where there is none."""
     at = next((index for index in range(len(branch) - 1, -1, -1) if branch[index].type == "compaction"), None)
     if at is None:
@@ -91,13 +90,13 @@ def _after_compaction(branch: Sequence[EntryLine]) -> list[EntryLine]:
     return [branch[at], *kept, *branch[at + 1 :]]
 
 
-def _edits(lines: Iterable[EntryLine]) -> dict[str, Any]:
+def _find_edits(lines: Iterable[EntryLine]) -> dict[str, Any]:
     """The last edit of each entry: none to leave it out, else its new content."""
     entries = [line.entry for line in lines if line.type == "context_edit"]
     return {entry.target_id: entry.replacement for entry in entries if isinstance(entry, ContextEdit)}
 
 
-def speaks(line: EntryLine) -> bool:
+def has_message_content(line: EntryLine) -> bool:
     """True if an entry is something that was said."""
     if line.type == "message":
         return line.role in _ROLES
@@ -109,7 +108,7 @@ def message_of(line: EntryLine) -> Message | None:
     if line.type == "message":
         return line.message
     entry = line.entry
-    at = _milliseconds(line.timestamp)
+    at = _to_milliseconds(line.timestamp)
     if isinstance(entry, CustomMessageEntry):
         return CustomMessage(
             custom_type=entry.custom_type,
@@ -125,7 +124,7 @@ def message_of(line: EntryLine) -> Message | None:
     return None
 
 
-def _edited(message: Message, replacement: Any) -> Message:
+def _apply_edit(message: Message, replacement: Any) -> Message:
     content = replacement.get("content") if isinstance(replacement, dict) else None
     if isinstance(content, str) and isinstance(message, (AssistantMessage, ToolResultMessage)):
         content = [{"type": "text", "text": content}]
@@ -143,14 +142,14 @@ def _edited(message: Message, replacement: Any) -> Message:
     return message
 
 
-def _milliseconds(timestamp: str) -> int:
+def _to_milliseconds(timestamp: str) -> int:
     try:
         return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except ValueError:
         return 0
 
 
-def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
+def to_model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
     """The same conversation in the three roles that models know."""
     converted: list[ModelMessage] = []
     for message in messages:
@@ -158,26 +157,28 @@ def model_messages(messages: Iterable[Message]) -> list[ModelMessage]:
             converted.append(message)
         elif isinstance(message, BashExecutionMessage):
             if message.exclude_from_context is not True:
-                converted.append(_said([TextContent(text=bash_text(message))], message.timestamp))
+                converted.append(_make_user_message([TextContent(text=bash_text(message))], message.timestamp))
         elif isinstance(message, CustomMessage):
             said = [TextContent(text=message.content)] if isinstance(message.content, str) else message.content
-            converted.append(_said(said, message.timestamp))
+            converted.append(_make_user_message(said, message.timestamp))
         elif isinstance(message, CompactionSummaryMessage):
-            converted.append(_summary(COMPACTED, message.summary, message.timestamp))
+            converted.append(_make_summary_message(COMPACTED, message.summary, message.timestamp))
         elif isinstance(message, BranchSummaryMessage):
-            converted.append(_summary(CAME_BACK, message.summary, message.timestamp))
+            converted.append(_make_summary_message(CAME_BACK, message.summary, message.timestamp))
     return converted
 
 
-def without_images(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+def strip_images(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     """The same conversation with a line of text in the place of images, for the setting `images.blockImages`."""
     return [
-        message if isinstance(message, AssistantMessage) else replace(message, content=_imageless(message.content))
+        message
+        if isinstance(message, AssistantMessage)
+        else replace(message, content=_strip_image_blocks(message.content))
         for message in messages
     ]
 
 
-def _imageless(content: str | list[UserBlock]) -> str | list[UserBlock]:
+def _strip_image_blocks(content: str | list[UserBlock]) -> str | list[UserBlock]:
     if isinstance(content, str):
         return content
     shown: list[UserBlock] = []
@@ -203,12 +204,12 @@ def bash_text(message: BashExecutionMessage) -> str:
     return text
 
 
-def _said(content: Sequence[UserBlock], timestamp: int) -> UserMessage:
+def _make_user_message(content: Sequence[UserBlock], timestamp: int) -> UserMessage:
     return UserMessage(content=list(content), timestamp=timestamp)
 
 
-def _summary(lead: str, summary: str, timestamp: int) -> UserMessage:
-    return _said([TextContent(text=f"{lead}\n\n<summary>\n{summary}\n</summary>")], timestamp)
+def _make_summary_message(lead: str, summary: str, timestamp: int) -> UserMessage:
+    return _make_user_message([TextContent(text=f"{lead}\n\n<summary>\n{summary}\n</summary>")], timestamp)
 
 
 def used_tokens(usage: Usage) -> int:
@@ -216,7 +217,7 @@ def used_tokens(usage: Usage) -> int:
     return usage.total_tokens or usage.input + usage.output + usage.cache_read + usage.cache_write
 
 
-def branch_tokens(branch: Sequence[EntryLine]) -> int:
+def estimate_branch_tokens(branch: Sequence[EntryLine]) -> int:
     """The size of a path's context in tokens: the provider's last count plus an estimate of what came after it.
 
     Counts from before the last compaction or edit are not trusted: then everything is estimated.
@@ -224,25 +225,25 @@ def branch_tokens(branch: Sequence[EntryLine]) -> int:
     later = 0
     for line in reversed(branch):
         if line.type in ("compaction", "context_edit"):
-            return sum(map(_sent_tokens, context_of(branch)))
+            return sum(map(_count_sent_tokens, context_of(branch)))
         message = message_of(line)
-        if isinstance(message, AssistantMessage) and _counts(message):
+        if isinstance(message, AssistantMessage) and _has_usage(message):
             return used_tokens(message.usage) + later
-        later += _sent_tokens(message) if message is not None else 0
+        later += _count_sent_tokens(message) if message is not None else 0
     return later
 
 
-def _counts(message: AssistantMessage) -> bool:
-    return not _failed(message) and used_tokens(message.usage) > 0
+def _has_usage(message: AssistantMessage) -> bool:
+    return not _has_failed(message) and used_tokens(message.usage) > 0
 
 
-def _failed(message: Message) -> bool:
+def _has_failed(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
 
 
-def _sent_tokens(message: Message) -> int:
+def _count_sent_tokens(message: Message) -> int:
     """An answer that failed is never sent to a model, however long it was."""
-    return 0 if _failed(message) else message_tokens(message)
+    return 0 if _has_failed(message) else message_tokens(message)
 
 
 _CHANGES_WHAT_WAS = ("compaction", "context_edit")
@@ -251,9 +252,9 @@ _CHANGES_WHAT_WAS = ("compaction", "context_edit")
 class Transcript:
     """Holds one journal at a time; the parts of a session share it, so that all of them follow a change of session.
 
-    `record` is the bus's first recorder: a message is in the file before it is announced. While a conversation only
-    grows, the derived lists are only extended, so that a turn costs no more in a long one. Entries
-    are parsed when their messages are read for the first time.
+    `record_event` is the bus's first recorder: a message is in the file before it is announced. While a conversation
+    only grows, the derived lists are only extended, so that a turn costs no more in a long one. Entries are parsed when
+    their messages are read for the first time.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -267,7 +268,6 @@ class Transcript:
 
     @property
     def journal(self) -> Journal:
-        """The journal in use."""
         return self._journal
 
     def folder(self) -> str:
@@ -275,7 +275,7 @@ class Transcript:
         return self._journal.cwd
 
     @property
-    def visible(self) -> VisibleEntries:
+    def visible_entries(self) -> VisibleEntries:
         """The entries of the conversation."""
         journal, branch = self._journal, self._journal.branch
         of, version, length = self._known
@@ -286,19 +286,19 @@ class Transcript:
         if fresh is None or any(line.type in _CHANGES_WHAT_WAS for line in fresh):
             self._visible, self._context, self._model_messages, self._parsed = visible_entries(branch), [], [], 0
         else:
-            self._visible.lines.extend(line for line in fresh if speaks(line))
+            self._visible.lines.extend(line for line in fresh if has_message_content(line))
         self._known = (journal, journal.version, len(branch))
         return self._visible
 
     @property
     def context(self) -> list[Message]:
         """The messages that the model would see now; do not change the list."""
-        self._parse(len(self.visible.lines))
+        self._parse_until(len(self.visible_entries.lines))
         return self._context
 
-    def read_ahead(self, most: int) -> bool:
-        """Parse some more entries before their messages are asked for; false once all are parsed."""
-        self._parse(min(self._parsed + most, len(self.visible.lines)))
+    def parse_more_ahead(self, most: int) -> bool:
+        """Parses some more entries before their messages are needed; returns False once all are parsed."""
+        self._parse_until(min(self._parsed + most, len(self.visible_entries.lines)))
         return self._parsed < len(self._visible.lines)
 
     @property
@@ -311,15 +311,15 @@ class Transcript:
         _ = self.context
         return list(self._model_messages)
 
-    def _parse(self, end: int) -> None:
+    def _parse_until(self, end: int) -> None:
         if self._parsed < end:
             fresh = self._visible.messages(self._parsed, end)
             self._context.extend(fresh)
-            self._model_messages.extend(model_messages(fresh))
+            self._model_messages.extend(to_model_messages(fresh))
             self._parsed = end
 
     @property
-    def info(self) -> EntryLine | None:
+    def info_entry(self) -> EntryLine | None:
         """The last entry that names the session; only entries that are new since the last call are looked at."""
         lines = self._journal.lines
         info, looked_at = self._named[1:] if self._named[0] is lines else (None, 0)
@@ -327,16 +327,16 @@ class Transcript:
         self._named = (lines, info, len(lines))
         return info
 
-    def last_user_entry(self) -> str | None:
+    def find_last_user_entry(self) -> str | None:
         """The id of the user's last message on the branch: what is counted per message of the user is counted by it."""
         return next((line.id for line in reversed(self._journal.branch) if line.role == "user"), None)
 
-    def turn_to(self, journal: Journal) -> None:
+    def switch_journal(self, journal: Journal) -> None:
         """Let go of one journal and take another."""
         self._journal.close()
         self._journal = journal
 
-    def record(self, event: Outbound) -> None:
+    def record_event(self, event: Outbound) -> None:
         """Put the message of a `message_end` on record, and a declaration of tools."""
         if not isinstance(event, (MessageEnd, ToolsDeclared)):
             return

@@ -38,9 +38,9 @@ _messages = msgspec.json.Decoder(_MessageOnly)
 
 
 @cache
-def _entries() -> msgspec.json.Decoder[Entry]:
+def _entry_decoder() -> msgspec.json.Decoder[Entry]:
     """Made with the first entry that is read: building this decoder is slow, and a new session never needs it."""
-    codec.prepare(Entry)
+    codec.prepare_type(Entry)
     return msgspec.json.Decoder(Entry)
 
 
@@ -72,9 +72,9 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
         if self.tried:
             return cast("Entry | None", self.known)
         try:
-            return _entries().decode(self.raw)
+            return _entry_decoder().decode(self.raw)
         except _BAD:
-            return _second_look(self.raw)
+            return _parse_leniently(self.raw)
 
     @property
     def message(self) -> Message | None:
@@ -82,14 +82,14 @@ class EntryLine(msgspec.Struct, gc=False, eq=False, rename=_NAMES.get):
         entry = self.entry if self.type == "message" else None
         return entry.message if isinstance(entry, MessageEntry) else None
 
-    def shown(self) -> msgspec.Raw:
+    def to_host_json(self) -> msgspec.Raw:
         """The entry for a host: as it stands in the file, but always valid UTF-8."""
-        return msgspec.Raw(_clean(self.raw))
+        return msgspec.Raw(_to_valid_utf8(self.raw))
 
-    def shown_message(self) -> msgspec.Raw:
+    def message_to_host_json(self) -> msgspec.Raw:
         """The message of a message entry, for a host."""
         try:
-            return _messages.decode(_clean(self.raw)).message
+            return _messages.decode(_to_valid_utf8(self.raw)).message
         except _BAD:
             return msgspec.Raw(codec.encode(self.plain()["message"]))
 
@@ -106,7 +106,7 @@ def line_from_bytes(raw: bytes) -> EntryLine | None:
     try:
         line = _lines.decode(raw)
     except _BAD:
-        found = _outline(raw)
+        found = _parse_outline(raw)
         if found is None:
             return None
         line = found
@@ -131,11 +131,11 @@ def line_from_entry(entry: Entry, mask: Callable[[bytes], bytes]) -> EntryLine:
     )
 
 
-def _clean(raw: bytes) -> bytes:
+def _to_valid_utf8(raw: bytes) -> bytes:
     return raw if raw.isascii() else raw.decode("utf-8", "replace").encode()
 
 
-def _outline(raw: bytes) -> EntryLine | None:
+def _parse_outline(raw: bytes) -> EntryLine | None:
     """An entry of a shape that we do not know: it has its place in the tree all the same."""
     try:
         plain = codec.decode(raw)
@@ -158,7 +158,7 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _second_look(raw: bytes) -> Entry | None:
+def _parse_leniently(raw: bytes) -> Entry | None:
     """The record of a line that another program wrote a little differently: half a character, nothing for content."""
     try:
         plain = codec.decode(raw)
@@ -168,12 +168,12 @@ def _second_look(raw: bytes) -> Entry | None:
             if content is None and message.get("role") != "bashExecution":
                 message["content"] = []
             elif isinstance(content, list):
-                message["content"] = [block for block in content if _is_known(block)]
+                message["content"] = [block for block in content if _is_known_block(block)]
         entry: Entry = codec.convert(plain, Entry)  # type: ignore[arg-type]
     except (BadRecord, AttributeError):
         return None
     return entry
 
 
-def _is_known(block: Any) -> bool:
+def _is_known_block(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _BLOCKS

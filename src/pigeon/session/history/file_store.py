@@ -19,9 +19,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from pigeon.session.history.listing import has_message, header_of, row_changed_at, row_of, title_of
+from pigeon.session.history.listing import has_message, header_of, make_row, row_of, title_of
 from pigeon.system import clock
-from pigeon.system.append_file import is_written
+from pigeon.system.append_file import is_locked_by_writer
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.errors import Refusal
 
@@ -36,7 +36,7 @@ class FileStore:
         self.root = root
 
     @classmethod
-    def of_agent(cls, agent_dir: str) -> FileStore:
+    def from_agent_dir(cls, agent_dir: str) -> FileStore:
         """The store of an agent folder."""
         return cls(os.path.join(agent_dir, "sessions"))
 
@@ -71,21 +71,21 @@ class FileStore:
         """The folder of deleted sessions."""
         return os.path.join(os.path.dirname(self.root), "trash")
 
-    def new_trash_folder(self, session_id: str, deleted_at: str) -> str:
+    def new_trash_path(self, session_id: str, deleted_at: str) -> str:
         """Where a session goes that is deleted now."""
         # An id in a file may hold anything, also a way out of the trash.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", session_id)[:80]
-        return os.path.join(self.trash, f"{_time_in_name(deleted_at)}_{name}")
+        return os.path.join(self.trash, f"{_format_time_for_name(deleted_at)}_{name}")
 
     # What files are called.
 
     @staticmethod
-    def new_file(folder: str, session_id: str, now_ms: int) -> str:
+    def new_file_path(folder: str, session_id: str, now_ms: int) -> str:
         """The path of a session that begins now."""
-        return os.path.join(folder, f"{_time_in_name(clock.iso(now_ms))}_{session_id}{_SUFFIX}")
+        return os.path.join(folder, f"{_format_time_for_name(clock.to_iso(now_ms))}_{session_id}{_SUFFIX}")
 
     @staticmethod
-    def outputs_of(file: str) -> str:
+    def outputs_folder_of(file: str) -> str:
         """The folder of the full outputs of a session's tools."""
         return file.removesuffix(_SUFFIX)
 
@@ -107,14 +107,14 @@ class FileStore:
     # Finding and listing.
 
     @staticmethod
-    def files_in(folder: str) -> list[str]:
+    def list_files(folder: str) -> list[str]:
         """The session files of one folder, the one that was changed last first."""
-        return [path for _, path in sorted(_dated_files(folder), reverse=True)]
+        return [path for _, path in sorted(_list_dated_files(folder), reverse=True)]
 
     @staticmethod
     def find_newest(folder: str, cwd: str | None = None) -> str | None:
         """The session that was changed last, in one working directory if that is given."""
-        for path in FileStore.files_in(folder):
+        for path in FileStore.list_files(folder):
             header = header_of(path)
             if header is not None and (cwd is None or header.get("cwd") == cwd):
                 return path
@@ -123,12 +123,12 @@ class FileStore:
     @staticmethod
     def find_newest_with_message(folder: str) -> str | None:
         """The session that was changed last and has a message."""
-        return next((path for path in FileStore.files_in(folder) if has_message(path)), None)
+        return next((path for path in FileStore.list_files(folder) if has_message(path)), None)
 
     @staticmethod
-    def find_in(folder: str, session_id: str) -> str | None:
+    def find_by_id(folder: str, session_id: str) -> str | None:
         """The file in this folder of the session with exactly this id, also one that is only just being made."""
-        for path in FileStore.files_in(folder):
+        for path in FileStore.list_files(folder):
             header = header_of(path)
             if header["id"] == session_id if header is not None else _is_named_for(path, session_id):
                 return path
@@ -136,7 +136,7 @@ class FileStore:
 
     def find_by_name(self, session_id: str) -> str | None:
         """The session in any folder whose file name has this id; quick, because only that file is read."""
-        files = (path for folder in self.folders() for path in self.files_in(folder))
+        files = (path for folder in self.folders() for path in self.list_files(folder))
         return next((path for path in files if _is_named_for(path, session_id) and row_of(path) is not None), None)
 
     def resolve(self, reference: str, folder: str) -> tuple[str, bool] | None:
@@ -160,40 +160,40 @@ class FileStore:
         return (near[0][1], near[0][2]) if near else None
 
     def _candidates(self, folder: str) -> Iterator[tuple[str, bool]]:
-        for path in self.files_in(folder):
+        for path in self.list_files(folder):
             yield path, True
         for other in self.folders():
             if other != folder:
-                for path in self.files_in(other):
+                for path in self.list_files(other):
                     yield path, False
 
     @staticmethod
     def list_sessions(folders: Sequence[str], cursor: str | None, limit: int) -> tuple[list[SessionRow], str | None]:
         """A page of sessions, newest first, and where the next page begins."""
-        files = sorted((dated for folder in folders for dated in _dated_files(folder)), reverse=True)
+        files = sorted((dated for folder in folders for dated in _list_dated_files(folder)), reverse=True)
         keys = [f"{changed:020d}:{path}" for changed, path in files]
         start = next((index for index, key in enumerate(keys) if cursor is None or key < cursor), len(keys))
         rows: list[SessionRow] = []
         at = start
         while at < len(files) and len(rows) < limit:
-            row = row_changed_at(files[at][1], files[at][0] // 1_000_000)
+            row = make_row(files[at][1], files[at][0] // 1_000_000)
             if row is not None:
                 rows.append(row)
             at += 1
         return rows, keys[at - 1] if at < len(files) and at > start else None
 
     @staticmethod
-    def rows_with_id(folders: Sequence[str], session_id: str) -> list[SessionRow]:
+    def find_rows_by_id(folders: Sequence[str], session_id: str) -> list[SessionRow]:
         """The session with exactly this id, with whether another process writes it; nothing if there is none."""
         for folder in folders:
-            path = FileStore.find_in(folder, session_id)
+            path = FileStore.find_by_id(folder, session_id)
             row = None if path is None else row_of(path)
             if row is not None:
-                return [replace(row, in_use=is_written(row.path))]
+                return [replace(row, in_use=is_locked_by_writer(row.path))]
         return []
 
 
-def _time_in_name(time: str) -> str:
+def _format_time_for_name(time: str) -> str:
     """A time without the characters that file systems dislike."""
     return time.replace(":", "-").replace(".", "-")
 
@@ -202,7 +202,7 @@ def _is_named_for(path: str, session_id: str) -> bool:
     return path.endswith(f"_{session_id}{_SUFFIX}")
 
 
-def _dated_files(folder: str) -> list[tuple[int, str]]:
+def _list_dated_files(folder: str) -> list[tuple[int, str]]:
     """The session files of one folder and when they were changed; what cannot be looked at is left out."""
     found: list[tuple[int, str]] = []
     with suppress(OSError), os.scandir(folder) as items:

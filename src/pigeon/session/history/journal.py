@@ -1,9 +1,9 @@
 """The record of one conversation: entries that are only ever appended, the tree they form, and the leaf that the next
 one hangs on. Everything else about a conversation is derived from its journal.
 
-One process writes the file of a journal. Another that has it open reads, follows what is appended (`follow`), and takes
-over when the first has ended (`claim`): it reads the rest, answers tool calls that a crash left without a result, and
-goes on from the last entry. Those calls are not run again.
+One process writes the file of a journal. Another that has it open reads, follows what is appended (`read_appended`),
+and takes over when the first has ended (`claim_file`): it reads the rest, answers tool calls that a crash left without
+a result, and goes on from the last entry. Those calls are not run again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes, line_from_entry
-from pigeon.session.history.reading import InvalidSession, LoadedSession, lines_behind, load_session, stamp_of
+from pigeon.session.history.reading import InvalidSession, LoadedSession, load_session, read_lines_after, stamp_of
 from pigeon.session.history.session_file import SessionFile
 from pigeon.system import clock
 from pigeon.system.ids import RANDOM_IDS, Ids
@@ -30,7 +30,7 @@ _E = TypeVar("_E", bound=Any)
 
 
 class Journal:
-    """One conversation on record."""
+    """The entries of one conversation, in memory and, once it is saved, in its file."""
 
     def __init__(
         self,
@@ -64,14 +64,13 @@ class Journal:
         return self._store.path if self._store else None
 
     @property
-    def saved(self) -> bool:
-        """True once there is a file."""
-        return self._store is not None and self._store.begun
+    def is_saved(self) -> bool:
+        return self._store is not None and self._store.has_begun
 
     @property
-    def reading(self) -> bool:
+    def is_read_only(self) -> bool:
         """True while another process writes the file, as far as is known: nothing can be appended then."""
-        return self._store is not None and self._store.reading
+        return self._store is not None and self._store.is_read_only
 
     @property
     def lines(self) -> list[EntryLine]:
@@ -85,7 +84,7 @@ class Journal:
 
     @property
     def version(self) -> tuple[int, int]:
-        """Differs after every change."""
+        """A value that differs after every change of the journal."""
         return len(self._lines), self._moves
 
     @property
@@ -93,8 +92,7 @@ class Journal:
         """The entry that the next one hangs on."""
         return self._branch[-1].id if self._branch else None
 
-    def line(self, entry_id: str) -> EntryLine | None:
-        """One entry by its id."""
+    def find_line(self, entry_id: str) -> EntryLine | None:
         return self._by_id.get(entry_id)
 
     def append(self, kind: type[_E], **fields: Any) -> _E:
@@ -102,63 +100,62 @@ class Journal:
 
         Raises `SessionInUse` where another process writes the file.
         """
-        if self._store is not None and not self._store.writing:
-            self.claim(begins=kind is MessageEntry)
+        if self._store is not None and not self._store.is_writable:
+            self.claim_and_reload_file(begins=kind is MessageEntry)
         parent_id = self.leaf_id
-        id, timestamp = self._ids.entry_id(self._by_id), clock.iso(self._now())
+        id, timestamp = self._ids.entry_id(self._by_id), clock.to_iso(self._now())
         entry: _E = kind(id=id, parent_id=parent_id, timestamp=timestamp, **fields)
-        self._keep(line_from_entry(entry, self._mask))
+        self._add_line(line_from_entry(entry, self._mask))
         return entry
 
     def append_message(self, message: Any) -> MessageEntry:
-        """Put one message on record."""
         return self.append(MessageEntry, message=message)
 
-    def claim(self, begins: bool = False) -> bool:
+    def claim_and_reload_file(self, begins: bool = False) -> bool:
         """Make sure that this process may append; true if what other programs wrote was read for that.
 
         `begins` says that a message comes next: only then is the file made. Raises `SessionInUse`.
         """
         store = self._store
-        claimed = "ours" if store is None else store.claim(begins)
+        claimed = "ours" if store is None else store.claim_file(begins)
         if store is None or claimed == "ours":
             return False
         if claimed == "changed":
-            return self._merge(store)
+            return self._merge_foreign_lines(store)
         try:
-            self._read_again(store)
+            self._reload_session(store)
         except Refusal:
             store.release()
             raise
         return True
 
-    def open(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
+    def load_file(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
         """Fill the journal from its file, which was adopted; raises a `Refusal` if it is no session.
 
         What was read `ahead` need not be read again unless the file has changed since.
         """
-        if store.reading:
-            self._read(store, ahead)
+        if store.is_read_only:
+            self._load_session(store, ahead)
         else:
-            self._read_again(store, ahead)
+            self._reload_session(store, ahead)
 
-    def follow(self) -> bool:
+    def read_appended(self) -> bool:
         """Read what another process has appended by now; true if there was anything."""
         store = self._store
-        if store is None or store.writing:
+        if store is None or store.is_writable:
             return False
-        place = _place_of(store.path)
+        place = _file_identity_of(store.path)
         if place is None or place == self._place:
-            return place is not None and self._take_in(*lines_behind(store.path, self._size))
+            return place is not None and self._add_appended_lines(*read_lines_after(store.path, self._size))
         with suppress(Refusal):
-            self._read(store)
-            store.follow()
+            self._load_session(store)
+            store.switch_to_reading()
             return True
         return False
 
-    def _read(self, store: SessionFile, ahead: LoadedSession | None = None) -> LoadedSession:
+    def _load_session(self, store: SessionFile, ahead: LoadedSession | None = None) -> LoadedSession:
         """The session as the file has it, in place of what is known."""
-        place = _place_of(store.path)
+        place = _file_identity_of(store.path)
         loaded = ahead if ahead is not None and ahead.stamp == stamp_of(store.path) else load_session(store.path)
         if loaded is None:
             raise InvalidSession(store.path)
@@ -170,16 +167,16 @@ class Journal:
         self._size = loaded.size
         return loaded
 
-    def _read_again(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
+    def _reload_session(self, store: SessionFile, ahead: LoadedSession | None = None) -> None:
         """The file is ours from now on: read what others wrote, mend it, and put behind it what has waited."""
-        loaded = self._read(store, ahead)
-        store.mend(loaded.needs_newline, loaded.rewritten, self.every_line)
+        loaded = self._load_session(store, ahead)
+        store.repair_file(loaded.needs_newline, loaded.rewritten, self.iterate_lines)
         answer_dangling_calls(self, self._now())
         pending, self._pending = self._pending, []
         for line in pending:
-            self._keep(_hung_on(line, self.leaf_id))
+            self._add_line(_with_parent(line, self.leaf_id))
 
-    def _take_in(self, lines: list[EntryLine], size: int) -> bool:
+    def _add_appended_lines(self, lines: list[EntryLine], size: int) -> bool:
         """Entries that another process has appended; the last one is its leaf."""
         self._size = size
         fresh = [line for line in lines if line.id not in self._by_id]
@@ -193,7 +190,7 @@ class Journal:
                 self.move_to(line.id)
         return bool(fresh)
 
-    def _merge(self, store: SessionFile) -> bool:
+    def _merge_foreign_lines(self, store: SessionFile) -> bool:
         """A program without a lock wrote to our file. The leaf only moves to what hangs on it: a conversation goes on
         where it was."""
         loaded = load_session(store.path)
@@ -205,12 +202,12 @@ class Journal:
                 self._branch.append(line)
         return bool(fresh)
 
-    def _keep(self, line: EntryLine) -> None:
+    def _add_line(self, line: EntryLine) -> None:
         self._lines.append(line)
         self._by_id[line.id] = line
         self._branch.append(line)
-        if self._store is not None and (self._store.begun or _is_said(line)):
-            self._store.append(line.raw, self.every_line)
+        if self._store is not None and (self._store.has_begun or _is_worth_saving(line)):
+            self._store.append(line.raw, self.iterate_lines)
 
     def load(self, loaded: LoadedSession) -> None:
         """Fill the journal with the entries of a file; the leaf is the last one."""
@@ -239,7 +236,7 @@ class Journal:
         path.reverse()
         return path
 
-    def every_line(self) -> Iterator[bytes]:
+    def iterate_lines(self) -> Iterator[bytes]:
         """The whole session as lines of its file."""
         yield self._header_line
         for kept in self._lines:
@@ -247,9 +244,9 @@ class Journal:
 
     def save_all(self) -> None:
         """Write the file now, not with the first message."""
-        self.claim(begins=True)
-        if self._store is not None and not self._store.begun:
-            self._store.append(b"", self.every_line)
+        self.claim_and_reload_file(begins=True)
+        if self._store is not None and not self._store.has_begun:
+            self._store.append(b"", self.iterate_lines)
 
     def sync(self) -> None:
         """Make sure that the disk has everything."""
@@ -257,23 +254,22 @@ class Journal:
             self._store.sync()
 
     def close(self) -> None:
-        """Let go of the file."""
         if self._store is not None:
             self._store.close()
 
 
-def _is_said(line: EntryLine) -> bool:
+def _is_worth_saving(line: EntryLine) -> bool:
     """True for what is worth a file: a message, but not the declaration of tools before the first one."""
     return line.type == "message" and line.role != "system"
 
 
-def new_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Absent = ABSENT) -> bytes:
+def make_header(session_id: str, now_ms: int, cwd: str, parent_session: str | Absent = ABSENT) -> bytes:
     """The first line of a new session."""
-    header = SessionHeader(id=session_id, timestamp=clock.iso(now_ms), cwd=cwd, parent_session=parent_session)
+    header = SessionHeader(id=session_id, timestamp=clock.to_iso(now_ms), cwd=cwd, parent_session=parent_session)
     return codec.encode(header)
 
 
-def _place_of(path: str) -> tuple[int, int] | None:
+def _file_identity_of(path: str) -> tuple[int, int] | None:
     """Which file is there now; none if there is none."""
     try:
         there = os.stat(path)
@@ -282,7 +278,7 @@ def _place_of(path: str) -> tuple[int, int] | None:
     return there.st_dev, there.st_ino
 
 
-def _hung_on(line: EntryLine, parent_id: str | None) -> EntryLine:
+def _with_parent(line: EntryLine, parent_id: str | None) -> EntryLine:
     """An entry with another parent."""
     moved = line_from_bytes(codec.encode({**line.plain(), "parentId": parent_id}))
     assert moved is not None
@@ -291,7 +287,7 @@ def _hung_on(line: EntryLine, parent_id: str | None) -> EntryLine:
 
 def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
     """Append a result for every open call of the last answer; returns how many there were."""
-    calls = dangling_calls(journal.branch)
+    calls = find_dangling_calls(journal.branch)
     for call in calls:
         journal.append_message(
             ToolResultMessage(
@@ -306,7 +302,7 @@ def answer_dangling_calls(journal: Journal, now_ms: int) -> int:
     return len(calls)
 
 
-def dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
+def find_dangling_calls(branch: list[EntryLine]) -> list[ToolCall]:
     """The calls of the last answer that have no result after it; an answer that was taken back asks for none."""
     answered: set[str] = set()
     taken_back: dict[str, bool] = {}

@@ -13,8 +13,8 @@ from pigeon.system import clock
 from pigeon.system.files import open_regular
 from pigeon.wire import codec
 from pigeon.wire.answers import SessionRow
-from pigeon.wire.base import ABSENT, or_else
-from pigeon.wire.content import text_of, with_files_named
+from pigeon.wire.base import ABSENT, value_or_default
+from pigeon.wire.content import shorten_file_blocks, text_of
 from pigeon.wire.entries import SessionInfo
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.messages import UserMessage
@@ -41,13 +41,13 @@ def has_message(path: str) -> bool:
     if header_of(path) is None:
         return False
     with suppress(OSError):
-        return os.path.getsize(path) > PEEK or any(line.type == "message" for part in _peek(path) for line in part)
+        return os.path.getsize(path) > PEEK or any(line.type == "message" for part in _read_ends(path) for line in part)
     return False
 
 
 def title_of(row: SessionRow) -> str:
     """The name of a session, or how it begins, in one line."""
-    text = or_else(row.name, "") or or_else(row.first_message, "") or "(nothing said)"
+    text = value_or_default(row.name, "") or value_or_default(row.first_message, "") or "(nothing said)"
     line = " ".join(text.split())
     return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1] + "…"
 
@@ -55,41 +55,41 @@ def title_of(row: SessionRow) -> str:
 def row_of(path: str) -> SessionRow | None:
     """One session as it stands in a list; none if the file is no session."""
     try:
-        return row_changed_at(path, os.stat(path).st_mtime_ns // 1_000_000)
+        return make_row(path, os.stat(path).st_mtime_ns // 1_000_000)
     except OSError:
         return None
 
 
-def row_changed_at(path: str, changed_ms: int) -> SessionRow | None:
+def make_row(path: str, changed_ms: int) -> SessionRow | None:
     """The same, where it is known when the file was changed."""
     header = header_of(path)
     if header is None:
         return None
     try:
-        head, tail = _peek(path)
+        head, tail = _read_ends(path)
     except OSError:
         return None
     names = [line.entry for line in (*head, *tail) if line.type == "session_info"]
     name = next((entry.name for entry in reversed(names) if isinstance(entry, SessionInfo)), "")
-    first = next((text for line in head if (text := _said(line))), "")
+    first = next((text for line in head if (text := _user_text_of(line))), "")
     return SessionRow(
         path=path,
         id=header["id"],
         cwd=str(header.get("cwd", "")),
         created=str(header.get("timestamp", "")),
-        modified=clock.iso(changed_ms),
+        modified=clock.to_iso(changed_ms),
         name=name or ABSENT,
-        first_message=with_files_named(first)[:PREVIEW] or ABSENT,
+        first_message=shorten_file_blocks(first)[:PREVIEW] or ABSENT,
         parent_session=header.get("parentSession") or ABSENT,
     )
 
 
-def _said(line: EntryLine) -> str:
+def _user_text_of(line: EntryLine) -> str:
     message = message_of(line) if line.role == "user" else None
     return text_of(message.content).strip() if isinstance(message, UserMessage) else ""
 
 
-def _peek(path: str) -> tuple[list[EntryLine], list[EntryLine]]:
+def _read_ends(path: str) -> tuple[list[EntryLine], list[EntryLine]]:
     """The whole lines in the first and in the last part of a file."""
     with open(open_regular(path), "rb") as file:
         head = file.read(PEEK)
@@ -98,8 +98,8 @@ def _peek(path: str) -> tuple[list[EntryLine], list[EntryLine]]:
         tail = file.read()
     cut = size - len(tail) > len(head)
     head_lines = head.split(b"\n")[1:-1] if len(head) == PEEK else head.split(b"\n")[1:]
-    return _lines(head_lines), _lines(tail.split(b"\n")[1 if cut else 0 :])
+    return _parse_lines(head_lines), _parse_lines(tail.split(b"\n")[1 if cut else 0 :])
 
 
-def _lines(pieces: list[bytes]) -> list[EntryLine]:
+def _parse_lines(pieces: list[bytes]) -> list[EntryLine]:
     return [line for piece in pieces if piece.strip() and (line := line_from_bytes(piece)) is not None]

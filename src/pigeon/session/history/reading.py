@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from pigeon.session.history.entry_line import EntryLine, line_from_bytes
 from pigeon.system.files import NotRegular, open_regular
-from pigeon.system.garbage import uncollected
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.base import Json
@@ -30,9 +29,9 @@ LONGEST_HEADER = 1024 * 1024
 LARGEST = 512 << 20
 
 
-def migrated(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
+def migrate_session(header: dict[str, Any], lines: list[EntryLine]) -> tuple[dict[str, Any], list[EntryLine]]:
     """Header and entries as version 3; what need not change stays as it is, byte for byte."""
-    upgraded = _into_tree(lines) if header["version"] < 2 else lines
+    upgraded = _to_tree(lines) if header["version"] < 2 else lines
     return {**header, "version": SESSION_VERSION}, [_with_new_role(line) for line in upgraded]
 
 
@@ -41,32 +40,32 @@ def _with_new_role(line: EntryLine) -> EntryLine:
         return line
     plain = line.plain()
     plain["message"]["role"] = "custom"
-    return _again(plain)
+    return _reencode_line(plain)
 
 
-def _into_tree(lines: list[EntryLine]) -> list[EntryLine]:
+def _to_tree(lines: list[EntryLine]) -> list[EntryLine]:
     """Chain the entries; an index of a kept entry counts the header, so entry n has index n + 1."""
     entries = [line.plain() for line in lines]
     used: set[str] = set()
     parent: str | None = None
     for entry in entries:
-        entry["id"] = _unused(used)
+        entry["id"] = _make_unused_id(used)
         entry["parentId"] = parent
         parent = entry["id"]
     for entry in entries:
         index = entry.pop("firstKeptEntryIndex", None) if entry.get("type") == "compaction" else None
         if isinstance(index, int) and 1 <= index <= len(entries):
             entry["firstKeptEntryId"] = entries[index - 1]["id"]
-    return [_again(entry) for entry in entries]
+    return [_reencode_line(entry) for entry in entries]
 
 
-def _again(plain: dict[str, Any]) -> EntryLine:
+def _reencode_line(plain: dict[str, Any]) -> EntryLine:
     line = line_from_bytes(codec.encode(plain))
     assert line is not None
     return line
 
 
-def _unused(used: set[str]) -> str:
+def _make_unused_id(used: set[str]) -> str:
     candidate = RANDOM_IDS.entry_id(used)
     used.add(candidate)
     return candidate
@@ -102,27 +101,29 @@ class LoadedSession(Struct):
         self.is_line = bool(lines) and len(self.by_id) == len(lines) and all(map(eq, parents, map(_id, lines)))
 
 
-def header_in(path: str) -> dict[str, Any] | None:
+def read_header(path: str) -> dict[str, Any] | None:
     """The header of a session file, none if the file is missing or was never begun; raises for anything else."""
-    beginning = _read(path, LONGEST_HEADER)
+    beginning = _read_file(path, LONGEST_HEADER)
     if beginning is None or is_unfinished(beginning):
         return None
-    return _header(_first_line(beginning), path)
+    return _parse_header(_first_line_of(beginning), path)
 
 
 def load_session(path: str) -> LoadedSession | None:
     """The session in this file, none if the file is missing or was never begun; raises for anything else."""
     stamp = stamp_of(path)
-    raw = _read(path)
+    raw = _read_file(path)
     if raw is None or is_unfinished(raw):
         return None
     header_line, *pieces = raw.lstrip().split(b"\n")
-    header = _header(header_line, path)
-    with uncollected():
+    header = _parse_header(header_line, path)
+    from pigeon.system.garbage import pausing_garbage_collection
+
+    with pausing_garbage_collection():
         lines = [line for piece in pieces if piece and (line := line_from_bytes(piece)) is not None]
-    rewritten = is_known(header["version"]) and header["version"] < SESSION_VERSION
+    rewritten = is_known_version(header["version"]) and header["version"] < SESSION_VERSION
     if rewritten:
-        header, lines = migrated(header, lines)
+        header, lines = migrate_session(header, lines)
         header_line = codec.encode(header)
     return LoadedSession(header, header_line, lines, not raw.endswith(b"\n"), rewritten, raw.rfind(b"\n") + 1, stamp)
 
@@ -136,7 +137,7 @@ def stamp_of(path: str) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def lines_behind(path: str, size: int) -> tuple[list[EntryLine], int]:
+def read_lines_after(path: str, size: int) -> tuple[list[EntryLine], int]:
     """The entries in whole lines behind the first `size` bytes, and where the last of them ends."""
     try:
         with open(open_regular(path), "rb") as file:
@@ -166,7 +167,7 @@ def is_unfinished(raw: bytes) -> bool:
 
 def is_of_session(raw: bytes, header_line: bytes) -> bool:
     """True if the content of a file begins with this header, perhaps as another program writes it."""
-    first = _first_line(raw)
+    first = _first_line_of(raw)
     if first == header_line:
         return True
     try:
@@ -176,14 +177,14 @@ def is_of_session(raw: bytes, header_line: bytes) -> bool:
     return isinstance(there, dict) and there.get("type") == "session" and there.get("id") == ours["id"]
 
 
-def _first_line(raw: bytes) -> bytes:
+def _first_line_of(raw: bytes) -> bytes:
     """Found without a copy of all the rest."""
     text = raw.lstrip()
     end = text.find(b"\n")
     return text if end < 0 else text[:end]
 
 
-def _read(path: str, most: int = -1) -> bytes | None:
+def _read_file(path: str, most: int = -1) -> bytes | None:
     try:
         with open(open_regular(path), "rb") as file:
             if most < 0 and os.fstat(file.fileno()).st_size > LARGEST:
@@ -197,7 +198,7 @@ def _read(path: str, most: int = -1) -> bytes | None:
         raise Refusal(f"Session file cannot be read: {path}: {error.strerror}") from None
 
 
-def _header(line: bytes, path: str) -> dict[str, Any]:
+def _parse_header(line: bytes, path: str) -> dict[str, Any]:
     try:
         header = codec.decode(line)
     except BadRecord:
@@ -209,6 +210,6 @@ def _header(line: bytes, path: str) -> dict[str, Any]:
     return header
 
 
-def is_known(version: Json) -> bool:
+def is_known_version(version: Json) -> bool:
     """True for a version of the format that can be read as it is meant, and written."""
     return isinstance(version, int) and not isinstance(version, bool) and 1 <= version <= SESSION_VERSION

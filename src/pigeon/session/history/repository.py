@@ -11,8 +11,8 @@ from typing import Any
 
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.history.file_store import FileStore
-from pigeon.session.history.journal import Journal, new_header
-from pigeon.session.history.reading import LoadedSession, header_in, load_session, stamp_of
+from pigeon.session.history.journal import Journal, make_header
+from pigeon.session.history.reading import LoadedSession, load_session, read_header, stamp_of
 from pigeon.session.history.session_file import Namesake, SessionFile
 from pigeon.system.append_file import agree_on_path, end_agreement
 from pigeon.system.ids import RANDOM_IDS, Ids
@@ -49,19 +49,19 @@ class SessionRepository:
         """Every folder that may hold sessions of this user."""
         return list(dict.fromkeys([self.folder, *self.store.folders()]))
 
-    def new(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
+    def create_journal(self, cwd: str, parent: str | Absent = ABSENT, session_id: str | None = None) -> Journal:
         """An empty conversation; its file comes with the first message."""
         now = self._now()
         name = session_id or self._ids.session_id(now)
-        path = self.store.new_file(self.folder, name, now)
-        find = partial(self.store.find_in, self.folder, name)
+        path = self.store.new_file_path(self.folder, name, now)
+        find = partial(self.store.find_by_id, self.folder, name)
         namesake = Namesake(self._link_of(name), find) if session_id else None
         file = self._session_file(path, namesake) if self.persistent else None
-        return Journal(name, cwd, new_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
+        return Journal(name, cwd, make_header(name, now, cwd, parent), file, self._now, self._mask, self._ids)
 
-    def read_ahead(self, path: str) -> LoadedSession | None:
+    def preload_session(self, path: str) -> LoadedSession | None:
         """What is in a file, for `open`; may run in a thread. None for a short file, and for one that is no session."""
-        path = self._checked(path)
+        path = self._check_path(path)
         stamp = stamp_of(path)
         if stamp is None or stamp[2] < READ_AHEAD:
             return None
@@ -76,14 +76,14 @@ class SessionRepository:
         reported. From a `current` conversation one changes only to a file that is there: a name that was mistyped must
         not become one. Its own file may be opened again: its lock is let go first.
         """
-        path = self._checked(path)
+        path = self._check_path(path)
         if current is not None and not os.path.lexists(path):
             raise Refusal(f"Session file not found: {path}")
-        header = header_in(path)
+        header = read_header(path)
         if header is None:
-            return self._bound(path, cwd)
+            return self._create_bound_journal(path, cwd)
         where = header.get("cwd")
-        where = self._meant_folder(where) if isinstance(where, str) and where else cwd
+        where = self._resolve_folder(where) if isinstance(where, str) and where else cwd
         if not os.path.isdir(where):
             raise Refusal(
                 f"Stored session working directory does not exist: {where}\n"
@@ -94,47 +94,47 @@ class SessionRepository:
         store = self._session_file(path)
         store.adopt(header["version"])
         try:
-            journal = self._filled(header, where, store, ahead)
+            journal = self._load_journal(header, where, store, ahead)
         except Refusal:
             store.close()
             raise
-        self._keep_beside(path)
-        if store.reading:
-            self.report(str(store.refusal()))
+        self._set_folder_of(path)
+        if store.is_read_only:
+            self.report(str(store.make_refusal()))
         return journal
 
-    def _checked(self, path: str) -> str:
+    def _check_path(self, path: str) -> str:
         if "\0" in path:
             raise Refusal("The path of a session cannot contain a NUL character")
         return self._absolute(path)
 
-    def _meant_folder(self, where: str) -> str:
+    def _resolve_folder(self, where: str) -> str:
         """The folder that a file names, as a path that means the same to every process: commands run in others."""
         if not os.path.isabs(where):
             return self._absolute(os.path.join(os.curdir, where))
         return os.path.realpath(where) if where.lstrip("/").startswith("proc/") else where
 
-    def absolute(self, path: str) -> str:
+    def resolve_path(self, path: str) -> str:
         """Where the path of a session leads; raises a `Refusal` for what cannot be one."""
-        return self._checked(path)
+        return self._check_path(path)
 
-    def newest_in(self, folder: str) -> tuple[str, str | None]:
+    def find_newest(self, folder: str) -> tuple[str, str | None]:
         """The folder as it is meant, and its newest session with a message; raises where nothing is kept on disk."""
         if not self.persistent:
             raise Refusal("open_session requires session persistence (omit --no-session)")
-        folder = self._checked(folder)
+        folder = self._check_path(folder)
         if os.path.lexists(folder) and not os.path.isdir(folder):
             raise Refusal(f"The session folder is not a folder: {folder}")
         return folder, self.store.find_newest_with_message(folder)
 
-    def keep_in(self, folder: str) -> None:
+    def set_folder(self, folder: str) -> None:
         """New sessions are kept in this folder from now on."""
         self._check_folder(folder)
         self.folder = folder
 
     def is_file_of(self, path: str, journal: Journal) -> bool:
         """True if this path is where the journal is kept."""
-        path = self._checked(path)
+        path = self._check_path(path)
         if journal.file is None or path == journal.file:
             return path == journal.file
         return os.path.realpath(path) == os.path.realpath(journal.file)
@@ -156,16 +156,16 @@ class SessionRepository:
         saved = self.persistent and any(line.type == "message" for line in kept)
         now = self._now()
         name = session_id or self._ids.session_id(now)
-        path = self.store.new_file(self.folder, name, now)
+        path = self.store.new_file_path(self.folder, name, now)
         agreed = saved and session_id is not None
         taken = Refusal(f"Session already exists with id '{session_id}'")
         if agreed and agree_on_path(self._link_of(name), path) != path:
             raise taken
         try:
-            if session_id and self.store.find_in(self.folder, session_id) is not None:
+            if session_id and self.store.find_by_id(self.folder, session_id) is not None:
                 raise taken
             store = SessionFile(path, report or self.report) if self.persistent else None
-            journal = Journal(name, cwd, new_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
+            journal = Journal(name, cwd, make_header(name, now, cwd, parent), store, self._now, self._mask, self._ids)
             journal.load(LoadedSession({}, b"", kept, needs_newline=False, rewritten=False))
             if saved:
                 journal.save_all()
@@ -177,21 +177,23 @@ class SessionRepository:
     def _link_of(self, session_id: str) -> str:
         return os.path.join(self.folder, f".{session_id}.lock")
 
-    def _filled(self, header: dict[str, Any], cwd: str, store: SessionFile, ahead: LoadedSession | None) -> Journal:
+    def _load_journal(
+        self, header: dict[str, Any], cwd: str, store: SessionFile, ahead: LoadedSession | None
+    ) -> Journal:
         """The journal of an adopted file; read only now, because until the lock was taken another process may have
         written."""
         journal = Journal(header["id"], cwd, b"", store, self._now, self._mask, self._ids)
-        journal.open(store, ahead)
+        journal.load_file(store, ahead)
         return journal
 
-    def _bound(self, path: str, cwd: str) -> Journal:
+    def _create_bound_journal(self, path: str, cwd: str) -> Journal:
         """Nothing is made on disk before there is a message to keep; but that must be possible."""
         self._check_folder(os.path.dirname(path))
         now = self._now()
         name = self._ids.session_id(now)
-        self._keep_beside(path)
+        self._set_folder_of(path)
         return Journal(
-            name, cwd, new_header(name, now, cwd), self._session_file(path), self._now, self._mask, self._ids
+            name, cwd, make_header(name, now, cwd), self._session_file(path), self._now, self._mask, self._ids
         )
 
     @staticmethod
@@ -205,7 +207,7 @@ class SessionRepository:
         if not os.access(above, os.W_OK | os.X_OK):
             raise Refusal(f"Session folder cannot be written: {folder}: permission denied")
 
-    def _keep_beside(self, path: str) -> None:
+    def _set_folder_of(self, path: str) -> None:
         """Opening a file makes the agent keep its sessions, from now on beside that file."""
         self.persistent = True
         self.folder = os.path.dirname(path)

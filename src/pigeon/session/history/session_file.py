@@ -8,8 +8,8 @@ Which process writes is decided by the lock of the file (`system/append_file`):
 
 | state | how it is left |
 |---|---|
-| not begun: there is no file yet | `claim` makes it, or finds that another process did |
-| reading: another process writes the file | `claim` takes over as soon as the lock is free, and refuses until then |
+| not begun: there is no file yet | `claim_file` makes it, or finds that another process did |
+| reading: another process writes the file | `claim_file` takes over once the lock is free, and refuses until then |
 | reading: the file has a version of the format that is not known here | never |
 | writing: the lock is ours | `close` |
 
@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from pigeon.session.history.entry_line import line_from_bytes
-from pigeon.session.history.reading import header_in, is_known, is_of_session, is_unfinished
+from pigeon.session.history.reading import is_known_version, is_of_session, is_unfinished, read_header
 from pigeon.system.append_file import PRIVATE_FILE, AppendFile, FileInUse, agree_on_path, end_agreement
 from pigeon.system.files import swap_file
 from pigeon.wire import codec
@@ -96,28 +96,27 @@ class SessionFile:
 
     @property
     def path(self) -> str:
-        """Where the session is kept."""
         return self._path
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """True once there is, or should be, a file."""
         return self._begun
 
     @property
-    def reading(self) -> bool:
+    def is_read_only(self) -> bool:
         """True while the file must not be written: another process writes it, as far as is known, or its version
         is unknown."""
         return self._reading
 
-    def refusal(self) -> Refusal:
+    def make_refusal(self) -> Refusal:
         """Why a file that is read cannot be written."""
         unknown = self._unknown_version
         return SessionInUse(self._path) if unknown is None else UnknownVersion(self._path, unknown)
 
     @property
-    def writing(self) -> bool:
-        """True if entries can be appended without a `claim`: the file is ours, or at least no other process's."""
+    def is_writable(self) -> bool:
+        """True if entries can be appended without `claim_file`: the file is ours, or at least no other process's."""
         return self._file is not None or (self._begun and not self._reading)
 
     def adopt(self, version: Json = SESSION_VERSION) -> None:
@@ -126,56 +125,56 @@ class SessionFile:
         A file that can be read but not written is reported; writing is tried again with each entry.
         """
         self._begun = True
-        if not is_known(version):
+        if not is_known_version(version):
             self._unknown_version = version
             self._reading = True
             return
         try:
-            self._file = self._opener(self._real, False)
+            self._file = self._opener(self._real_path, False)
         except FileInUse:
             self._reading = True
         except OSError as error:
-            self._failed(error)
+            self._report_failure(error)
 
-    def claim(self, begins: bool) -> Claim:
-        """Be the process that writes; raises `refusal`, or says what is in the way of a file that was not begun.
+    def claim_file(self, begins: bool) -> Claim:
+        """Be the process that writes; raises a `Refusal`, or returns what is in the way of a file that was not begun.
 
         `begins` says that there is something to keep: the file is made, and what programs without a lock have
         written is noticed. The journal has to be read again when the file was `taken` over or `changed`.
         """
         if self._file is not None:
-            return "changed" if begins and self._begun and self._file.changed else "ours"
+            return "changed" if begins and self._begun and self._file.has_foreign_changes else "ours"
         if not (begins or self._reading):
             return "ours"
         if self._unknown_version is not None:
-            raise self.refusal()
+            raise self.make_refusal()
         try:
-            return self._check_own() if self.writing else self._take_over()
+            return self._require_unlocked() if self.is_writable else self._lock_file()
         except FileInUse:
             self._reading = self._reading or not self._begun
             raise SessionInUse(self._path) from None
         except OSError as error:
-            self._failed(error)
+            self._report_failure(error)
             was_reading, self._reading = self._reading, False
             return "taken" if was_reading else "ours"
 
-    def _take_over(self) -> Claim:
+    def _lock_file(self) -> Claim:
         """Lock the file that another process wrote, or make the one that was not begun."""
         if self._namesake is None or self._begun:
-            file = self._locked()
+            file = self._open_locked()
         else:
             path = agree_on_path(self._namesake.link, self._path)
             try:
                 self._path = self._namesake.find() or path
-                file = self._locked()
+                file = self._open_locked()
             finally:
                 end_agreement(self._namesake.link)
         try:
-            header = None if file.empty else header_in(self._real)
+            header = None if file.is_empty else read_header(self._real_path)
             self._begun = header is not None
             if header is not None:
-                self._check_version(header["version"])
-            elif not file.empty:
+                self._require_known_version(header["version"])
+            elif not file.is_empty:
                 file.clear()
         except BaseException:
             file.close()
@@ -184,36 +183,36 @@ class SessionFile:
         self._reading = False
         return "taken" if self._begun else "ours"
 
-    def _check_version(self, version: Json) -> None:
-        """Another program may have begun the file, or written it anew."""
-        if not is_known(version):
+    def _require_known_version(self, version: Json) -> None:
+        """Switches to reading and raises a `Refusal` if another program has written a version that is not known."""
+        if not is_known_version(version):
             self._unknown_version = version
             self._reading = True
-            raise self.refusal()
+            raise self.make_refusal()
 
-    def _check_own(self) -> Claim:
+    def _require_unlocked(self) -> Claim:
         """What is not saved yet may go where another process writes by now: then nothing more is accepted."""
         with suppress(FileNotFoundError):
-            self._opener(self._real, False).close()
+            self._opener(self._real_path, False).close()
         return "ours"
 
-    def _locked(self) -> AppendFile:
+    def _open_locked(self) -> AppendFile:
         """The file, made if it is missing; others may make and remove it at the same time."""
         for _ in range(_ATTEMPTS):
             with suppress(FileNotFoundError, FileExistsError):
-                return self._opener(self._real, not os.path.exists(self._real))
+                return self._opener(self._real_path, not os.path.exists(self._real_path))
         raise FileInUse(errno.EBUSY, "other processes make and remove the file again and again", self._path)
 
-    def follow(self) -> None:
+    def switch_to_reading(self) -> None:
         """Another process has begun the file: from here on it is read."""
         self._begun = self._reading = True
 
     def release(self) -> None:
         """Let go of a file that was taken over and cannot be used."""
         self._reading = True
-        self._let_go()
+        self._close_file()
 
-    def mend(self, needs_newline: bool, outdated: bool, everything: Everything) -> None:
+    def repair_file(self, needs_newline: bool, outdated: bool, everything: Everything) -> None:
         """Close a last line that was cut off; write a file of an older version anew."""
         self._everything = everything
         self._lead = b"\n" if needs_newline else b""
@@ -245,99 +244,99 @@ class SessionFile:
     def close(self) -> None:
         """Let go of the file, after a last try to save what is not saved yet, or not there any more."""
         file = self._file
-        if self._unsaved or (file is not None and self._begun and file.changed):
+        if self._unsaved or (file is not None and self._begun and file.has_foreign_changes):
             self._try_to_write()
-        elif file is not None and not self._begun and file.empty:
+        elif file is not None and not self._begun and file.is_empty:
             file.remove()
         if self._unsaved:
             self._report(f"The session could not be saved completely: {self.path}")
-        self._let_go()
+        self._close_file()
 
     @property
-    def _real(self) -> str:
+    def _real_path(self) -> str:
         return os.path.realpath(self.path)
 
     def _try_to_write(self) -> None:
         try:
             self._write()
         except OSError as error:
-            self._failed(error)
+            self._report_failure(error)
         else:
-            self._saved()
+            self._report_recovery()
         if self._unconfirmed is not None:
-            self._report(f"The disk has not confirmed the session file {self.path}: {_reason(self._unconfirmed)}")
+            self._report(f"The disk has not confirmed the session file {self.path}: {_reason_of(self._unconfirmed)}")
             self._unconfirmed = None
 
     def _write(self) -> None:
         if self._file is not None and self._file.is_gone():
-            self._let_go()
+            self._close_file()
             self._unconfirmed = None  # of the file that is gone; everything is written again
         if self._outdated:
-            self._renew()
+            self._rewrite_file()
         if self._file is None:
-            self._open()
-        elif self._file.torn or self._file.changed:
-            self._take_stock(self._file)
+            self._reopen_file()
+        elif self._file.has_torn_line or self._file.has_foreign_changes:
+            self._queue_missing_lines(self._file)
         assert self._file is not None
         self._file.append(self._lead + b"".join(line + b"\n" for line in self._unsaved))
         self._lead = b""
         self._unsaved.clear()
 
-    def _renew(self) -> None:
+    def _rewrite_file(self) -> None:
         """Put the whole session in place of its file."""
-        swap_file(self._real, b"".join(line + b"\n" for line in self._everything()), PRIVATE_FILE)
+        swap_file(self._real_path, b"".join(line + b"\n" for line in self._everything()), PRIVATE_FILE)
         self._outdated = False
-        self._let_go()
+        self._close_file()
 
-    def _open(self) -> None:
+    def _reopen_file(self) -> None:
         """Hold the file again, or a new one, and find out what it lacks."""
-        if not os.path.exists(self._real):
-            self._file = self._opener(self._real, True)
+        if not os.path.exists(self._real_path):
+            self._file = self._opener(self._real_path, True)
             self._unsaved, self._lead = list(self._everything()), b""
             return
-        file = self._opener(self._real, False)
+        file = self._opener(self._real_path, False)
         try:
-            self._take_stock(file)
+            self._queue_missing_lines(file)
         except OSError:
             file.close()
             raise
         self._file = file
 
-    def _take_stock(self, file: AppendFile) -> None:
-        """What the file has need not be written again, and half a line must not grow."""
+    def _queue_missing_lines(self, file: AppendFile) -> None:
+        """Queues the lines that the file lacks; a half line at its end is closed or dropped first."""
         # A failed write may have left part of a line, or all of it: what counts is what can be read back.
         every = list(self._everything())
-        with open(self._real, "rb") as there:
+        with open(self._real_path, "rb") as there:
             raw = there.read()
         if is_unfinished(raw):
             file.clear()
             raw = b""
         if raw and not is_of_session(raw, every[0]):
             raise OSError(errno.EEXIST, "another file has taken its place")
-        self._unsaved = _lacking(every, raw) if raw else every
+        self._unsaved = _missing_lines(every, raw) if raw else every
         self._lead = b"\n" if raw and not raw.endswith(b"\n") else b""
-        file.mended()
+        file.accept_content()
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def _failed(self, error: OSError) -> None:
+    def _report_failure(self, error: OSError) -> None:
         if not self._failing:
             self._failing = True
             self._report(
-                f"The session cannot be saved to {self.path}: {_reason(error)}. The conversation goes on in memory and "
-                "will be saved when writing works again."
+                f"The session cannot be saved to {self.path}: {_reason_of(error)}. The conversation goes on in memory "
+                "and will be saved when writing works again."
             )
 
-    def _saved(self) -> None:
+    def _report_recovery(self) -> None:
         if self._failing:
             self._failing = False
             self._report(f"The session is saved again: {self.path}")
 
 
-def _lacking(every: list[bytes], raw: bytes) -> list[bytes]:
+def _missing_lines(every: list[bytes], raw: bytes) -> list[bytes]:
     """The entries that are not in the file, in no form: another program may have written them in its own."""
     known = set(raw.split(b"\n"))
     lacking = [line for line in every[1:] if line not in known]
@@ -347,5 +346,5 @@ def _lacking(every: list[bytes], raw: bytes) -> list[bytes]:
     return [line for line in lacking if (entry := line_from_bytes(line)) is None or entry.id not in ids]
 
 
-def _reason(error: OSError) -> str:
+def _reason_of(error: OSError) -> str:
     return error.strerror or str(error)

@@ -33,7 +33,7 @@ class TrashedSession(Struct, frozen=True):
 
 
 class SessionTrash:
-    """The trash of one store."""
+    """The deleted sessions of one store, which can be restored."""
 
     def __init__(self, store: FileStore, now: Callable[[], int]) -> None:
         self._store = store
@@ -41,16 +41,15 @@ class SessionTrash:
 
     @property
     def folder(self) -> str:
-        """Where deleted sessions are."""
         return self._store.trash
 
-    def put(self, path: str) -> TrashedSession:
+    def delete_session(self, path: str) -> TrashedSession:
         """Delete a session; raises `StartupError` where that cannot be."""
         import shutil
 
-        row = _row(path)
-        deleted = clock.iso(self._now())
-        place = self._store.new_trash_folder(row.id, deleted)
+        row = _make_row(path)
+        deleted = clock.to_iso(self._now())
+        place = self._store.new_trash_path(row.id, deleted)
         try:
             # Held until the file has moved: a process that wants to write it meanwhile finds the lock.
             file = AppendFile(path, False)
@@ -62,7 +61,7 @@ class SessionTrash:
             make_private_folder(place)
             note = {"path": path, "deleted": deleted}
             swap_file(os.path.join(place, NOTE), codec.encode(note) + b"\n", 0o600)
-            for one in (path, FileStore.outputs_of(path)):
+            for one in (path, FileStore.outputs_folder_of(path)):
                 if os.path.lexists(one):
                     shutil.move(one, os.path.join(place, os.path.basename(one)))
         except OSError as error:
@@ -71,28 +70,28 @@ class SessionTrash:
             file.close()
         return TrashedSession(place, path, deleted, row)
 
-    def all(self) -> list[TrashedSession]:
+    def list_sessions(self) -> list[TrashedSession]:
         """What is in the trash, the one deleted last first."""
         try:
             names = sorted(os.listdir(self.folder), reverse=True)
         except OSError:
             return []
-        found = (self._read(os.path.join(self.folder, name)) for name in names)
+        found = (self._read_session(os.path.join(self.folder, name)) for name in names)
         return [one for one in found if one is not None]
 
-    def unreadable(self) -> list[str]:
+    def list_unreadable(self) -> list[str]:
         """Folders of the trash whose note or session cannot be read."""
         try:
             folders = [os.path.join(self.folder, name) for name in sorted(os.listdir(self.folder))]
         except OSError:
             return []
-        return [folder for folder in folders if self._read(folder) is None]
+        return [folder for folder in folders if self._read_session(folder) is None]
 
-    def take_back(self, reference: str) -> TrashedSession:
+    def restore_session(self, reference: str) -> TrashedSession:
         """Bring a session back to where it was, the one deleted last for an empty reference; raises `StartupError`."""
         import shutil
 
-        found = [one for one in self.all() if one.row.id.startswith(reference)]
+        found = [one for one in self.list_sessions() if one.row.id.startswith(reference)]
         if not found:
             raise StartupError(f"There is no {reference} in the trash" if reference else "The trash is empty")
         if reference and len({one.row.id for one in found}) > 1:
@@ -102,7 +101,7 @@ class SessionTrash:
             raise StartupError(f"There is a session at {one.path} again; move it away first")
         try:
             make_private_folder(os.path.dirname(one.path))
-            for target in (FileStore.outputs_of(one.path), one.path):
+            for target in (FileStore.outputs_folder_of(one.path), one.path):
                 source = os.path.join(one.folder, os.path.basename(target))
                 if os.path.lexists(source):
                     shutil.move(source, target)
@@ -111,17 +110,17 @@ class SessionTrash:
             raise StartupError(f"{one.path} cannot be brought back: {error.strerror}") from None
         return one
 
-    def _read(self, folder: str) -> TrashedSession | None:
+    def _read_session(self, folder: str) -> TrashedSession | None:
         try:
             with open(os.path.join(folder, NOTE), "rb") as file:
                 note = codec.decode(file.read(64 * 1024))
             path, deleted = str(note["path"]), str(note["deleted"])
-            return TrashedSession(folder, path, deleted, _row(os.path.join(folder, os.path.basename(path))))
+            return TrashedSession(folder, path, deleted, _make_row(os.path.join(folder, os.path.basename(path))))
         except (OSError, BadRecord, KeyError, TypeError, StartupError):
             return None
 
 
-def _row(path: str) -> SessionRow:
+def _make_row(path: str) -> SessionRow:
     row = row_of(path)
     if row is None:
         raise StartupError(f"There is no session in {path}")

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from pigeon.session.context.transcript import branch_tokens
+from pigeon.session.context.transcript import estimate_branch_tokens
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.wire import codec
 from pigeon.wire.answers import ContextUsage, SessionStats, TokenTotals
@@ -58,8 +58,9 @@ class SessionTotals:
             self._cache_write += usage.cache_write
             self._cost += usage.cost.total
 
-    def stats(self, session_id: str, file: str | None, context_usage: ContextUsage | Absent = ABSENT) -> SessionStats:
-        """The answer."""
+    def to_stats(
+        self, session_id: str, file: str | None, context_usage: ContextUsage | Absent = ABSENT
+    ) -> SessionStats:
         return SessionStats(
             session_file=ABSENT if file is None else file,
             session_id=session_id,
@@ -85,10 +86,10 @@ def stats_of(session_id: str, file: str | None, lines: Iterable[EntryLine]) -> S
     totals = SessionTotals()
     for line in lines:
         totals.add(line)
-    return totals.stats(session_id, file)
+    return totals.to_stats(session_id, file)
 
 
-def stats_pieces(
+def encode_stats(
     session_id: str, file: str | None, lines: Iterable[EntryLine], usage: ContextUsage | Absent
 ) -> Iterator[bytes]:
     """The answer of `get_session_stats`; nothing to show before the last entry was counted."""
@@ -96,7 +97,7 @@ def stats_pieces(
     for line in lines:
         totals.add(line)
         yield b""
-    yield codec.encode(totals.stats(session_id, file, usage))
+    yield codec.encode(totals.to_stats(session_id, file, usage))
 
 
 def usage_of(entry: Entry) -> Usage | None:
@@ -114,14 +115,14 @@ def context_usage(branch: Sequence[EntryLine], model: Model | None) -> ContextUs
     """How full the model's window is; unknown between a compaction and the next answer."""
     if model is None or model.context_window <= 0:
         return ABSENT
-    if _just_compacted(branch):
+    if _is_just_compacted(branch):
         return ContextUsage(tokens=None, context_window=model.context_window, percent=None)
-    tokens = branch_tokens(branch)
+    tokens = estimate_branch_tokens(branch)
     percent = plain_number(tokens * 100 / model.context_window)
     return ContextUsage(tokens=tokens, context_window=model.context_window, percent=percent)
 
 
-def _just_compacted(branch: Sequence[EntryLine]) -> bool:
+def _is_just_compacted(branch: Sequence[EntryLine]) -> bool:
     for line in reversed(branch):
         if line.type == "compaction":
             return True
@@ -130,14 +131,14 @@ def _just_compacted(branch: Sequence[EntryLine]) -> bool:
     return False
 
 
-def entries_pieces(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
+def encode_entries(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
     """The answer of `get_entries`: each entry as it is kept."""
     yield b'{"entries":'
-    yield from list_pieces(codec.encode(line.shown()) for line in lines)
+    yield from encode_list(codec.encode(line.to_host_json()) for line in lines)
     yield b',"leafId":' + codec.encode(leaf_id) + b"}"
 
 
-def list_pieces(items: Iterable[bytes]) -> Iterator[bytes]:
+def encode_list(items: Iterable[bytes]) -> Iterator[bytes]:
     """A JSON array of encoded items; an empty one stands for work and is passed on."""
     before = b"["
     for item in items:
@@ -146,7 +147,7 @@ def list_pieces(items: Iterable[bytes]) -> Iterator[bytes]:
     yield b"]" if before == b"," else b"[]"
 
 
-def tree_pieces(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
+def encode_tree(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[bytes]:
     """The answer of `get_tree`: roots with their children, each list by time; an orphan is a root."""
     labels: dict[str, LabelEntry] = {}
     nodes: dict[str, EntryLine] = {}
@@ -169,11 +170,11 @@ def tree_pieces(lines: Iterable[EntryLine], leaf_id: str | None) -> Iterator[byt
             children[line.parent_id] = line if there is None else [there, line]
         yield b""
     yield b'{"tree":'
-    yield from _nested(roots, children, labels)
+    yield from _encode_nodes(roots, children, labels)
     yield b',"leafId":' + codec.encode(leaf_id) + b"}"
 
 
-def _nested(
+def _encode_nodes(
     roots: list[EntryLine], children: dict[str, EntryLine | list[EntryLine]], labels: dict[str, LabelEntry]
 ) -> Iterator[bytes]:
     """The nodes as nested JSON. `closings` has what closes each open node; `lists` the lists of several nodes that are
@@ -191,9 +192,9 @@ def _nested(
         if node is None:
             lists.pop()
         while isinstance(node, EntryLine):
-            yield comma + b'{"entry":' + codec.encode(node.shown()) + b',"children":['
+            yield comma + b'{"entry":' + codec.encode(node.to_host_json()) + b',"children":['
             comma = b""
-            closings.append(b"]" + _label_members(labels.get(node.id)) + b"}")
+            closings.append(b"]" + _encode_label(labels.get(node.id)) + b"}")
             node = children.get(node.id)
         if node is not None:
             lists.append((len(closings), iter(sorted(node, key=_time))))
@@ -204,7 +205,7 @@ def _time(line: EntryLine) -> str:
     return line.timestamp
 
 
-def _label_members(label: LabelEntry | None) -> bytes:
+def _encode_label(label: LabelEntry | None) -> bytes:
     """The last label of an entry; one without a text takes the label away."""
     if label is None or isinstance(label.label, Absent):
         return b""
@@ -221,10 +222,10 @@ def clean_name(name: str) -> str:
 
 def name_of(lines: list[EntryLine]) -> str | None:
     """The name that was given last."""
-    return name_in(next((line for line in reversed(lines) if line.type == "session_info"), None))
+    return name_of_info(next((line for line in reversed(lines) if line.type == "session_info"), None))
 
 
-def name_in(info: EntryLine | None) -> str | None:
+def name_of_info(info: EntryLine | None) -> str | None:
     """The name that an entry gives to its session."""
     entry = info.entry if info is not None else None
     return (entry.name or None) if isinstance(entry, SessionInfo) else None

@@ -25,23 +25,28 @@ class DialogEnd(Struct, frozen=True):
 
 
 class Dialogs:
-    """Open dialogs, by id. A host that never answers leaves a dialog open; it never blocks anything else."""
+    """Open dialogs, by id. A host that never answers leaves a dialog open; it never blocks anything else.
 
-    def __init__(self, post: Callable[[Outbound], None], new_id: Callable[[], str]) -> None:
+    With `announces_ends`, every question that has ended is cancelled, however it ended: several clients may show it.
+    """
+
+    def __init__(
+        self, post: Callable[[Outbound], None], new_id: Callable[[], str], announces_ends: bool = False
+    ) -> None:
         self._post = post
         self._new_id = new_id
         self._closed = False
-        self._tells_ends = False
+        self._announces_ends = announces_ends
         self._open: dict[str, asyncio.Future[ExtensionUiResponse | None]] = {}
 
     async def ask(
         self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
     ) -> ExtensionUiResponse | None:
         """Send a question and wait; none when it was cancelled, timed out, or its scope ended."""
-        answer = (await self.asked(make, timeout_ms, scope)).answer
+        answer = (await self.run_dialog(make, timeout_ms, scope)).answer
         return None if answer is None or answer.cancelled else answer
 
-    async def asked(
+    async def run_dialog(
         self, make: Callable[[str], DialogRequest], timeout_ms: int | None = None, scope: Scope | None = None
     ) -> DialogEnd:
         """The same, with how it ended. Nothing is sent once the host is gone."""
@@ -56,25 +61,21 @@ class Dialogs:
         try:
             given = await (waiting if scope is None else scope.wait(waiting))
         except (TimeoutError, Aborted) as reason:
-            if isinstance(reason, Aborted) and isinstance(request, EditorRequest) and not self._tells_ends:
-                self.tell(lambda new: CancelRequest(id=new, target_id=id))
+            if isinstance(reason, Aborted) and isinstance(request, EditorRequest) and not self._announces_ends:
+                self.send_notice(lambda new: CancelRequest(id=new, target_id=id))
             return DialogEnd("aborted" if isinstance(reason, Aborted) else "timeout")
         finally:
             self._open.pop(id, None)
-            if self._tells_ends:
-                self.tell(lambda new: CancelRequest(id=new, target_id=id))
+            if self._announces_ends:
+                self.send_notice(lambda new: CancelRequest(id=new, target_id=id))
         return DialogEnd("disconnected" if given is None else "answered", given)
 
     @property
-    def waiting(self) -> bool:
+    def has_open_dialog(self) -> bool:
         """True while a question is open."""
         return bool(self._open)
 
-    def tell_ends(self) -> None:
-        """Cancel every question that has ended from now on, however it ended: several clients may show it."""
-        self._tells_ends = True
-
-    def tell(self, make: Callable[[str], DialogRequest]) -> None:
+    def send_notice(self, make: Callable[[str], DialogRequest]) -> None:
         """Send a notice that needs no answer."""
         self._post(make(self._new_id()))
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from pigeon.agent.interfaces import HostCommandEnd, HostRefused, ToolRun
-from pigeon.wire.base import ABSENT, Absent, Json, or_else
+from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
 from pigeon.wire.commands import HostServiceResult, SetHostServices
 from pigeon.wire.commands.services import HostServicesState
 from pigeon.wire.errors import Aborted, Refusal, ToolFailed
@@ -62,9 +62,9 @@ class HostServices:
         self._open: dict[str, asyncio.Future[HostServiceResult]] = {}
         self._gone = False
 
-    def set(self, asked: SetHostServices) -> HostServicesState:
+    def set_services(self, asked: SetHostServices) -> HostServicesState:
         """Use what the host offers from the next call on; raises a `Refusal` for folders that are not absolute."""
-        roots = or_else(asked.roots, [])
+        roots = value_or_default(asked.roots, [])
         for root in roots:
             if not os.path.isabs(root) or "\0" in root:
                 raise Refusal(f'Field "roots" must have absolute paths, not "{root}"')
@@ -79,7 +79,6 @@ class HostServices:
         return self.state()
 
     def state(self) -> HostServicesState:
-        """What is in force."""
         offered = self._offered
         has_files = not all(map(self._steered, self._folders()))
         return HostServicesState(
@@ -102,15 +101,15 @@ class HostServices:
         """True if the host is told what has changed in files."""
         return self._offered.tell_changes
 
-    def read_path(self, place: str) -> str | None:
+    def path_for_reading(self, place: str) -> str | None:
         """The path by which the host is asked for a file; none if it is read from the disk."""
-        return self._served(place) if self._offered.read_files else None
+        return self._host_path_of(place) if self._offered.read_files else None
 
-    def write_path(self, place: str) -> str | None:
-        """The same for writing."""
-        return self._served(place) if self._offered.write_files else None
+    def path_for_writing(self, place: str) -> str | None:
+        """The path by which the host is asked to write a file; None if it is written to the disk."""
+        return self._host_path_of(place) if self._offered.write_files else None
 
-    def _served(self, place: str) -> str | None:
+    def _host_path_of(self, place: str) -> str | None:
         """Files of the workspace are the host's, by the name that the host has for it."""
         for root in self._folders():
             real = os.path.realpath(root)
@@ -126,7 +125,7 @@ class HostServices:
     async def read(self, run: ToolRun, path: str) -> str:
         """The text of a file; raises `HostRefused` as the host says, and `ToolFailed`."""
         request = HostFileRead(id=self._new_id(), tool_call_id=run.call_id, path=path)
-        result = await self._file(run, request, "reading")
+        result = await self._request_file(run, request, "reading")
         if isinstance(result.content, Absent):
             raise HostRefused("the host gave no content")
         return result.content
@@ -134,9 +133,9 @@ class HostServices:
     async def write(self, run: ToolRun, path: str, content: str) -> None:
         """Give a file this content; raises `HostRefused` as the host says, and `ToolFailed`."""
         request = HostFileWrite(id=self._new_id(), tool_call_id=run.call_id, path=path, content=content)
-        await self._file(run, request, "writing")
+        await self._request_file(run, request, "writing")
 
-    def tell_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
+    def report_change(self, run: ToolRun, path: str, old: str | None, new: str) -> None:
         """A tool has changed a file; texts that are too long are left out."""
         shown = len(new) <= LONGEST_SHOWN and len(old or "") <= LONGEST_SHOWN
         self._post(
@@ -158,26 +157,29 @@ class HostServices:
             tool_call_id=run.call_id,
             command=list(argv),
             cwd=cwd,
-            env=_difference(self._variables, environment),
+            env=_environment_difference(self._variables, environment),
         )
-        waiting = self._begin(request)
+        waiting = self._send_request(request)
         cause: str | None = None
         try:
             result = await run.scope.wait(asyncio.wait_for(asyncio.shield(waiting), timeout))
         except (TimeoutError, Aborted) as reason:
             cause = "cancelled" if isinstance(reason, Aborted) else "timeout"
-            result = await self._stopped(request.id, waiting)
+            result = await self._stop_and_wait(request.id, waiting)
         finally:
             self._open.pop(request.id, None)
         if not isinstance(result.error, Absent):
             raise ToolFailed(f"The host could not run the command: {result.error}")
         return HostCommandEnd(
-            or_else(result.output, ""), result.truncated is True, or_else(result.exit_code, None), cause
+            value_or_default(result.output, ""),
+            result.truncated is True,
+            value_or_default(result.exit_code, None),
+            cause,
         )
 
     # The host's side
 
-    def finish(self, result: HostServiceResult) -> None:
+    def on_result(self, result: HostServiceResult) -> None:
         """The answer to a request; ignored for one that has ended."""
         waiting = self._open.get(result.id) if isinstance(result.id, str) else None
         if waiting is not None and not waiting.done():
@@ -190,15 +192,15 @@ class HostServices:
             if not waiting.done():
                 waiting.set_exception(ToolFailed(GONE.format("what was asked")))
 
-    async def _file(self, run: ToolRun, request: HostFileRead | HostFileWrite, deed: str) -> HostServiceResult:
-        waiting = self._begin(request)
+    async def _request_file(self, run: ToolRun, request: HostFileRead | HostFileWrite, deed: str) -> HostServiceResult:
+        waiting = self._send_request(request)
         try:
             result = await run.scope.wait(asyncio.wait_for(asyncio.shield(waiting), FILE_SECONDS))
         except TimeoutError:
-            self._cancel(request.id)
+            self._cancel_request(request.id)
             raise ToolFailed(NO_ANSWER.format(FILE_SECONDS, deed, request.path)) from None
         except Aborted:
-            self._cancel(request.id)
+            self._cancel_request(request.id)
             raise
         finally:
             self._open.pop(request.id, None)
@@ -206,13 +208,15 @@ class HostServices:
             raise ToolFailed(result.error) if result.final is True else HostRefused(result.error)
         return result
 
-    async def _stopped(self, id: str, waiting: asyncio.Future[HostServiceResult]) -> HostServiceResult:
+    async def _stop_and_wait(self, id: str, waiting: asyncio.Future[HostServiceResult]) -> HostServiceResult:
         """The end of a command that was told to stop; nothing of it if the host does not tell in time."""
-        self._cancel(id)
+        self._cancel_request(id)
         done, _ = await asyncio.wait({waiting}, timeout=STOP_SECONDS)
         return waiting.result() if done else HostServiceResult(id=id)
 
-    def _begin(self, request: HostFileRead | HostFileWrite | HostCommandRun) -> asyncio.Future[HostServiceResult]:
+    def _send_request(
+        self, request: HostFileRead | HostFileWrite | HostCommandRun
+    ) -> asyncio.Future[HostServiceResult]:
         if self._gone:
             raise ToolFailed(GONE.format("commands" if isinstance(request, HostCommandRun) else "files"))
         waiting: asyncio.Future[HostServiceResult] = asyncio.get_running_loop().create_future()
@@ -220,11 +224,11 @@ class HostServices:
         self._post(request)
         return waiting
 
-    def _cancel(self, id: str) -> None:
+    def _cancel_request(self, id: str) -> None:
         self._post(HostServiceCancel(id=self._new_id(), target_id=id))
 
 
-def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Json]:
+def _environment_difference(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Json]:
     """What a command must see besides the variables of the host; one that it must not see is empty."""
     changed = {name: value for name, value in after.items() if before.get(name) != value}
     return {**changed, **{name: "" for name in before if name not in after}}

@@ -13,7 +13,7 @@ from pigeon.session.activity import Activity
 from pigeon.session.bus import Bus
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.journal import Journal
-from pigeon.session.hooks import Hooks, result_of
+from pigeon.session.hooks import Hooks, wait_for_result
 from pigeon.system.shell.shell import ShellMissing, ShellResult, Workplace, run_shell
 from pigeon.wire.answers import BashResult
 from pigeon.wire.base import ABSENT, Absent, Json
@@ -51,7 +51,7 @@ class HostShell:
         """Where commands run, with which shell and environment."""
         return self._workplace
 
-    def move_to(self, workplace: Workplace) -> None:
+    def set_workplace(self, workplace: Workplace) -> None:
         """Run commands there from here on."""
         self._workplace = workplace
 
@@ -61,42 +61,45 @@ class HostShell:
         From this call on `abort` reaches it, also before anything of it has begun. Raises `SessionInUse` where its
         output could not be kept because another process writes the session.
         """
-        self._transcript.journal.claim(begins=not self._activity.in_run)
+        self._transcript.journal.claim_and_reload_file(begins=not self._activity.is_running)
         scope = Scope()
         self._running.add(scope)
-        return self._run(command, excluded, id, scope, self._transcript.journal)
+        return self._run_and_record(command, excluded, id, scope, self._transcript.journal)
 
-    async def _run(self, command: str, excluded: bool, id: Json | Absent, scope: Scope, journal: Journal) -> BashResult:
+    async def _run_and_record(
+        self, command: str, excluded: bool, id: Json | Absent, scope: Scope, journal: Journal
+    ) -> BashResult:
         try:
-            answer = await self._answer(command, excluded, id, scope)
+            answer = await self._run_shell(command, excluded, id, scope)
         except Aborted:
             answer = NOT_RUN
         finally:
             self._running.discard(scope)
-        self._keep(command, answer, excluded, journal)
+        self._record_command(command, answer, excluded, journal)
         return answer
 
-    async def _answer(self, command: str, excluded: bool, id: Json | Absent, scope: Scope) -> BashResult:
-        given = await result_of(self._hooks.user_bash(command, excluded, self._workplace.cwd), scope)
+    async def _run_shell(self, command: str, excluded: bool, id: Json | Absent, scope: Scope) -> BashResult:
+        given = await wait_for_result(self._hooks.intercept_user_bash(command, excluded, self._workplace.cwd), scope)
         if given is not None:
             return given
-        scope.check()
+        scope.raise_if_cancelled()
 
         async def show(delta: str) -> None:
             await self._bus.publish(BashExecutionUpdate(id=id, delta=delta))
 
         outside = self._workplace.host_is_outside()
         try:
-            return answer_of(await run_shell(command, self._workplace, scope=scope, on_output=show, outside=outside))
+            return to_bash_result(
+                await run_shell(command, self._workplace, scope=scope, on_output=show, outside=outside)
+            )
         except ShellMissing as error:
             raise Refusal(str(error)) from None
 
     def abort(self) -> None:
-        """Kill every running command."""
         for scope in list(self._running):
             scope.cancel()
 
-    def _keep(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
+    def _record_command(self, command: str, result: BashResult, excluded: bool, journal: Journal) -> None:
         """Put the command on record, unless the conversation it belongs to was left in the meantime."""
         if self._transcript.journal is not journal:
             return
@@ -110,16 +113,15 @@ class HostShell:
             timestamp=self._now(),
             exclude_from_context=True if excluded else ABSENT,
         )
-        self._activity.after_run(lambda: self._transcript.journal.append_message(message))
+        self._activity.defer_to_run_end(lambda: self._transcript.journal.append_message(message))
 
 
-def answer_of(result: ShellResult) -> BashResult:
-    """The answer of `bash`."""
+def to_bash_result(result: ShellResult) -> BashResult:
     return BashResult(
         output=result.output,
         exit_code=ABSENT if result.exit_code is None else result.exit_code,
         cancelled=result.cancelled,
-        truncated=result.truncated,
+        truncated=result.is_truncated,
         total_lines=result.total_lines,
         total_bytes=result.total_bytes,
         output_lines=result.output_lines,

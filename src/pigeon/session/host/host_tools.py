@@ -30,10 +30,18 @@ FAILED = "Host tool execution failed"
 
 
 class HostTools:
-    """The tools of the host, and their open calls."""
+    """The tools of the host, and their open calls.
+
+    With `announces_ends`, every call that has ended is cancelled, also one with a result: several clients may work on
+    it.
+    """
 
     def __init__(
-        self, toolset: Toolset, post: Callable[[Outbound], None], new_id: Callable[[], str] = RANDOM_IDS.request_id
+        self,
+        toolset: Toolset,
+        post: Callable[[Outbound], None],
+        new_id: Callable[[], str] = RANDOM_IDS.request_id,
+        announces_ends: bool = False,
     ) -> None:
         self._toolset = toolset
         self._post = post
@@ -41,40 +49,36 @@ class HostTools:
         self._open: dict[str, _OpenCall] = {}
         self._ended: deque[str] = deque(maxlen=MOST_ENDED)
         self._gone = False
-        self._tells_ends = False
-
-    def tell_ends(self) -> None:
-        """Cancel every call that has ended from now on, also one with a result: several clients may work on it."""
-        self._tells_ends = True
+        self._announces_ends = announces_ends
 
     def set(self, definitions: list[HostTool]) -> list[str]:
         """Replace the whole set, from the next model call on; a refusal leaves the previous one in place."""
-        wanted = [_checked(definition, index) for index, definition in enumerate(definitions)]
+        wanted = [_check_definition(definition, index) for index, definition in enumerate(definitions)]
         names = [tool.name for tool in wanted]
         if len(set(names)) < len(names):
             raise Refusal("RPC host tool names must be unique")
         for name in names:
-            if self._toolset.is_taken(name):
+            if self._toolset.is_name_taken(name):
                 raise Refusal(f'RPC host tool "{name}" conflicts with an existing tool')
         tools: dict[str, Tool] = {tool.name: _HostTool(tool, self) for tool in wanted}
-        self._toolset.lend(tools, [tool.name for tool in wanted if not tool.hidden])
+        self._toolset.set_host_tools(tools, [tool.name for tool in wanted if not tool.hidden])
         return names
 
-    def update(self, id: Json | Absent, progress: HostToolOutcome) -> None:
+    def on_progress(self, id: Json | Absent, progress: HostToolOutcome) -> None:
         """The host's progress with a call; shown as the tool's own."""
-        call = self._call(id)
+        call = self._find_call(id)
         if call is not None:
-            call.progressed(_outcome(progress))
+            call.on_progress(_to_outcome(progress))
 
-    def finish(self, id: Json | Absent, result: HostToolOutcome, is_error: bool) -> None:
+    def on_result(self, id: Json | Absent, result: HostToolOutcome, is_error: bool) -> None:
         """The host's result of a call."""
-        call = self._call(id)
+        call = self._find_call(id)
         if call is not None and isinstance(id, str):
-            self._close(id)
-            outcome = _outcome(result)
-            call.ended(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
+            self._try_close_call(id)
+            outcome = _to_outcome(result)
+            call.on_result(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
 
-    def _call(self, id: Json | Absent) -> _OpenCall | None:
+    def _find_call(self, id: Json | Absent) -> _OpenCall | None:
         """The open call with this id; none if it has ended. Raises a `Refusal` for no call while one is waited for."""
         call = self._open.get(id) if isinstance(id, str) else None
         if call is None and self._open and id not in self._ended:
@@ -83,8 +87,8 @@ class HostTools:
             raise Refusal(f"There is no host tool call {given}. Open calls: {known}")
         return call
 
-    def _close(self, id: str) -> bool:
-        """Take a call off the open ones; false if it had ended before."""
+    def _try_close_call(self, id: str) -> bool:
+        """Closes an open call; returns False if it had ended before."""
         if self._open.pop(id, None) is None:
             return False
         self._ended.append(id)
@@ -94,8 +98,8 @@ class HostTools:
         """The host will say nothing more: open calls fail, and so does every later one."""
         self._gone = True
         for id, call in list(self._open.items()):
-            self._close(id)
-            call.ended(ToolFailed(DISCONNECTED))
+            self._try_close_call(id)
+            call.on_result(ToolFailed(DISCONNECTED))
 
     def close(self) -> None:
         """The session ends; nothing stays open."""
@@ -104,18 +108,18 @@ class HostTools:
     async def call(self, name: str, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
         """Ask the host and wait for its result, showing progress meanwhile."""
         if run.scope.cancelled:
-            raise ToolFailed(_aborted(name))
+            raise ToolFailed(_abort_text(name))
         if self._gone:
             raise ToolFailed(DISCONNECTED)
         id = self._new_id()
         call = self._open[id] = _OpenCall()
         self._post(HostToolCall(id=id, tool_call_id=run.call_id, tool_name=name, arguments=arguments))
         try:
-            return await call.followed(run)
+            return await call.wait_for_result(run)
         except Aborted:
-            raise ToolFailed(_aborted(name)) from None
+            raise ToolFailed(_abort_text(name)) from None
         finally:
-            if self._close(id) or self._tells_ends:
+            if self._try_close_call(id) or self._announces_ends:
                 self._post(HostToolCancel(id=self._new_id(), target_id=id))
 
 
@@ -125,30 +129,29 @@ class _OpenCall:
     def __init__(self) -> None:
         self._reports: asyncio.Queue[ToolOutcome | _End] = asyncio.Queue()
 
-    def progressed(self, progress: ToolOutcome) -> None:
+    def on_progress(self, progress: ToolOutcome) -> None:
         """Progress holds everything so far, so the oldest may go when a slow reader lets them pile up."""
         if self._reports.qsize() >= MOST_UPDATES:
             self._reports.get_nowait()
         self._reports.put_nowait(progress)
 
-    def ended(self, result: ToolOutcome | ToolFailed) -> None:
-        """The last report."""
+    def on_result(self, result: ToolOutcome | ToolFailed) -> None:
         self._reports.put_nowait(_End(result))
 
-    async def followed(self, run: ToolRun) -> ToolOutcome:
+    async def wait_for_result(self, run: ToolRun) -> ToolOutcome:
         """Show progress until the result is there; a result that has come wins over an abort."""
         while True:
             try:
                 report = await run.scope.wait(self._reports.get())
             except Aborted:
-                report = self._last()
+                report = self._pop_end()
             if isinstance(report, _End):
                 if isinstance(report.result, ToolFailed):
                     raise report.result
                 return report.result
             await run.update(report)
 
-    def _last(self) -> _End:
+    def _pop_end(self) -> _End:
         while not self._reports.empty():
             report = self._reports.get_nowait()
             if isinstance(report, _End):
@@ -172,7 +175,7 @@ class _Definition:
         self.name = name
         self.description = description
         self.parameters = parameters
-        self.label = _trimmed(tool.label) or name
+        self.label = _trim_text(tool.label) or name
         self.hidden = tool.hidden is True
         self.reads_only = tool.read_only is True
 
@@ -187,15 +190,14 @@ class _HostTool(ArgumentTool):
         self.spec = ToolSpec(definition.name, definition.description, definition.parameters)
 
     async def execute(self, arguments: dict[str, Json], run: ToolRun) -> ToolOutcome:
-        """The host does it."""
         return await self._owner.call(self.spec.name, arguments, run)
 
 
-def _checked(tool: HostTool, index: int) -> _Definition:
-    name = _trimmed(tool.name)
+def _check_definition(tool: HostTool, index: int) -> _Definition:
+    name = _trim_text(tool.name)
     if not name:
         raise Refusal(f"Host tool at index {index} must provide a non-empty name")
-    description = _trimmed(tool.description)
+    description = _trim_text(tool.description)
     if not description:
         raise Refusal(f'Host tool "{name}" must provide a non-empty description')
     if not isinstance(tool.parameters, dict):
@@ -203,20 +205,20 @@ def _checked(tool: HostTool, index: int) -> _Definition:
     return _Definition(name, description, tool.parameters, tool)
 
 
-def _trimmed(value: Json | Absent) -> str:
+def _trim_text(value: Json | Absent) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _aborted(name: str) -> str:
+def _abort_text(name: str) -> str:
     return f'Host tool "{name}" was aborted'
 
 
-def _outcome(given: HostToolOutcome) -> ToolOutcome:
+def _to_outcome(given: HostToolOutcome) -> ToolOutcome:
     details = ABSENT if given.details is None else given.details
-    return ToolOutcome(content=[_block(block) for block in given.content], details=details)
+    return ToolOutcome(content=[_to_block(block) for block in given.content], details=details)
 
 
-def _block(value: Json) -> UserBlock:
+def _to_block(value: Json) -> UserBlock:
     """A content block; what is neither text nor image is shown to the model as it came."""
     if isinstance(value, str):
         return TextContent(text=value)

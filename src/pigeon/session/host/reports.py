@@ -17,7 +17,7 @@ MOST_HELD = 200
 
 
 class Reports:
-    """Collects problems; `at_start` and `notify` are what parts get as their `report`."""
+    """Collects problems; `add_startup_problem` and `notify` are what parts get as their `report`."""
 
     def __init__(self) -> None:
         self._ids = RANDOM_IDS
@@ -25,30 +25,30 @@ class Reports:
         self._held: list[Outbound] = []
         self._post: Callable[[Outbound], None] | None = None
 
-    def use_ids(self, ids: Ids) -> None:
+    def set_ids(self, ids: Ids) -> None:
         """Take the ids of records from these: a recording decides about them, and what opens it may report."""
         self._ids = ids
 
-    def at_start(self, text: str) -> None:
+    def add_startup_problem(self, text: str) -> None:
         """A problem with options or settings, found while the agent is built; the same one is listed once."""
         if text not in self.startup:
             self.startup.append(text)
 
     def notify(self, text: str) -> None:
-        """Show a warning."""
+        """Show a warning to the person at the host."""
         self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="warning"))
 
-    def tell(self, text: str) -> None:
+    def show_info(self, text: str) -> None:
         """Show what a person may want to know and need not act on."""
         self.post(NotifyRequest(id=self._ids.dialog_id(), message=text, notify_type="info"))
 
-    def closed(self, text: str) -> None:
+    def report_guard_problem(self, text: str) -> None:
         """A problem for which the guard fails closed."""
         if text not in self.startup:
-            self.at_start(text)
+            self.add_startup_problem(text)
             self.notify(text)
 
-    def skill_failed(self, path: str, why: str) -> None:
+    def report_skill_failure(self, path: str, why: str) -> None:
         """A skill that was asked for cannot be read."""
         self.post(ExtensionError(extension_path=path, event="skill_expansion", error=why))
 

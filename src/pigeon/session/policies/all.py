@@ -29,7 +29,7 @@ class RunPolicies:
         settings, transcript = dependencies.settings, dependencies.transcript
         bus, now = dependencies.bus, dependencies.now
         rules = StreamRules(lambda: dependencies.rules(transcript.journal.cwd), bus.publish, now, dependencies.report)
-        bus.record(rules.on_event)
+        bus.set_recorder(rules.on_event)
         self._now = now
         self._first: Sequence[RunPolicy] = (
             rules,
@@ -76,14 +76,13 @@ class RunPolicies:
         return gate
 
     def change_request(self, request: ModelRequest) -> ModelRequest:
-        """The request as it is sent."""
         for policy in self._in_order:
             request = policy.change_request(request)
         return request
 
-    def watches(self) -> list[Watch]:
+    def make_watches(self) -> list[Watch]:
         """What may cut the next answer; usually nothing."""
-        asked = (policy.watch() for policy in self._in_order)
+        asked = (policy.make_watch() for policy in self._in_order)
         return [watch for watch in asked if watch is not None]
 
     def on_answer(self, answer: AssistantMessage) -> None:
@@ -97,11 +96,11 @@ class RunPolicies:
             tools = policy.change_tools(tools)
         return tools
 
-    def refuse_call(self, call: ToolCall) -> str | None:
-        """Why a tool call must not be made, None if it may be."""
-        if any(policy.owns_call(call) for policy in self._in_order):
+    def admit_call(self, call: ToolCall) -> str | None:
+        """Asks the policies to admit a tool call; returns why it must not be made, None if it may be."""
+        if any(policy.is_own_call(call) for policy in self._in_order):
             return None
-        refusals = (policy.refuse_call(call) for policy in self._in_order)
+        refusals = (policy.admit_call(call) for policy in self._in_order)
         return next((refusal for refusal in refusals if refusal is not None), None)
 
     async def after_turn(
@@ -121,16 +120,16 @@ class RunPolicies:
                 break
         if ends and not messages:
             return []
-        notices = [text for policy in self._in_order for text in policy.notices(turn)]
+        notices = [text for policy in self._in_order for text in policy.collect_notices(turn)]
         now = self._now()
         return [
             *messages,
             *(CustomMessage(custom_type=NOTICE_TYPE, content=text, display=False, timestamp=now) for text in notices),
         ]
 
-    def allows_request(self) -> bool:
-        """False if no further answer may be asked for; that then is what has ended the run."""
-        return all(policy.allows_request() for policy in self._in_order)
+    def try_continue_run(self) -> bool:
+        """Returns False if no further answer may be requested; a policy has then ended the run."""
+        return all(policy.try_continue_run() for policy in self._in_order)
 
     def on_context_full(self) -> None:
         """The context overflowed and could not be summarized, so the run ends."""

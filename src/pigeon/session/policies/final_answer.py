@@ -76,7 +76,7 @@ class FinalAnswer(RunPolicy):
         self._by_format = False
         self._start: RunStart
         self._plain: ModelRequest
-        self._tool = _FinalAnswerTool(NAME, self._take)
+        self._tool = _FinalAnswerTool(NAME, self._accept_arguments)
 
     def begin_run(self, start: RunStart) -> None:
         """Keep what is asked of the run's surroundings later."""
@@ -103,17 +103,19 @@ class FinalAnswer(RunPolicy):
         """The request with what makes the model give the answer; one that was given before is superseded."""
         self._value = ABSENT
         self._plain = request
-        form = self._start.output_formats.output_format(request.model, self._schema.parameters, bool(request.tools))
+        form = self._start.output_formats.find_output_format(
+            request.model, self._schema.parameters, bool(request.tools)
+        )
         self._by_format = form is not None
         if form is None:
-            return self.request_by_tool()
+            return self.build_tool_request()
         return replace(request, output=form, system_prompt=f"{request.system_prompt}\n\n{FORMAT_INSTRUCTION}")
 
-    def request_by_tool(self) -> ModelRequest:
+    def build_tool_request(self) -> ModelRequest:
         """The last request in the form that every model knows."""
         self._by_format = False
         request, schema = self._plain, self._schema
-        name = self._name_beside({tool.name for tool in request.tools})
+        name = self._choose_tool_name({tool.name for tool in request.tools})
         return replace(
             request,
             tools=[*request.tools, ToolSpec(name, DESCRIPTION, schema.parameters, schema.strict)],
@@ -122,7 +124,7 @@ class FinalAnswer(RunPolicy):
 
     def on_format_refused(self, model: Model) -> None:
         """The model took the request by the tool, and not by the format."""
-        self._start.output_formats.refused_format(model)
+        self._start.output_formats.on_format_refused(model)
 
     def wrap_provider(self, provider: ModelProvider) -> ModelProvider:
         """The provider for the run's requests: one whose format is refused is asked for again by a tool."""
@@ -130,9 +132,9 @@ class FinalAnswer(RunPolicy):
 
     def change_tools(self, tools: dict[str, Tool]) -> dict[str, Tool]:
         """The tools, and the one that gives the answer."""
-        return {**tools, self._name_beside(set(tools)): self._tool}
+        return {**tools, self._choose_tool_name(set(tools)): self._tool}
 
-    def owns_call(self, call: ToolCall) -> bool:
+    def is_own_call(self, call: ToolCall) -> bool:
         """True if the call is the final answer: for a model that gives it otherwise it is no tool call, either."""
         return call.name == self._tool.name
 
@@ -156,7 +158,7 @@ class FinalAnswer(RunPolicy):
         now = self._start.now()
         if self.has_output:
             return ()
-        if not self._tried(turn.answer) and (not turn.ends or self._is_given_as_text(turn.answer)):
+        if not self._note_tool_attempt(turn.answer) and (not turn.ends or self._try_accept_text(turn.answer)):
             return ()
         self._attempts += 1
         if self.has_ended_run:
@@ -167,8 +169,8 @@ class FinalAnswer(RunPolicy):
         text = reminder.format(problem=self._problem, name=self._tool.name)
         return (CustomMessage(custom_type=CUSTOM_TYPE, content=text, display=False, timestamp=now),)
 
-    def _tried(self, answer: AssistantMessage) -> bool:
-        """Whether the tool was called, and not only skipped for a message of the user."""
+    def _note_tool_attempt(self, answer: AssistantMessage) -> bool:
+        """Notes what is wrong with a call of the tool; returns whether there was one that was not only skipped."""
         calls = [block for block in answer.content if isinstance(block, ToolCall) and block.name == self._tool.name]
         unreadable = next(
             (call.arguments_error for call in calls if not isinstance(call.arguments_error, Absent)), None
@@ -177,7 +179,7 @@ class FinalAnswer(RunPolicy):
             self._problem = CUT_OFF if answer.stop_reason == "length" else unreadable or ""
         return bool(calls) and bool(self._problem)
 
-    def _is_given_as_text(self, answer: AssistantMessage) -> bool:
+    def _try_accept_text(self, answer: AssistantMessage) -> bool:
         texts = [block.text for block in answer.content if isinstance(block, TextContent) and block.text.strip()]
         has_calls = any(isinstance(block, ToolCall) for block in answer.content)
         self._problem = CUT_OFF if answer.stop_reason == "length" else NO_ANSWER
@@ -185,7 +187,7 @@ class FinalAnswer(RunPolicy):
             return False
         for text in dict.fromkeys((text_of(answer.content), texts[-1])):
             try:
-                self._value = self._value_in(codec.decode(_without_fence(text.strip())))
+                self._value = self._extract_value(codec.decode(_strip_fence(text.strip())))
                 return True
             except ToolFailed as error:
                 self._problem = str(error)
@@ -193,11 +195,11 @@ class FinalAnswer(RunPolicy):
                 pass  # the text is no JSON
         return False
 
-    def _value_in(self, given: Json) -> Json:
+    def _extract_value(self, given: Json) -> Json:
         """The value of a text. It may be in an object, as the schema that the model was given has it, or alone."""
-        ways: list[Callable[[Any], Json]] = [self._schema.checked]
+        ways: list[Callable[[Any], Json]] = [self._schema.validate_value]
         if isinstance(given, dict):
-            ways.insert(0 if self._by_format else 1, self._schema.value_of)
+            ways.insert(0 if self._by_format else 1, self._schema.validate_arguments)
         problems: list[ToolFailed] = []
         for way in ways:
             try:
@@ -206,27 +208,27 @@ class FinalAnswer(RunPolicy):
                 problems.append(error)
         raise problems[0]
 
-    def _take(self, arguments: dict[str, Json]) -> None:
+    def _accept_arguments(self, arguments: dict[str, Json]) -> None:
         """A call of the tool; raises `ToolFailed` with what is wrong with it."""
         try:
             if not self._alone:
                 raise ToolFailed(NOT_ALONE.format(name=self._tool.name))
-            self._value = self._schema.value_of(arguments)
+            self._value = self._schema.validate_arguments(arguments)
         except ToolFailed as error:
             self._problem = str(error)
             raise
 
-    def _name_beside(self, names: set[str]) -> str:
+    def _choose_tool_name(self, names: set[str]) -> str:
         """A name that no other tool has; it stays what it was unless a tool of that name was added."""
         name, number = self._tool.name, 2
         while name in names:
             name, number = f"{NAME}_{number}", number + 1
         if name != self._tool.name:
-            self._tool = _FinalAnswerTool(name, self._take)
+            self._tool = _FinalAnswerTool(name, self._accept_arguments)
         return name
 
 
-def _without_fence(text: str) -> str:
+def _strip_fence(text: str) -> str:
     """What is in the code fence, if the text is one and nothing else."""
     if not (text.startswith("```") and text.endswith("```") and "\n" in text):
         return text
@@ -241,21 +243,20 @@ class _FormatFirst:
         self._answer = answer
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
-        """Begin an answer."""
-        return self._inner.stream(request) if request.output is None else self._streamed(request)
+        return self._inner.stream(request) if request.output is None else self._stream_with_fallback(request)
 
-    async def _streamed(self, request: ModelRequest) -> AsyncIterator[Delta]:
+    async def _stream_with_fallback(self, request: ModelRequest) -> AsyncIterator[Delta]:
         deltas = self._inner.stream(request)
         try:
             async for delta in deltas:
-                if _refuses_format(delta):
+                if _is_format_refusal(delta):
                     break
                 yield delta
             else:
                 return
         finally:
             await close_stream(deltas)
-        deltas = self._inner.stream(self._answer.request_by_tool())
+        deltas = self._inner.stream(self._answer.build_tool_request())
         try:
             async for delta in deltas:
                 if isinstance(delta, Finished) and delta.failure is None:
@@ -265,7 +266,7 @@ class _FormatFirst:
             await close_stream(deltas)
 
 
-def _refuses_format(delta: Delta) -> bool:
+def _is_format_refusal(delta: Delta) -> bool:
     """Whether a server says that it cannot take the request, which may be for its format."""
     failure = delta.failure if isinstance(delta, Finished) else None
     return failure is not None and failure.status in REFUSING and not failure.overflow
@@ -294,13 +295,11 @@ class _FinalAnswerGate:
         self._inner = inner
         self._tool = tool
 
-    async def before(self, prepared: PreparedCall) -> None:
-        """Look at a call."""
+    async def before_call(self, prepared: PreparedCall) -> None:
         if prepared.tool is not self._tool:
-            await self._inner.before(prepared)
+            await self._inner.before_call(prepared)
 
-    async def after(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
-        """The outcome to report."""
+    async def after_call(self, call: ToolCall, outcome: ToolOutcome, is_error: bool) -> tuple[ToolOutcome, bool]:
         if call.name == self._tool.name:
             return outcome, is_error
-        return await self._inner.after(call, outcome, is_error)
+        return await self._inner.after_call(call, outcome, is_error)

@@ -35,9 +35,9 @@ class FinishGate(RunPolicy):
         """The request to verify; nothing if it was made already, or if the answer is not the last one."""
         if not self._enabled or not turn.ends or not self._can_go_on():
             return ()
-        if not (turn.has_output or turn.stopped_by_itself):
+        if not (turn.has_output or turn.has_stopped_by_itself):
             return ()
-        after = self._transcript.last_user_entry()
+        after = self._transcript.find_last_user_entry()
         if after == self._asked_after:
             return ()
         self._asked_after = after

@@ -48,13 +48,12 @@ class CycleCount:
         self._same = [0] * (LONGEST_CYCLE + 1)
 
     def add(self, thing: int) -> None:
-        """One more."""
         for length in range(1, LONGEST_CYCLE + 1):
             is_same = length <= len(self._last) and self._last[-length] == thing
             self._same[length] = self._same[length] + 1 if is_same else 0
         self._last.append(thing)
 
-    def repeats(self) -> int:
+    def count_repeats(self) -> int:
         """How often the cycle that came most often came; 1 if nothing repeats."""
         rounds = (1 + same // length for length, same in enumerate(self._same) if length)
         return max(rounds) if self._last else 0
@@ -71,19 +70,19 @@ class LoopGuard(RunPolicy):
         self._transcript = transcript
         self._stop_run = stop_run
         self._since: str | None = None
-        self._begin(None)
+        self._reset_counts(None)
 
-    def notices(self, turn: CompletedTurn) -> Sequence[str]:
+    def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
         """The warning, once for each loop."""
-        warning = self.add_calls(turn.answer, turn.results, self._transcript.last_user_entry())
+        warning = self.add_calls(turn.answer, turn.results, self._transcript.find_last_user_entry())
         if warning is not None:
             return (warning,)
-        reached = self.limit_reached()
+        reached = self.find_reached_limit()
         if reached is not None:
             self._stop_run(reached)
         return ()
 
-    def _begin(self, since: str | None) -> None:
+    def _reset_counts(self, since: str | None) -> None:
         self._since = since
         self._calls = CycleCount()
         self._ends = CycleCount()
@@ -96,32 +95,32 @@ class LoopGuard(RunPolicy):
         if self._warn <= 0:
             return None
         if since != self._since:
-            self._begin(since)
+            self._reset_counts(since)
         by_id = {result.tool_call_id: result for result in results}
         told_before = self._told
         for block in answer.content:
             if isinstance(block, ToolCall) and block.id in by_id:
                 result = by_id[block.id]
-                call = hash((block.name, _canonical(block.arguments)))
+                call = hash((block.name, _to_canonical(block.arguments)))
                 self._calls.add(call)
                 self._ends.add(hash((call, result.is_error, codec.encode(result.content))))
-        in_vain, repeats = self._ends.repeats(), self._calls.repeats()
+        in_vain, repeats = self._ends.count_repeats(), self._calls.count_repeats()
         self._told = in_vain >= self._warn or repeats >= self._warn * PATIENCE
         if not self._told or told_before:
             return None
         return IN_VAIN.format(repeats=in_vain) if in_vain >= self._warn else VERY_OFTEN.format(repeats=repeats)
 
-    def limit_reached(self) -> LimitReached | None:
+    def find_reached_limit(self) -> LimitReached | None:
         """The limit that is reached, if the model was warned and goes on all the same."""
-        counts = ((self._ends.repeats(), self._stop), (self._calls.repeats(), self._stop * PATIENCE))
+        counts = ((self._ends.count_repeats(), self._stop), (self._calls.count_repeats(), self._stop * PATIENCE))
         passed = next(((repeats, stop) for repeats, stop in counts if self._told and repeats >= stop), None)
         return passed and LimitReached(name="repeated_calls", allowed=passed[1], reached=passed[0])
 
 
-def _canonical(value: Json) -> object:
+def _to_canonical(value: Json) -> object:
     """A JSON value that compares equal whatever the order of its keys and the white space in its texts."""
     if isinstance(value, dict):
-        return tuple(sorted((key, _canonical(item)) for key, item in value.items()))
+        return tuple(sorted((key, _to_canonical(item)) for key, item in value.items()))
     if isinstance(value, list):
-        return tuple(_canonical(item) for item in value)
+        return tuple(_to_canonical(item) for item in value)
     return " ".join(value.split()) if isinstance(value, str) else (repr(value),)

@@ -42,7 +42,7 @@ class CompletedTurn(Struct, frozen=True):
     has_output: bool = False
 
     @property
-    def stopped_by_itself(self) -> bool:
+    def has_stopped_by_itself(self) -> bool:
         """True if the model ended its answer and called no tool."""
         if self.answer.stop_reason in ("error", "aborted"):
             return False
@@ -81,10 +81,9 @@ class RunPolicy:
         return gate
 
     def change_request(self, request: ModelRequest) -> ModelRequest:
-        """The request as it is sent."""
         return request
 
-    def watch(self) -> Watch | None:
+    def make_watch(self) -> Watch | None:
         """What may cut the next answer, asked once for each; None where nothing could."""
         return None
 
@@ -95,12 +94,12 @@ class RunPolicy:
         """The tools that can be called."""
         return tools
 
-    def owns_call(self, call: ToolCall) -> bool:
+    def is_own_call(self, call: ToolCall) -> bool:
         """True if a call is the policy's own, so that no policy is asked whether it may be made."""
         return False
 
-    def refuse_call(self, call: ToolCall) -> str | None:
-        """Why a tool call must not be made, None if it may be; asked once for each call, in their order."""
+    def admit_call(self, call: ToolCall) -> str | None:
+        """Admit and count a tool call, or return why it must not be made; called once for each call."""
         return None
 
     @property
@@ -113,12 +112,12 @@ class RunPolicy:
         or None, decides."""
         return ()
 
-    def notices(self, turn: CompletedTurn) -> Sequence[str]:
+    def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
         """What the model should know besides, asked of every policy when the run goes on after a turn."""
         return ()
 
-    def allows_request(self) -> bool:
-        """False if no further answer may be asked for, however short; this then is what ends the run."""
+    def try_continue_run(self) -> bool:
+        """Returns False if no further answer may be requested, however short; the policy has then ended the run."""
         return True
 
     def on_context_full(self) -> None:

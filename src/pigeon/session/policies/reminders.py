@@ -32,8 +32,8 @@ class Reminders(RunPolicy):
         """The reminder to go on with, announced; nothing if this is a good place to stop."""
         if not turn.ends:
             return ()
-        left = self._todos.open_tasks() if turn.stopped_by_itself else []
-        asked = self._transcript.last_user_entry()
+        left = self._todos.open_tasks() if turn.has_stopped_by_itself else []
+        asked = self._transcript.find_last_user_entry()
         if asked != self._given_after:
             self._given, self._given_after = 0, asked
         if not left or self._given >= MOST_REMINDERS:

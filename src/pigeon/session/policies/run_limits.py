@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.structs import asdict, replace
 
-from pigeon.agent.answer import close_stream
 from pigeon.agent.inference import BlockGrew, Delta, Failure, Finished, Metered, ModelRequest
 from pigeon.agent.interfaces import ModelProvider
 from pigeon.agent.scope import Scope
@@ -25,7 +24,7 @@ from pigeon.wire.answers import LimitsState
 from pigeon.wire.base import ABSENT, Absent
 from pigeon.wire.content import ToolCall
 from pigeon.wire.messages import ToolResultMessage
-from pigeon.wire.model import Cost, Number, Usage, plain_number, priced, zero_usage
+from pigeon.wire.model import Cost, Number, Usage, plain_number, price_usage, zero_usage
 from pigeon.wire.steering import (
     LIMIT_FIELDS,
     LIMIT_UNITS,
@@ -33,8 +32,8 @@ from pigeon.wire.steering import (
     LimitName,
     LimitReached,
     Limits,
+    format_limit,
     limit_text,
-    shown_limit,
 )
 from pigeon.wire.tokens import characters_of, estimated_tokens
 
@@ -59,25 +58,22 @@ class Account:
         self._since: float | None = None
         self._told = False
 
-    def begin(self) -> None:
+    def start_clock(self) -> None:
         """A run goes on: its seconds count."""
         self._since = asyncio.get_running_loop().time() if self._since is None else self._since
 
-    def end(self) -> None:
-        """The run has ended."""
-        self._used, self._since = self.used(), None
+    def stop_clock(self) -> None:
+        self._used, self._since = self.current_use(), None
 
-    def used(self) -> LimitedUse:
-        """What was used so far."""
+    def current_use(self) -> LimitedUse:
         running = 0.0 if self._since is None else asyncio.get_running_loop().time() - self._since
         return replace(self._used, seconds=plain_number(round(self._used.seconds + running, 3)))
 
-    def go_on_from(self, used: LimitedUse) -> None:
-        """So much was used before."""
+    def restore_use(self, used: LimitedUse) -> None:
+        """Start from what an earlier process has used already."""
         self._used = used
 
     def add(self, usage: Usage, turns: int = 0, tool_calls: int = 0) -> None:
-        """This was used."""
         self._used = replace(
             self._used,
             turns=self._used.turns + turns,
@@ -88,24 +84,23 @@ class Account:
 
     @property
     def is_untouched(self) -> bool:
-        """True if nothing was used."""
         return self._used == LimitedUse()
 
-    def allowed(self, name: str) -> Number | None:
+    def find_limit(self, name: str) -> Number | None:
         """The limit of this name, none if there is none."""
         allowed: Number | Absent = getattr(self.limits, LIMIT_FIELDS[name])
         return None if isinstance(allowed, Absent) else allowed
 
     def seconds_left(self) -> float | None:
         """How long a run may still take, none if that is not limited."""
-        allowed = self.allowed("seconds")
-        return None if allowed is None else allowed - self.used().seconds
+        allowed = self.find_limit("seconds")
+        return None if allowed is None else allowed - self.current_use().seconds
 
-    def exceeded(self, names: Sequence[LimitName], needed: LimitedUse) -> LimitReached | None:
+    def find_exceeded_limit(self, names: Sequence[LimitName], needed: LimitedUse) -> LimitReached | None:
         """The first of these limits that does not allow what is needed besides what was used."""
-        used = self.used()
+        used = self.current_use()
         for name in names:
-            allowed, field = self.allowed(name), LIMIT_FIELDS[name]
+            allowed, field = self.find_limit(name), LIMIT_FIELDS[name]
             if allowed is None:
                 continue
             reached = getattr(used, field)
@@ -113,19 +108,19 @@ class Account:
                 return LimitReached(name=name, allowed=allowed, reached=reached)
         return None
 
-    def tell(self) -> list[str]:
+    def collect_warnings(self) -> list[str]:
         """Of which limits little is left, once."""
         if self._told:
             return []
-        used, little = self.used(), []
+        used, little = self.current_use(), []
         for name in _NAMES:
-            allowed = self.allowed(name)
+            allowed = self.find_limit(name)
             if allowed is None:
                 continue
             left = allowed - getattr(used, LIMIT_FIELDS[name])
             last_one = left == 1 and isinstance(allowed, int) and name in ("turns", "toolCalls")
             if 0 < left <= allowed * LITTLE + ROUNDING or last_one:
-                little.append(f"{shown_limit(left)} of {shown_limit(allowed)} {LIMIT_UNITS[name]}")
+                little.append(f"{format_limit(left)} of {format_limit(allowed)} {LIMIT_UNITS[name]}")
         self._told = bool(little)
         return little
 
@@ -140,10 +135,10 @@ class RequestMeter:
         self._rate = 1.0
         self._whole = False
 
-    def take(self, delta: Delta) -> None:
+    def add_delta(self, delta: Delta) -> None:
         """One more delta of its answer."""
         if isinstance(delta, Metered):
-            counted = priced(delta.usage, self._request.model.cost, delta.rate)
+            counted = price_usage(delta.usage, self._request.model.cost, delta.rate)
             # A server that does not count says zero.
             self._counted, self._rate = (counted if counted.total_tokens else None), delta.rate
         elif isinstance(delta, BlockGrew):
@@ -158,9 +153,9 @@ class RequestMeter:
             return counted
         if counted is None and not self._characters and not self._whole:
             return zero_usage()
-        usage = counted or Usage(input=input_tokens(self._request), cost=Cost())
+        usage = counted or Usage(input=estimate_input_tokens(self._request), cost=Cost())
         output = max(usage.output, estimated_tokens(self._characters))
-        return priced(replace(usage, output=output), self._request.model.cost, self._rate)
+        return price_usage(replace(usage, output=output), self._request.model.cost, self._rate)
 
 
 class RunLimits(RunPolicy):
@@ -192,9 +187,9 @@ class RunLimits(RunPolicy):
         self._conversations = {self._session_id: self._conversation}
         self._refresh()
         if scope is not None:
-            self._watch(scope)
+            self._start_timing(scope)
 
-    def enter(self, session_id: str) -> None:
+    def enter_conversation(self, session_id: str) -> None:
         """Another conversation is in use: the same limits, of which it has used what it has since they were set."""
         limits = self._conversation.limits
         if self._conversation.is_untouched:
@@ -202,23 +197,25 @@ class RunLimits(RunPolicy):
         self._session_id = session_id
         self._conversation = self._conversations.setdefault(session_id, Account(limits))
 
-    def go_on_from(self, used: LimitedUse) -> None:
+    def restore_use(self, used: LimitedUse) -> None:
         """An earlier process of this conversation has used so much of its limits."""
-        self._conversation.go_on_from(used)
+        self._conversation.restore_use(used)
 
     def state(self) -> LimitsState:
-        """What hosts are shown."""
+        """Returns the limits and their use as hosts see them."""
         run = self._run
         return LimitsState(
             limits=self._conversation.limits,
-            used=self._conversation.used(),
+            used=self._conversation.current_use(),
             run_limits=ABSENT if run is None else run.limits,
-            run_used=ABSENT if run is None else run.used(),
+            run_used=ABSENT if run is None else run.current_use(),
         )
 
-    def exhausted(self) -> LimitReached | None:
+    def find_exhausted_limit(self) -> LimitReached | None:
         """The limit of the conversation that is used up, so that no run may begin."""
-        return self._conversation.exceeded(_NAMES, LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING, tool_calls=1))
+        return self._conversation.find_exceeded_limit(
+            _NAMES, LimitedUse(turns=1, tokens=1, cost=2 * ROUNDING, tool_calls=1)
+        )
 
     # A run.
 
@@ -230,13 +227,13 @@ class RunLimits(RunPolicy):
         self._stopping, self._ended_by, self._expired = None, None, False
         self._summary_refused = None
         self._refresh()
-        self._watch(start.scope)
+        self._start_timing(start.scope)
 
     def end_run(self, cancelled: bool) -> RunEnd | None:
         """The limit that has ended the run, None if something else did."""
         ended_by = self._ended_by if self._expired or not cancelled else None
         for account in self._accounts():
-            account.end()
+            account.stop_clock()
         if self._timer is not None:
             self._timer.cancel()
         self._run, self._scope, self._timer = None, None, None
@@ -249,12 +246,14 @@ class RunLimits(RunPolicy):
         self._stopping = reached
         self._refresh()
 
-    def allows_request(self) -> bool:
-        """False if no further answer may be asked for, however short; then that is what has ended the run."""
+    def try_continue_run(self) -> bool:
+        """Returns False, and notes the limit as what ended the run, if no further answer may be requested, however
+        short.
+        """
         if not self.active:
             return True
         if not self._expired:
-            self._ended_by = self._exceeded(turn=True, needed=SHORTEST_ANSWER)
+            self._ended_by = self._find_exceeded_limit(turn=True, needed=SHORTEST_ANSWER)
         return self._ended_by is None
 
     def on_context_full(self) -> None:
@@ -264,19 +263,19 @@ class RunLimits(RunPolicy):
 
     def has_room(self) -> bool:
         """True if a further answer may be asked for; asking this ends nothing."""
-        return self._ended_by is None and self._exceeded(turn=True, needed=SHORTEST_ANSWER) is None
+        return self._ended_by is None and self._find_exceeded_limit(turn=True, needed=SHORTEST_ANSWER) is None
 
     @property
     def has_ended_run(self) -> bool:
         """True if the run is at its end because of a limit."""
         return self._ended_by is not None
 
-    def refuse_call(self, call: ToolCall) -> str | None:
-        """Count a tool call that is to be made; why it must not be, None if it may. After a refusal the run ends."""
+    def admit_call(self, call: ToolCall) -> str | None:
+        """Counts a tool call and returns None, or returns why it must not be made; after a refusal the run ends."""
         if not self.active:
             return None
         for account in self._accounts():
-            reached = account.exceeded(("toolCalls",), LimitedUse(tool_calls=1))
+            reached = account.find_exceeded_limit(("toolCalls",), LimitedUse(tool_calls=1))
             if reached is not None:
                 self.stop_run(reached)
                 return f"The tool was not run. {limit_text(reached)}"
@@ -284,14 +283,14 @@ class RunLimits(RunPolicy):
             account.add(zero_usage(), tool_calls=1)
         return None
 
-    def notices(self, turn: CompletedTurn) -> Sequence[str]:
+    def collect_notices(self, turn: CompletedTurn) -> Sequence[str]:
         """Of which limits little is left, once; nothing if nothing is left."""
         if not self.active:
             return ()
         self._add_results(turn.results)
-        if self._exceeded(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
+        if self._find_exceeded_limit(turn=True, needed=LimitedUse(turns=1, tokens=1)) is not None:
             return ()
-        little = [text for account in self._accounts() for text in account.tell()]
+        little = [text for account in self._accounts() for text in account.collect_warnings()]
         return (NOTICE.format(left=", ".join(dict.fromkeys(little))),) if little else ()
 
     def _add_results(self, results: Sequence[ToolResultMessage]) -> None:
@@ -313,7 +312,9 @@ class RunLimits(RunPolicy):
 
     async def stream(self, provider: ModelProvider, request: ModelRequest, turn: bool) -> AsyncIterator[Delta]:
         """The provider's answer, counted; or, if it cannot fit, an error instead, and nothing is sent."""
-        reached = self._refusal(request, turn)
+        from pigeon.agent.answer import close_stream
+
+        reached = self._find_refusal(request, turn)
         if not turn:
             self._summary_refused = reached
         elif not self._expired:
@@ -326,7 +327,7 @@ class RunLimits(RunPolicy):
             account.add(zero_usage(), turns=int(turn))
         try:
             async for delta in deltas:
-                meter.take(delta)
+                meter.add_delta(delta)
                 yield delta
         finally:
             usage = meter.usage()
@@ -336,27 +337,27 @@ class RunLimits(RunPolicy):
                 self._cached = (request.model.reference, usage.cache_read + usage.cache_write)
             await close_stream(deltas)
 
-    def _refusal(self, request: ModelRequest, turn: bool) -> LimitReached | None:
+    def _find_refusal(self, request: ModelRequest, turn: bool) -> LimitReached | None:
         needed = LimitedUse(turns=1, tokens=1)
-        if any(account.allowed("cost") or account.allowed("tokens") for account in self._accounts()):
-            least = self._least(request)
+        if any(account.find_limit("cost") or account.find_limit("tokens") for account in self._accounts()):
+            least = self._estimate_minimum(request)
             needed = LimitedUse(turns=1, tokens=least.total_tokens, cost=least.cost.total or 2 * ROUNDING)
-        return self._exceeded(turn, needed)
+        return self._find_exceeded_limit(turn, needed)
 
-    def _least(self, request: ModelRequest) -> Usage:
+    def _estimate_minimum(self, request: ModelRequest) -> Usage:
         """What a request takes at least: its prompt, as far as the provider has it in its cache at that price, and the
         shortest answer."""
-        prompt = input_tokens(request)
+        prompt = estimate_input_tokens(request)
         model, cached = self._cached
         cached = min(cached, prompt) if model == request.model.reference and request.cache != "none" else 0
         usage = Usage(input=prompt - cached, cache_read=cached, output=FEWEST_ANSWER_TOKENS, cost=Cost())
-        return priced(usage, request.model.cost)
+        return price_usage(usage, request.model.cost)
 
-    def _exceeded(self, turn: bool, needed: LimitedUse) -> LimitReached | None:
+    def _find_exceeded_limit(self, turn: bool, needed: LimitedUse) -> LimitReached | None:
         if self._stopping is not None and turn:
             return self._stopping
         names: tuple[LimitName, ...] = ("turns", "cost", "tokens", "seconds") if turn else ("cost", "tokens")
-        found = (account.exceeded(names, needed) for account in self._accounts())
+        found = (account.find_exceeded_limit(names, needed) for account in self._accounts())
         return next((reached for reached in found if reached is not None), None)
 
     def _accounts(self) -> list[Account]:
@@ -367,11 +368,11 @@ class RunLimits(RunPolicy):
 
     # Seconds.
 
-    def _watch(self, scope: Scope) -> None:
+    def _start_timing(self, scope: Scope) -> None:
         """Count the seconds of the run from here on, and end it in time."""
         self._scope = scope
         for account in self._accounts():
-            account.begin()
+            account.start_clock()
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -380,11 +381,11 @@ class RunLimits(RunPolicy):
             self._timer = None
         left = [seconds for account in self._accounts() if (seconds := account.seconds_left()) is not None]
         if left:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, min(left)), self._time_is_up)
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, min(left)), self._on_time_up)
 
-    def _time_is_up(self) -> None:
+    def _on_time_up(self) -> None:
         self._timer = None
-        found = (account.exceeded(("seconds",), LimitedUse()) for account in self._accounts())
+        found = (account.find_exceeded_limit(("seconds",), LimitedUse()) for account in self._accounts())
         reached = next((one for one in found if one is not None), None)
         if reached is None:
             self._set_timer()
@@ -408,8 +409,8 @@ class LimitedRequests:
         return self._limits.stream(self._provider, request, self._is_turn)
 
 
-def input_tokens(request: ModelRequest) -> int:
-    """The house's estimate of what a request holds: system prompt, tools, output format, messages."""
+def estimate_input_tokens(request: ModelRequest) -> int:
+    """Our estimate of the tokens of a request: system prompt, tools, output format, messages."""
     tools = sum(len(spec.description) + len(codec.encode(spec.parameters)) for spec in request.tools)
     output = 0 if request.output is None else len(codec.encode(request.output.schema))
     return estimated_tokens(len(request.system_prompt) + tools + output + sum(map(characters_of, request.messages)))

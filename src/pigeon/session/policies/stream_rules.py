@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from pigeon.agent.inference import BlockKind
 from pigeon.agent.interfaces import Publish, Spoken
 from pigeon.session.history.entry_line import EntryLine
 from pigeon.session.policies.policy import CompletedTurn, RunPolicy
-from pigeon.system.expressions import Expression
-from pigeon.system.globs import text_matcher
 from pigeon.wire.base import Absent
 from pigeon.wire.entries import CustomMessageEntry
 from pigeon.wire.events import (
@@ -36,6 +35,9 @@ from pigeon.wire.events import (
 )
 from pigeon.wire.messages import CustomMessage, UserMessage
 from pigeon.wire.steering import Rule
+
+if TYPE_CHECKING:
+    from pigeon.system.expressions import Expression
 
 WINDOW = 1000
 HEAD = 4000
@@ -68,24 +70,24 @@ class CompiledRule:
         self.name = rule.name
         self.mode = "always" if isinstance(rule.interrupt_mode, Absent) else rule.interrupt_mode
         self.gap = 0 if isinstance(rule.repeat, Absent) else rule.repeat
-        self._conditions = [_compiled(text) for text in rule.condition or []]
-        self._scopes = list(_scopes(rule))
+        self._conditions = [_compile_condition(text) for text in rule.condition or []]
+        self._scopes = list(_parse_scopes(rule))
 
-    def looks_at(self, kind: BlockKind, tool: str) -> bool:
+    def can_match_block(self, kind: BlockKind, tool: str) -> bool:
         """True if this kind of block can match at all."""
         return any(scope.kind == kind and scope.tool in (None, tool) for scope in self._scopes)
 
-    def matches(self, window: Window) -> bool:
+    def is_match(self, window: Window) -> bool:
         """True if the end of a block matches; a match that could still change waits for more."""
-        return any(window.has(condition) for condition in self._conditions) and self._in_place(window)
+        return any(window.has_match(condition) for condition in self._conditions) and self._is_in_scope(window)
 
-    def interrupts(self, kind: BlockKind) -> bool:
+    def should_interrupt(self, kind: BlockKind) -> bool:
         """True if a match in this kind of block cuts the answer."""
         return self.mode in ("always", "tool-only" if kind == "toolCall" else "prose-only")
 
-    def _in_place(self, window: Window) -> bool:
+    def _is_in_scope(self, window: Window) -> bool:
         fitting = [scope for scope in self._scopes if scope.kind == window.kind and scope.tool in (None, window.tool)]
-        return any(scope.glob is None or _fits(window.path(), scope.glob) for scope in fitting)
+        return any(scope.glob is None or _is_glob_match(window.find_path(), scope.glob) for scope in fitting)
 
 
 class Window:
@@ -100,19 +102,18 @@ class Window:
         self._broken = ""
         self._closed = False
 
-    def pieces(self, delta: str) -> Iterator[None]:
+    def feed_pieces(self, delta: str) -> Iterator[None]:
         """Take more text, in steps that fit; look at the window after each."""
         if self.kind == "toolCall":
-            delta = self._resolved(delta)
+            delta = self._decode_delta(delta)
         for at in range(0, len(delta), WINDOW):
-            self._take(delta[at : at + WINDOW])
+            self._append_piece(delta[at : at + WINDOW])
             yield
 
     def close(self) -> None:
-        """Nothing more comes."""
         self._closed = True
 
-    def has(self, condition: Expression) -> bool:
+    def has_match(self, condition: Expression) -> bool:
         """True if the condition matches in the window, and more text could not undo that."""
         found = condition.search(self._text, self._start)
         if found is None:
@@ -120,12 +121,12 @@ class Window:
         start, end = found
         return self._closed or end < len(self._text) or end - start > WINDOW // 2
 
-    def path(self) -> str:
+    def find_path(self) -> str:
         """The file that a tool call is about, as far as it is known."""
         found = re.search(_PATH, self._head)
-        return _unescaped(found[1]) if found else ""
+        return _unescape_json(found[1]) if found else ""
 
-    def _take(self, piece: str) -> None:
+    def _append_piece(self, piece: str) -> None:
         text = self._text + piece
         if len(text) > 2 * WINDOW:
             # One character more than is searched, so that ^ and \b do not mistake the cut for a beginning.
@@ -133,7 +134,7 @@ class Window:
             self._start = 1
         self._text = text
 
-    def _resolved(self, delta: str) -> str:
+    def _decode_delta(self, delta: str) -> str:
         if len(self._head) < HEAD:
             self._head += delta[: HEAD - len(self._head)]
         text = self._broken + delta
@@ -142,16 +143,16 @@ class Window:
         if len(text) - end > 6:
             end = len(text)
         self._broken = text[end:]
-        return _unescaped(text[:end])
+        return _unescape_json(text[:end])
 
 
-def matching(rules: Iterable[CompiledRule], window: Window) -> tuple[list[CompiledRule], list[CompiledRule]]:
+def match_rules(rules: Iterable[CompiledRule], window: Window) -> tuple[list[CompiledRule], list[CompiledRule]]:
     """The rules that match, and those that took too long to find out."""
     matched: list[CompiledRule] = []
     slow: list[CompiledRule] = []
     for rule in rules:
         try:
-            found = rule.matches(window)
+            found = rule.is_match(window)
         except TimeoutError:
             slow.append(rule)
             continue
@@ -160,7 +161,9 @@ def matching(rules: Iterable[CompiledRule], window: Window) -> tuple[list[Compil
     return matched, slow
 
 
-def _compiled(text: str) -> Expression:
+def _compile_condition(text: str) -> Expression:
+    from pigeon.system.expressions import Expression
+
     try:
         expression = Expression(re.sub(_OTHER_GROUP, "(?P<", text), multiline=True)
     except ValueError as error:
@@ -170,7 +173,7 @@ def _compiled(text: str) -> Expression:
     return expression
 
 
-def _scopes(rule: Rule) -> Iterator[RuleScope]:
+def _parse_scopes(rule: Rule) -> Iterator[RuleScope]:
     globs: list[str | None] = [None] if isinstance(rule.globs, Absent) or not rule.globs else list(rule.globs)
     if isinstance(rule.scope, Absent) or not rule.scope:
         yield RuleScope("text")
@@ -188,16 +191,18 @@ def _scopes(rule: Rule) -> Iterator[RuleScope]:
             yield from (RuleScope("toolCall", found[2], glob) for glob in ([found[3]] if found[3] else globs))
 
 
-def _fits(path: str, glob: str) -> bool:
+def _is_glob_match(path: str, glob: str) -> bool:
     if not path:
         return False
+    from pigeon.system.globs import text_matcher
+
     matches = text_matcher(glob)
     if "/" not in glob:
         return matches(path.rpartition("/")[2])
     return matches(path) or matches(f"/{path.lstrip('/')}")
 
 
-def _unescaped(text: str) -> str:
+def _unescape_json(text: str) -> str:
     if "\\" not in text:
         return text
     return re.sub(_ESCAPE, lambda found: chr(int(found[1], 16)) if found[1] else _PLAIN.get(found[2], found[2]), text)
@@ -229,7 +234,7 @@ class StreamRules(RunPolicy):
         for at, line in enumerate(said, 1):
             entry = line.entry if line.type == "custom_message" else None
             if isinstance(entry, CustomMessageEntry) and entry.custom_type == CUSTOM_TYPE:
-                self._given.update(dict.fromkeys(_names(entry), at))
+                self._given.update(dict.fromkeys(_rule_names_of(entry), at))
 
     def reload(self) -> None:
         """Read the files again when they are next needed."""
@@ -244,18 +249,18 @@ class StreamRules(RunPolicy):
 
     def warm_up(self) -> None:
         """Read the rules now instead of at the first answer."""
-        self._known()
+        self._load_rules()
 
-    def watch(self) -> RuleWatch | None:
+    def make_watch(self) -> RuleWatch | None:
         """What looks at the next answer; none if no rule could match."""
         self._cut = []
         self._later = []
-        rules = [rule for rule in self._known() if self._may_match(rule)]
+        rules = [rule for rule in self._load_rules() if self._can_match(rule)]
         return RuleWatch(rules, self) if rules and self._cuts < MOST_CUTS else None
 
-    def matched(self, rules: list[CompiledRule], kind: BlockKind) -> TtsrTriggered | None:
+    def on_match(self, rules: list[CompiledRule], kind: BlockKind) -> TtsrTriggered | None:
         """Rules match in this kind of block; what to announce if that cuts the answer."""
-        cutting = [rule for rule in rules if rule.interrupts(kind)]
+        cutting = [rule for rule in rules if rule.should_interrupt(kind)]
         self._later.extend(rule for rule in rules if rule not in cutting)
         if not cutting:
             return None
@@ -263,11 +268,11 @@ class StreamRules(RunPolicy):
         self._cut = cutting
         return TtsrTriggered(rules=[rule.rule for rule in cutting])
 
-    def too_slow(self, rules: list[CompiledRule]) -> None:
+    def on_slow_rules(self, rules: list[CompiledRule]) -> None:
         """Rules whose expressions take too long are not asked again in this conversation."""
         for rule in rules:
             self._report(f"The rule {rule.rule.path} is switched off: its condition takes too long to check")
-        self._rules = [rule for rule in self._known() if rule not in rules]
+        self._rules = [rule for rule in self._load_rules() if rule not in rules]
 
     async def after_turn(self, turn: CompletedTurn) -> Sequence[Spoken]:
         """The rules that the last answer has brought up, as a message to go on with."""
@@ -280,14 +285,14 @@ class StreamRules(RunPolicy):
             return ()
         names = [rule.name for rule in rules]
         self._given.update(dict.fromkeys(names, self._messages))
-        text = injection([rule.rule for rule in rules], stopped=bool(cut))
+        text = make_injection_text([rule.rule for rule in rules], stopped=bool(cut))
         return [
             CustomMessage(
                 custom_type=CUSTOM_TYPE, content=text, display=False, details={"rules": names}, timestamp=self._now()
             )
         ]
 
-    def _known(self) -> list[CompiledRule]:
+    def _load_rules(self) -> list[CompiledRule]:
         if self._rules is None:
             self._rules = []
             for rule in self._load():
@@ -297,62 +302,62 @@ class StreamRules(RunPolicy):
                     self._report(f"The rule {rule.path} is ignored: {error}")
         return self._rules
 
-    def _may_match(self, rule: CompiledRule) -> bool:
+    def _can_match(self, rule: CompiledRule) -> bool:
         last = self._given.get(rule.name)
         return last is None or (rule.gap > 0 and self._messages - last >= rule.gap)
 
 
 class RuleWatch:
-    """Looks at one answer."""
+    """Checks one answer, as it streams, against the rules that may match."""
 
     def __init__(self, rules: list[CompiledRule], owner: StreamRules) -> None:
         self._rules = rules
         self._owner = owner
         self._blocks: dict[int, tuple[Window, list[CompiledRule]]] = {}
 
-    def sees(self, event: StreamEvent) -> TtsrTriggered | None:
+    def process_event(self, event: StreamEvent) -> TtsrTriggered | None:
         """What to announce if the answer must be cut here."""
         if isinstance(event, (TextDelta, ThinkingDelta, ToolcallDelta)):
             block = self._blocks.get(event.content_index)
-            return None if block is None else self._grew(*block, event.delta)
+            return None if block is None else self._match_growth(*block, event.delta)
         if isinstance(event, TextStart):
-            self._open(event.content_index, "text")
+            self._open_window(event.content_index, "text")
         elif isinstance(event, ThinkingStart):
-            self._open(event.content_index, "thinking")
+            self._open_window(event.content_index, "thinking")
         elif isinstance(event, ToolcallStart):
-            self._open(event.content_index, "toolCall", event.tool_name)
+            self._open_window(event.content_index, "toolCall", event.tool_name)
         else:
             block = self._blocks.pop(event.content_index, None)
-            return None if block is None else self._ended(*block)
+            return None if block is None else self._match_at_end(*block)
         return None
 
-    def _open(self, index: int, kind: BlockKind, tool: str = "") -> None:
-        rules = [rule for rule in self._rules if rule.looks_at(kind, tool)]
+    def _open_window(self, index: int, kind: BlockKind, tool: str = "") -> None:
+        rules = [rule for rule in self._rules if rule.can_match_block(kind, tool)]
         if rules:
             self._blocks[index] = (Window(kind, tool), rules)
 
-    def _grew(self, window: Window, rules: list[CompiledRule], delta: str) -> TtsrTriggered | None:
-        for _ in window.pieces(delta):
-            cut = self._look(window, rules)
+    def _match_growth(self, window: Window, rules: list[CompiledRule], delta: str) -> TtsrTriggered | None:
+        for _ in window.feed_pieces(delta):
+            cut = self._match_window(window, rules)
             if cut is not None:
                 return cut
         return None
 
-    def _ended(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
+    def _match_at_end(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
         window.close()
-        return self._look(window, rules)
+        return self._match_window(window, rules)
 
-    def _look(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
-        matched, slow = matching(rules, window)
+    def _match_window(self, window: Window, rules: list[CompiledRule]) -> TtsrTriggered | None:
+        matched, slow = match_rules(rules, window)
         if slow:
-            self._owner.too_slow(slow)
+            self._owner.on_slow_rules(slow)
         for rule in (*matched, *slow):
             rules.remove(rule)
             self._rules = [other for other in self._rules if other is not rule]
-        return self._owner.matched(matched, window.kind) if matched else None
+        return self._owner.on_match(matched, window.kind) if matched else None
 
 
-def injection(rules: list[Rule], stopped: bool) -> str:
+def make_injection_text(rules: list[Rule], stopped: bool) -> str:
     """The text of the message that puts rules into the conversation."""
     opening = (
         "Your answer was stopped in the middle because it went against the following, and what you had written of it "
@@ -364,7 +369,7 @@ def injection(rules: list[Rule], stopped: bool) -> str:
     return f"<notice>\n{opening}\n{texts}\n</notice>"
 
 
-def _names(entry: CustomMessageEntry) -> list[str]:
+def _rule_names_of(entry: CustomMessageEntry) -> list[str]:
     details = entry.details
     names = details.get("rules") if isinstance(details, dict) else None
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []

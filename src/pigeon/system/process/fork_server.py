@@ -39,7 +39,7 @@ from pigeon.system.process.messages import (
     LinkMessage,
     NotForked,
     ServerReady,
-    close_all,
+    close_descriptors,
     receive,
     send,
 )
@@ -61,13 +61,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Suppressed:
-    """`contextlib.suppress`."""
+    """Does what `contextlib.suppress` does, without importing that module."""
 
     def __init__(self, *kinds: type[Exception]) -> None:
         self._kinds = kinds
 
     def __enter__(self) -> None:
-        """Nothing to do."""
+        """Does nothing: errors are suppressed at the exit."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         """Whether the error is one of them."""
@@ -99,7 +99,7 @@ class ForkLoop:
         self._control = control
         self._work = work
         self._owns_descendants = owns_descendants
-        self._signals = child_signals()
+        self._signals = open_child_signals()
         self._children: set[int] = set()
         self._strays = False
         # A Ctrl-C at the terminal is meant for Pigeon.
@@ -117,18 +117,18 @@ class ForkLoop:
         pause = FIRST_PAUSE_MS
         while True:
             ready = dict(poll.poll(pause if self._strays else None))
-            if self._control.fileno() in ready and not self._serve_request():
+            if self._control.fileno() in ready and not self._serve_next_request():
                 if self._owns_descendants:
-                    kill_below(self._signals)
+                    kill_descendants(self._signals)
                 return
             if self._signals in ready:
                 self._reap()
                 pause = FIRST_PAUSE_MS
             if self._strays:
-                self._strays = kill_pass(os.getpid(), self._children)
+                self._strays = kill_descendants_once(os.getpid(), self._children)
                 pause = min(pause * 2, LONGEST_PAUSE_MS)
 
-    def _serve_request(self) -> bool:
+    def _serve_next_request(self) -> bool:
         """False once Pigeon has hung up."""
         try:
             record, descriptors = receive(self._control)
@@ -148,13 +148,13 @@ class ForkLoop:
             self._answer(NotForked(error.errno or 0))
         else:
             if pid == 0:
-                self._be_child(request, descriptors)
+                self._run_child(request, descriptors)
             self._children.add(pid)
             self._answer(ForkDone(pid))
         finally:
-            close_all(descriptors)
+            close_descriptors(descriptors)
 
-    def _be_child(self, request: bytes, descriptors: list[int]) -> NoReturn:
+    def _run_child(self, request: bytes, descriptors: list[int]) -> NoReturn:
         code = 1
         try:
             os.setsid()
@@ -174,8 +174,8 @@ class ForkLoop:
             os._exit(code)
 
     def _reap(self) -> None:
-        forget_signals(self._signals)
-        for pid, status in ended_children(os.WUNTRACED if self._owns_descendants else 0)[0]:
+        clear_signals(self._signals)
+        for pid, status in reap_children(os.WUNTRACED if self._owns_descendants else 0)[0]:
             if pid not in self._children:
                 continue
             if os.WIFSTOPPED(status):
@@ -194,7 +194,7 @@ class ForkLoop:
 # Children and descendants
 
 
-def child_signals() -> int:
+def open_child_signals() -> int:
     """A descriptor that is readable when a child of this process has ended or stopped."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     mask = (ctypes.c_ulong * 16)(1 << (signal.SIGCHLD - 1))
@@ -204,13 +204,13 @@ def child_signals() -> int:
     return descriptor
 
 
-def forget_signals(signals: int) -> None:
+def clear_signals(signals: int) -> None:
     """Make that descriptor wait for the next signal."""
     with Suppressed(BlockingIOError):
         os.read(signals, 512)
 
 
-def ended_children(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
+def reap_children(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
     """The children that have ended, taken off the process table, and whether others are left."""
     found: list[tuple[int, int]] = []
     while True:
@@ -223,25 +223,25 @@ def ended_children(also: int = 0) -> tuple[list[tuple[int, int]], bool]:
         found.append((pid, status))
 
 
-def kill_below(signals: int, on_end: Callable[[int, int], None] = lambda pid, status: None) -> None:
+def kill_descendants(signals: int, on_end: Callable[[int, int], None] = lambda pid, status: None) -> None:
     """Kill every descendant until none is left. One pass is not enough: they fork while we look."""
     give_up_at = time.monotonic() + GIVE_UP_AFTER
     pause = FIRST_PAUSE_MS
     poll = select.poll()
     poll.register(signals, select.POLLIN)
     while True:
-        ended, left = ended_children()
+        ended, left = reap_children()
         for pid, status in ended:
             on_end(pid, status)
         if not left or time.monotonic() > give_up_at:
             return
-        kill_pass(os.getpid(), set())
+        kill_descendants_once(os.getpid(), set())
         poll.poll(pause)
-        forget_signals(signals)
+        clear_signals(signals)
         pause = min(pause * 2, LONGEST_PAUSE_MS)
 
 
-def kill_pass(root: int, spared: set[int]) -> bool:
+def kill_descendants_once(root: int, spared: set[int]) -> bool:
     """Kill what is below `root` right now, but not the spared children and what is below them; false if nothing is."""
     any_found = False
     for pid in descendants(root, spared):
@@ -275,7 +275,7 @@ def child_finder(ignored: tuple[type[OSError], ...] = (OSError,)) -> Callable[[i
     """What answers for the children of a process, as this kernel tells them; raises errors that are not `ignored`."""
     if os.path.exists(f"/proc/self/task/{os.getpid()}/children"):
         return lambda pid: children_of(pid, ignored)
-    return scanned_children()
+    return scan_children()
 
 
 def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> list[int]:
@@ -288,7 +288,7 @@ def children_of(pid: int, ignored: tuple[type[OSError], ...] = (OSError,)) -> li
     return found
 
 
-def scanned_children() -> Callable[[int], list[int]]:
+def scan_children() -> Callable[[int], list[int]]:
     """The same answer for kernels without that list: one scan of the process table."""
     table: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):

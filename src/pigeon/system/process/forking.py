@@ -86,11 +86,10 @@ class ForkServer:
         finally:
             theirs.close()
         self._control = ours
-        self._loop.add_reader(ours.fileno(), self._read)
+        self._loop.add_reader(ours.fileno(), self._on_readable)
 
     @property
     def pid(self) -> int:
-        """Its process."""
         return self._program.pid
 
     @property
@@ -106,10 +105,10 @@ class ForkServer:
     def is_running(self) -> bool:
         """False once it has ended, noticed now if not before."""
         if self._control.fileno() >= 0 and self._program.poll() is not None:
-            self._lose()
+            self._on_connection_lost()
         return self._control.fileno() >= 0
 
-    async def until_ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until it accepts requests; raises `OSError` if it ends, or takes too long."""
         ready: asyncio.Future[Any] = asyncio.ensure_future(self._ready.wait())
         either: set[asyncio.Future[Any]] = {ready, self.ended}
@@ -118,7 +117,7 @@ class ForkServer:
         finally:
             ready.cancel()
         if self.ended.done():
-            raise _has_ended()
+            raise _ended_error()
         if not self._ready.is_set():
             self.close()
             raise TimeoutError("the fork server does not become ready")
@@ -128,7 +127,7 @@ class ForkServer:
     ) -> None:
         """Request a process, whose id is the result of `answer`; raises `OSError` if that is not possible now."""
         if self._control.fileno() < 0:
-            raise _has_ended()
+            raise _ended_error()
         send(self._control, ForkRequest(request), descriptors)
         self._forked.append(answer)
 
@@ -156,7 +155,7 @@ class ForkServer:
     def kill_child(self, pid: int) -> None:
         """Have one of its processes killed, unless that has ended."""
         self.wake()
-        self._tell(KillChild(pid))
+        self._send_record(KillChild(pid))
 
     def wake(self) -> None:
         """Continue it, in case it was stopped. It is our child, so its pid is its own until we have waited for it."""
@@ -164,14 +163,14 @@ class ForkServer:
             os.kill(self._program.pid, signal.SIGCONT)
 
     def hang_up(self) -> None:
-        """Tell it to end; `ended` is done when it has."""
+        """Ask it to end; `wait_until_ended` returns when it has."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
         self.wake()
 
     def close(self) -> None:
         """Kill it; its processes stay, unless they die with it. It holds no data that could be lost."""
-        self._disconnect()
+        self._try_disconnect()
         self._program.kill()
         self._program.wait()
 
@@ -180,19 +179,19 @@ class ForkServer:
         with suppress(subprocess.TimeoutExpired):
             self._program.wait(max(0.01, timeout))
         if self._program.returncode is not None:
-            self._lose()
+            self._on_connection_lost()
 
-    def _tell(self, record: LinkMessage) -> None:
+    def _send_record(self, record: LinkMessage) -> None:
         with suppress(OSError):
             send(self._control, record)
 
-    def _read(self) -> None:
+    def _on_readable(self) -> None:
         try:
             record, _ = receive(self._control)
         except BlockingIOError:
             return
         if record is None:
-            self._lose()
+            self._on_connection_lost()
         elif isinstance(record, ServerReady):
             self._ready.set()
         elif isinstance(record, Ended):
@@ -213,16 +212,16 @@ class ForkServer:
         else:
             answer.set_result(record.pid)
 
-    def _lose(self) -> None:
-        if not self._disconnect():
+    def _on_connection_lost(self) -> None:
+        if not self._try_disconnect():
             return
         # Its end of the link closed with it, so it is a zombie or about to be one.
         with suppress(subprocess.TimeoutExpired):
             self._program.wait(1)
         self._on_lost(self)
 
-    def _disconnect(self) -> bool:
-        """False if that has happened before."""
+    def _try_disconnect(self) -> bool:
+        """Closes the control link and fails open requests; returns False if that has happened before."""
         if self._control.fileno() < 0:
             return False
         closed = self._loop.is_closed()
@@ -232,13 +231,13 @@ class ForkServer:
         waiting = [] if closed else [answer for answer in self._forked if answer is not None and not answer.done()]
         self._forked.clear()
         for answer in waiting:
-            answer.set_exception(_has_ended())
+            answer.set_exception(_ended_error())
         if not closed and not self.ended.done():
             self.ended.set_result(None)
         return True
 
 
-def _has_ended() -> ProcessLookupError:
+def _ended_error() -> ProcessLookupError:
     return ProcessLookupError("the fork server has ended")
 
 
@@ -249,13 +248,13 @@ class ForkedProcess:
         self.pid = pid
         self._descriptor = os.pidfd_open(pid)
 
-    def send(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it has ended."""
         if self._descriptor >= 0:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, number)
 
-    async def ended(self, seconds: float) -> bool:
+    async def wait_until_ended(self, seconds: float) -> bool:
         """Wait for its end; false if that took too long."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
@@ -263,11 +262,11 @@ class ForkedProcess:
         if descriptor < 0:
             return True
 
-        def tell() -> None:
+        def on_readable() -> None:
             if not over.done():
                 over.set_result(None)
 
-        loop.add_reader(descriptor, tell)
+        loop.add_reader(descriptor, on_readable)
         try:
             async with asyncio.timeout(seconds):
                 await over
@@ -278,7 +277,7 @@ class ForkedProcess:
             loop.remove_reader(descriptor)
 
     def release(self) -> None:
-        """Forget it."""
+        """Close the descriptor by which the end of the process is noticed."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -309,7 +308,7 @@ class ForkFamily:
             if self._server is None:
                 server = ForkServer(self._argv, self._variables, self._on_lost, self._on_ended)
                 try:
-                    await server.until_ready()
+                    await server.wait_until_ready()
                 except BaseException:
                     server.close()
                     raise
@@ -339,7 +338,7 @@ class ForkFamily:
         self._codes[pid] = asyncio.get_running_loop().create_future()
         return pid
 
-    async def code_of(self, pid: int, seconds: float) -> int | None:
+    async def wait_for_exit_code(self, pid: int, seconds: float) -> int | None:
         """The exit code of a process, as soon as it has ended; none after so long, or if its server has ended, too."""
         ended = self._codes.get(pid)
         if ended is None:
@@ -373,7 +372,7 @@ class ForkFamily:
                 ended.set_result(None)
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """An exit code in words: `was killed by SIGKILL`, `ended with exit code 1`."""
     if code >= 0:
         return f"ended with exit code {code}"
@@ -382,7 +381,7 @@ def how_it_ended(code: int) -> str:
     return f"was killed by signal {-code}"
 
 
-def last_words(path: str) -> str:
+def read_last_line(path: str) -> str:
     """The last line in the stderr file of a process."""
     try:
         with open(path, "rb") as file:

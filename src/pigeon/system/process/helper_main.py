@@ -40,10 +40,10 @@ from pigeon.system.process.fork_server import (
     Suppressed,
     become_subreaper,
     child_finder,
-    child_signals,
-    ended_children,
-    forget_signals,
-    kill_below,
+    clear_signals,
+    kill_descendants,
+    open_child_signals,
+    reap_children,
     serve_forks,
 )
 from pigeon.system.process.messages import (
@@ -56,7 +56,7 @@ from pigeon.system.process.messages import (
     StartCommand,
     Terminate,
     Waiting,
-    close_all,
+    close_descriptors,
     decode,
     receive,
     send,
@@ -86,7 +86,7 @@ def main(control_descriptor: int) -> None:
     # Reapers hold environments with keys in them; commands must not read those from our memory.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     limit_descriptors(int(os.environ.pop("FILES", "0")))
-    serve_forks(control_descriptor, be_reaper, owns_descendants=True)
+    serve_forks(control_descriptor, run_reaper, owns_descendants=True)
 
 
 def limit_descriptors(most: int) -> None:
@@ -96,11 +96,11 @@ def limit_descriptors(most: int) -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
-def be_reaper(request: bytes, descriptors: list[int]) -> int:
+def run_reaper(request: bytes, descriptors: list[int]) -> int:
     """Serve the agent on this link until it hangs up or dies."""
     become_subreaper()
     (link,) = descriptors
-    ReaperLoop(socket.socket(fileno=link), child_signals()).serve()
+    ReaperLoop(socket.socket(fileno=link), open_child_signals()).serve()
     return 0
 
 
@@ -131,7 +131,7 @@ class ReaperLoop:
             # Another record that comes here was sent before the agent knew that the command had ended.
             if isinstance(record, StartCommand):
                 self._run(record, descriptors)
-                forget_signals(self._signals)
+                clear_signals(self._signals)
 
     def _run(self, command: StartCommand, descriptors: list[int]) -> None:
         self._exit_code = None
@@ -147,8 +147,8 @@ class ReaperLoop:
             self._send(NotStarted(getattr(error, "errno", None) or errno.EINVAL))
             return
         finally:
-            close_all(descriptors)
-        self._report_end(exit_sent=self._wait_for_all())
+            close_descriptors(descriptors)
+        self._report_end(exit_sent=self._wait_and_report_exit())
 
     def _report_end(self, exit_sent: bool) -> None:
         if exit_sent or self._exit_code is None:
@@ -161,8 +161,8 @@ class ReaperLoop:
         poll.register(self._link, select.POLLIN)
         return bool(poll.poll(0))
 
-    def _wait_for_all(self) -> bool:
-        """State `running`: returns when nothing is left; true if the exit code was sent meanwhile."""
+    def _wait_and_report_exit(self) -> bool:
+        """State `running`: waits until nothing is left, and sends the exit code; returns True if it was sent."""
         exit_sent = False
         while True:
             ready = dict(self._poll.poll())
@@ -171,21 +171,21 @@ class ReaperLoop:
                 if isinstance(record, Terminate):
                     self._terminate()
                     continue
-                kill_below(self._signals, self._note)
+                kill_descendants(self._signals, self._note_exit)
                 return exit_sent
-            left = self._reap()
+            left = self._reap_and_check_left()
             if left:
                 # A child that ended during this look is seen by the second one or by the next poll.
-                forget_signals(self._signals)
-                left = self._reap()
+                clear_signals(self._signals)
+                left = self._reap_and_check_left()
             if not left:
                 return exit_sent
             if self._exit_code is not None and not exit_sent:
-                still: Left = "wall" if self._walled and self._namespace_is_empty() else "processes"
+                still: Left = "wall" if self._walled and self._is_namespace_empty() else "processes"
                 self._send(Exited(self._exit_code, still))
                 exit_sent = True
 
-    def _namespace_is_empty(self) -> bool:
+    def _is_namespace_empty(self) -> bool:
         """Whether all that is left is the first process of the namespace, which takes its time to end.
 
         What has lost its parent in there is a child of it, so it has children as long as anything runs.
@@ -205,13 +205,13 @@ class ReaperLoop:
                 with Suppressed(OSError):
                     os.killpg(leader, signal.SIGTERM)
 
-    def _reap(self) -> bool:
-        ended, left = ended_children()
+    def _reap_and_check_left(self) -> bool:
+        ended, left = reap_children()
         for pid, status in ended:
-            self._note(pid, status)
+            self._note_exit(pid, status)
         return left
 
-    def _note(self, pid: int, status: int) -> None:
+    def _note_exit(self, pid: int, status: int) -> None:
         if pid == self._command:
             self._exit_code = os.waitstatus_to_exitcode(status)
             self._command = 0
@@ -232,7 +232,7 @@ def spawn(command: StartCommand, descriptors: list[int]) -> int:
 
         with CommandInput(given) as stdin:
             return start_enclosed(command, (stdin, output, errors), wall)
-    files = held_files(wall) if isinstance(wall, BubblewrapWall) else []
+    files = open_wall_files(wall) if isinstance(wall, BubblewrapWall) else []
     try:
         os.chdir(more[-1] if command.cwd is None else command.cwd)
         if isinstance(wall, BubblewrapWall) and wall.apart:
@@ -259,7 +259,7 @@ def spawn(command: StartCommand, descriptors: list[int]) -> int:
     finally:
         # Only the command stays in its folder, so that once it has ended the folder can be unmounted.
         os.chdir("/")
-        close_all(files)
+        close_descriptors(files)
 
 
 class CommandInput:
@@ -280,7 +280,7 @@ class CommandInput:
             os.close(self._empty)
 
 
-def held_files(wall: BubblewrapWall) -> list[int]:
+def open_wall_files(wall: BubblewrapWall) -> list[int]:
     """Descriptors of the files and folders of a wall, all above those they will become."""
     import fcntl
 
@@ -300,6 +300,6 @@ def held_files(wall: BubblewrapWall) -> list[int]:
             held.append(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, above))
             os.close(file)
     except OSError:
-        close_all(held)
+        close_descriptors(held)
         raise
     return held

@@ -176,12 +176,10 @@ class Attached(LinkMessage):
 
 
 def encode(record: LinkMessage) -> bytes:
-    """A record as bytes."""
     return marshal.dumps((type(record).__name__, *vars(record).values()))
 
 
 def decode(data: bytes) -> LinkMessage:
-    """The record of these bytes."""
     name, *values = marshal.loads(data)
     return _kinds[name](*values)
 
@@ -194,7 +192,7 @@ def send(link: socket.socket, record: LinkMessage, descriptors: Sequence[int] = 
     encoded = encode(record)
     file = os.memfd_create("record", os.MFD_CLOEXEC)
     try:
-        is_in_file = _write_whole(file, encoded)
+        is_in_file = _try_write_whole(file, encoded)
         given = [*descriptors, file] if is_in_file else descriptors
         rights = struct.pack(f"{len(given)}i", *given)
         packet = encode(Attached(len(given), b"" if is_in_file else encoded))
@@ -203,7 +201,7 @@ def send(link: socket.socket, record: LinkMessage, descriptors: Sequence[int] = 
         os.close(file)
 
 
-def _write_whole(file: int, data: bytes) -> bool:
+def _try_write_whole(file: int, data: bytes) -> bool:
     """False where the process may not write files of this size (RLIMIT_FSIZE)."""
     try:
         return os.write(file, data) == len(data)
@@ -231,7 +229,7 @@ def receive(link: socket.socket) -> tuple[LinkMessage | None, list[int]]:
         return record, []
     descriptors = [descriptor for _, _, raw in ancillary for (descriptor,) in struct.iter_unpack("i", raw)]
     if len(descriptors) < record.count:
-        close_all(descriptors)
+        close_descriptors(descriptors)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     if record.record:
         return decode(record.record), descriptors
@@ -241,7 +239,6 @@ def receive(link: socket.socket) -> tuple[LinkMessage | None, list[int]]:
     return decode(content), given
 
 
-def close_all(descriptors: Sequence[int]) -> None:
-    """Close them."""
+def close_descriptors(descriptors: Sequence[int]) -> None:
     for descriptor in descriptors:
         os.close(descriptor)

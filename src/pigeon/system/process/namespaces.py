@@ -59,9 +59,9 @@ def start_enclosed(command: StartCommand, descriptors: tuple[int, int, int], wal
     try:
         _become_command(descriptors)
         os.closerange(3, 65536)
-        _monitor(command, wall)
+        _monitor_command(command, wall)
     except BaseException as error:
-        _complain(error)
+        _print_error(error)
     finally:
         os._exit(SETUP_FAILED)
 
@@ -82,7 +82,7 @@ def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files:
         _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
         os.execve(command.program, command.argv, command.environment)
     except BaseException as error:
-        _complain(error)
+        _print_error(error)
     finally:
         os._exit(SETUP_FAILED)
 
@@ -90,7 +90,7 @@ def start_apart(command: StartCommand, descriptors: tuple[int, int, int], files:
 def _become_command(descriptors: tuple[int, int, int]) -> None:
     """Start a new session, use these as input, output and errors, and reset all signals to their defaults."""
     os.setsid()
-    for target, descriptor in enumerate(_out_of_the_way(descriptors)):
+    for target, descriptor in enumerate(_duplicate_high(descriptors)):
         os.dup2(descriptor, target)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         with contextlib.suppress(OSError, ValueError):
@@ -98,18 +98,18 @@ def _become_command(descriptors: tuple[int, int, int]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _out_of_the_way(descriptors: tuple[int, int, int]) -> list[int]:
+def _duplicate_high(descriptors: tuple[int, int, int]) -> list[int]:
     return [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in descriptors]
 
 
-def _monitor(command: StartCommand, wall: LandlockWall) -> None:
+def _monitor_command(command: StartCommand, wall: LandlockWall) -> None:
     wanted = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP
     _unshare(wanted if wall.network else wanted | CLONE_NEWNET)
     told, tells = os.pipe()
     first = os.fork()
     if first == 0:
         os.close(told)
-        _first_process(command, wall, tells)
+        _run_first_process(command, wall, tells)
     _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     os.close(tells)
     for descriptor in (0, 1, 2):
@@ -126,13 +126,13 @@ def _unshare(wanted: int) -> None:
     user, group = os.getuid(), os.getgid()
     # A process may write its id maps only while it is dumpable.
     _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
-    _checked("unshare", _libc.unshare(wanted))
+    _check_result("unshare", _libc.unshare(wanted))
     _write("/proc/self/setgroups", "deny")
     _write("/proc/self/uid_map", f"{user} {user} 1")
     _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
-def _first_process(command: StartCommand, wall: LandlockWall, tells: int) -> None:
+def _run_first_process(command: StartCommand, wall: LandlockWall, tells: int) -> None:
     """The init process of the namespace: it mounts, starts the command, and stays until nothing is left."""
     try:
         os.setsid()
@@ -142,7 +142,7 @@ def _first_process(command: StartCommand, wall: LandlockWall, tells: int) -> Non
         pid = os.fork()
         if pid == 0:
             os.close(tells)
-            _run(command, [path for kind, path, _ in wall.mounts if kind == "write"], wall.folder, wall.calls)
+            _run_command(command, [path for kind, path, _ in wall.mounts if kind == "write"], wall.folder, wall.calls)
         _libc.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         _drop_capabilities()
         for descriptor in (0, 1, 2):
@@ -155,22 +155,22 @@ def _first_process(command: StartCommand, wall: LandlockWall, tells: int) -> Non
     except ChildProcessError:
         os._exit(0)
     except BaseException as error:
-        _complain(error)
+        _print_error(error)
     finally:
         os._exit(SETUP_FAILED)
 
 
-def _run(command: StartCommand, written: list[bytes], folder: bytes, calls: bytes) -> None:
+def _run_command(command: StartCommand, written: list[bytes], folder: bytes, calls: bytes) -> None:
     try:
         os.chdir(folder)
         _drop_capabilities()
-        _checked("no_new_privs", _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _check_result("no_new_privs", _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _restrict_changes(written)
         _libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
         _filter_calls(calls)
         os.execve(command.program, command.argv, command.environment)
     except BaseException as error:
-        _complain(error)
+        _print_error(error)
     finally:
         os._exit(SETUP_FAILED)
 
@@ -182,9 +182,9 @@ def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
     """Mount what the wall says; a view is a hidden folder in which something is shown."""
     _mount(b"none", b"/", None, MS_REC | MS_PRIVATE)
     # Everything that will be mounted is cloned first, before the whole tree becomes read-only.
-    copies = [(kind, path, None if kind in HIDDEN else _copy(empty if kind == "hide file" else source or path))
+    copies = [(kind, path, None if kind in HIDDEN else _clone_mount(empty if kind == "hide file" else source or path))
               for kind, path, source in mounts]  # fmt: skip
-    devices = [(name, _copy(b"/dev/" + name)) for name in DEVICE_FILES if os.path.exists(b"/dev/" + name)]
+    devices = [(name, _clone_mount(b"/dev/" + name)) for name in DEVICE_FILES if os.path.exists(b"/dev/" + name)]
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     _set_attributes(root, ATTR_RDONLY | ATTR_NOSUID | ATTR_NODEV)
     os.close(root)
@@ -202,7 +202,7 @@ def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
         if kind == "show":
             os.mkdir(path, 0o755)
         _set_attributes(taken, ATTR_NOSUID | ATTR_NODEV | (0 if kind in ("write", "pin") else ATTR_RDONLY))
-        _put(taken, path)
+        _attach_mount(taken, path)
     for path in [path for kind, path, _ in mounts if kind == "view"]:
         held = open_without_links(path)
         _set_attributes(held, ATTR_RDONLY, alone=True)
@@ -213,7 +213,7 @@ def _mount_devices(devices: list[tuple[bytes, int]]) -> None:
     _mount(b"tmpfs", b"/dev", b"tmpfs", MS_NOSUID, b"mode=0755")
     for name, copy in devices:
         os.close(os.open(b"/dev/" + name, os.O_CREAT | os.O_WRONLY, 0o666))
-        _put(copy, b"/dev/" + name)
+        _attach_mount(copy, b"/dev/" + name)
     os.mkdir("/dev/shm", 0o1777)
     os.chmod("/dev/shm", 0o1777)
     os.mkdir("/dev/pts")
@@ -223,21 +223,21 @@ def _mount_devices(devices: list[tuple[bytes, int]]) -> None:
         os.symlink(target, f"/dev/{link}")
 
 
-def _copy(path: bytes) -> int:
+def _clone_mount(path: bytes) -> int:
     """A detached clone of the mount tree at a path, which must not contain links."""
     held = open_without_links(path)
     try:
-        return _checked("open_tree", _libc.syscall(
+        return _check_result("open_tree", _libc.syscall(
             OPEN_TREE, held, b"", OPEN_TREE_CLONE | os.O_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
         ))  # fmt: skip
     finally:
         os.close(held)
 
 
-def _put(copy: int, path: bytes) -> None:
+def _attach_mount(copy: int, path: bytes) -> None:
     held = open_without_links(path)
     moved = _libc.syscall(MOVE_MOUNT, copy, b"", held, b"", MOVE_FROM_ITSELF | MOVE_TO_ITSELF)
-    _checked(f"move_mount {os.fsdecode(path)}", moved)
+    _check_result(f"move_mount {os.fsdecode(path)}", moved)
     os.close(held)
     os.close(copy)
 
@@ -247,11 +247,11 @@ def _set_attributes(tree: int, attributes: int, alone: bool = False) -> None:
     wanted = struct.pack("=QQQQ", attributes, 0, 0, 0)
     how = AT_EMPTY_PATH if alone else AT_EMPTY_PATH | AT_RECURSIVE
     done = _libc.syscall(MOUNT_SETATTR, tree, b"", how, wanted, len(wanted))
-    _checked("mount_setattr", done)
+    _check_result("mount_setattr", done)
 
 
 def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, options: bytes | None = None) -> None:
-    _checked(f"mount {os.fsdecode(target)}", _libc.mount(source, target, kind, ctypes.c_ulong(flags), options))
+    _check_result(f"mount {os.fsdecode(target)}", _libc.mount(source, target, kind, ctypes.c_ulong(flags), options))
 
 
 def open_without_links(path: bytes) -> int:
@@ -277,7 +277,7 @@ def _drop_capabilities() -> None:
             break
     _libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    _checked("capset", _libc.capset(header, struct.pack("=6I", 0, 0, 0, 0, 0, 0)))
+    _check_result("capset", _libc.capset(header, struct.pack("=6I", 0, 0, 0, 0, 0, 0)))
 
 
 def _restrict_changes(written: list[bytes]) -> None:
@@ -288,11 +288,11 @@ def _restrict_changes(written: list[bytes]) -> None:
     handled = CHANGES | (REFER if version > 1 else 0) | (TRUNCATE if version > 2 else 0)
     handled |= IOCTL_DEV if version > 4 else 0
     attributes = struct.pack("=QQQ", handled, 0, SCOPES)[: 24 if version > 5 else 16 if version > 3 else 8]
-    rules = _checked("landlock", _libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0))
+    rules = _check_result("landlock", _libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0))
     for path in [*written, b"/dev/shm"]:
-        _allow(rules, path, handled & ~DEVICES & ~IOCTL_DEV)
-    _allow(rules, b"/dev", handled & (WRITE_FILE | TRUNCATE | IOCTL_DEV))
-    _checked("landlock_restrict_self", _libc.syscall(LANDLOCK_RESTRICT, rules, 0))
+        _allow_path(rules, path, handled & ~DEVICES & ~IOCTL_DEV)
+    _allow_path(rules, b"/dev", handled & (WRITE_FILE | TRUNCATE | IOCTL_DEV))
+    _check_result("landlock_restrict_self", _libc.syscall(LANDLOCK_RESTRICT, rules, 0))
     os.close(rules)
 
 
@@ -301,17 +301,17 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(LANDLOCK_CREATE, None, 0, 1)))
 
 
-def _allow(rules: int, path: bytes, rights: int) -> None:
+def _allow_path(rules: int, path: bytes, rights: int) -> None:
     held = open_without_links(path)
     rule = struct.pack("=Qi", rights, held)
-    _checked("landlock_add_rule", _libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0))
+    _check_result("landlock_add_rule", _libc.syscall(LANDLOCK_ADD, rules, 1, rule, 0))
     os.close(held)
 
 
 def _filter_calls(calls: bytes) -> None:
     steps = ctypes.create_string_buffer(calls, len(calls))
     program = struct.pack("=HxxxxxxQ", len(calls) // 8, ctypes.addressof(steps))
-    _checked("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0))
+    _check_result("seccomp", _libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program, 0, 0))
 
 
 def _raise_loopback() -> None:
@@ -325,13 +325,13 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def _checked(what: str, result: int) -> int:
+def _check_result(what: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
     return result
 
 
-def _complain(error: BaseException) -> None:
+def _print_error(error: BaseException) -> None:
     with contextlib.suppress(OSError):
         os.write(2, f"pigeon: the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))

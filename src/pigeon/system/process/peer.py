@@ -58,7 +58,6 @@ class PeerProcess(asyncio.SubprocessProtocol):
 
     @property
     def pid(self) -> int | None:
-        """The id of the process."""
         return None if self._transport is None else self._transport.get_pid()
 
     @property
@@ -67,7 +66,7 @@ class PeerProcess(asyncio.SubprocessProtocol):
         return None if self._transport is None else self._transport.get_returncode()
 
     @property
-    def last_words(self) -> str:
+    def last_error_lines(self) -> str:
         """The last lines that it wrote to stderr."""
         lines = [*self._errors, self._error_line] if self._error_line else list(self._errors)
         return "\n".join(line.decode("utf-8", "replace") for line in lines).strip()
@@ -85,18 +84,16 @@ class PeerProcess(asyncio.SubprocessProtocol):
             cast("asyncio.WriteTransport", pipe).close()
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
         if self._transport is not None and not self._exited.is_set():
             with suppress(ProcessLookupError):
                 self._transport.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         if self._transport is not None and not self._exited.is_set():
             with suppress(ProcessLookupError):
                 self._transport.kill()
 
-    async def ended(self, seconds: float | None = None) -> bool:
+    async def wait_until_ended(self, seconds: float | None = None) -> bool:
         """Wait for its end and for its last words; false if that takes longer."""
         try:
             async with asyncio.timeout(seconds):
@@ -118,7 +115,6 @@ class PeerProcess(asyncio.SubprocessProtocol):
     # What asyncio calls
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
-        """More output."""
         raw = cast("bytes", data)
         if fd == 1:
             self._receive(raw)
@@ -153,5 +149,4 @@ class PeerProcess(asyncio.SubprocessProtocol):
             self._lost()
 
     def connection_made(self, transport: Any) -> None:
-        """It was started."""
         self._transport = transport

@@ -52,8 +52,8 @@ _BOOT = (
 _pools: dict[asyncio.AbstractEventLoop, HelperPool] = {}
 
 
-def current_pool() -> HelperPool:
-    """The pool of the running event loop."""
+def ensure_current_pool() -> HelperPool:
+    """Returns the pool of the running event loop, created at the first call."""
     loop = asyncio.get_running_loop()
     pool = _pools.get(loop)
     if pool is None:
@@ -70,7 +70,7 @@ async def leave_pool(owner: object, deadline: float) -> bool:
     pool = _pools.get(loop)
     if pool is None:
         return True
-    if not pool.leave(owner):
+    if not pool.leave_and_check_empty(owner):
         return True
     del _pools[loop]
     atexit.unregister(pool.end_now)
@@ -97,13 +97,13 @@ class HelperPool:
         """This owner starts commands here."""
         self._owners.add(owner)
 
-    def leave(self, owner: object) -> bool:
-        """This owner starts no more; true if no other does."""
+    def leave_and_check_empty(self, owner: object) -> bool:
+        """Removes an owner; returns True if none is left."""
         self._owners.discard(owner)
         return not self._owners
 
-    def open(self) -> bool:
-        """True if commands can be supervised; the helper is started if need be."""
+    def try_ensure_helper(self) -> bool:
+        """Starts the helper if need be; returns False if commands cannot be supervised."""
         if self._helper is not None and self._helper.is_running():
             return True
         if not self.usable:
@@ -116,8 +116,7 @@ class HelperPool:
             self.usable = error.errno in _NO_ROOM
         return self._helper is not None
 
-    def stock(self) -> None:
-        """See that a reaper is free."""
+    def ensure_free_reaper(self) -> None:
         self._release_when_idle = False
         self._keep_one_free()
 
@@ -126,7 +125,7 @@ class HelperPool:
             with contextlib.suppress(OSError):
                 self._free.append(self._fork_reaper())
 
-    def rest(self) -> None:
+    def release_when_idle(self) -> None:
         """No command is soon to come: end the helper, now or when the last command has ended."""
         self._release_when_idle = True
         self._release_if_idle()
@@ -147,7 +146,7 @@ class HelperPool:
             _fail(process, None)
             self._release_if_idle()
 
-    def reaper_began(self, reaper: ReaperConnection) -> None:
+    def on_reaper_began(self, reaper: ReaperConnection) -> None:
         """A reaper was forked: this helper works."""
         self._tries = 0
         if reaper is self._starting:
@@ -157,7 +156,7 @@ class HelperPool:
         elif self._busy and not self._release_when_idle:
             self._keep_one_free()
 
-    def reaper_free(self, reaper: ReaperConnection) -> None:
+    def on_reaper_free(self, reaper: ReaperConnection) -> None:
         """Nothing is left of a reaper's command."""
         self._busy.discard(reaper)
         self._free.append(reaper)
@@ -167,7 +166,7 @@ class HelperPool:
             reaper.hang_up()
         self._release_if_idle()
 
-    def reaper_lost(self, reaper: ReaperConnection, not_begun: SupervisedProcess | None = None) -> None:
+    def on_reaper_lost(self, reaper: ReaperConnection, not_begun: SupervisedProcess | None = None) -> None:
         """A reaper is no longer there; its command, if there is one that has `not_begun`, gets another."""
         self._busy.discard(reaper)
         if reaper is self._starting:
@@ -178,12 +177,7 @@ class HelperPool:
             self._waiting.appendleft(not_begun)
         if self._waiting and not (self._busy and reaper.helper.is_running()):
             # Otherwise the helper had no room for another process: a busy reaper will take what waits.
-            self._tries += 1
-            if self._tries < MOST_TRIES:
-                self._assign(self._waiting.popleft())
-            else:
-                self._tries = 0
-                self._cancel_waiting(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+            self._assign_again(self._waiting.popleft())
         self._release_if_idle()
 
     async def end(self, deadline: float) -> bool:
@@ -210,7 +204,6 @@ class HelperPool:
             helper.wait(deadline - time.monotonic())
 
     def on_helper_lost(self, helper: ForkServer) -> None:
-        """The helper has ended."""
         self._ending.discard(helper)
         if helper is not self._helper:
             return
@@ -226,27 +219,49 @@ class HelperPool:
         while self._free:
             reaper = self._free.pop()
             try:
-                self._run(reaper, process)
+                self._run_on_reaper(reaper, process)
                 return
             except ConnectionError:
                 reaper.hang_up()
             except OSError as error:
                 self._free.append(reaper)
-                self._put_off(process, error)
+                self._postpone(process, error)
                 return
         if self._starting is not None:
             self._waiting.append(process)
             return
         try:
-            self._run(self._fork_reaper(), process)
+            reaper = self._fork_reaper()
+        except ConnectionError:
+            self._assign_again(process)
+            return
         except OSError as error:
-            self._put_off(process, error)
+            self._postpone(process, error)
+            return
+        try:
+            self._run_on_reaper(reaper, process)
+        except ConnectionError:
+            # It could not be forked, or its helper has died since.
+            reaper.hang_up()
+            self.on_reaper_lost(reaper, process)
+        except OSError as error:
+            self._postpone(process, error)
 
-    def _run(self, reaper: ReaperConnection, process: SupervisedProcess) -> None:
+    def _assign_again(self, process: SupervisedProcess) -> None:
+        """Give a command that a helper or a reaper was lost with to another one; after `MOST_TRIES` it fails."""
+        self._tries += 1
+        if self._tries < MOST_TRIES:
+            self._assign(process)
+            return
+        self._tries = 0
+        self._waiting.appendleft(process)
+        self._cancel_waiting(OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)))
+
+    def _run_on_reaper(self, reaper: ReaperConnection, process: SupervisedProcess) -> None:
         reaper.run(process)
         self._busy.add(reaper)
 
-    def _put_off(self, process: SupervisedProcess, error: OSError) -> None:
+    def _postpone(self, process: SupervisedProcess, error: OSError) -> None:
         """A busy reaper will take it when there is room again; it fails if there is none, or nothing else helps."""
         if self._busy and error.errno in _NO_ROOM:
             self._waiting.append(process)
@@ -254,16 +269,20 @@ class HelperPool:
             _fail(process, error)
 
     def _fork_reaper(self) -> ReaperConnection:
-        """A new reaper, which will be forked; raises `OSError`."""
-        if not self.open() or self._helper is None:
+        """A new reaper, which will be forked; raises `OSError`, and `ConnectionError` if the helper has died."""
+        if not self.try_ensure_helper() or self._helper is None:
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         self._helper.wake()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
             self._helper.request_fork(b"", [theirs.fileno()])
-        except OSError:
+        except OSError as error:
             ours.close()
+            if isinstance(error, ConnectionError):
+                # It hangs up before its parent can see that it has ended.
+                self._helper.close()
+                self.on_helper_lost(self._helper)
             raise
         finally:
             theirs.close()
@@ -290,8 +309,8 @@ class HelperPool:
 
 
 def _fail(process: SupervisedProcess, error: OSError | None) -> None:
-    process.ended(LOST, error)
-    process.left_nothing()
+    process.on_ended(LOST, error)
+    process.on_nothing_left()
 
 
 def _start_helper(pool: HelperPool) -> ForkServer | None:
@@ -302,7 +321,7 @@ def _start_helper(pool: HelperPool) -> ForkServer | None:
         folder = os.path.dirname(folder)
     # About our own interpreter, not about the agent: it may not start again without its library path.
     library_path = os.environ.get("LD_LIBRARY_PATH")
-    variables = {"WHERE": folder, "FILES": str(take_descriptors())}
+    variables = {"WHERE": folder, "FILES": str(raise_descriptor_limit())}
     variables |= {"LD_LIBRARY_PATH": library_path} if library_path else {}
     line = [sys.executable, "-I", "-S", "-B", "-c", _BOOT]
     return ForkServer(line, variables, pool.on_helper_lost, stderr=subprocess.DEVNULL)
@@ -319,7 +338,7 @@ def hide_from_other_processes() -> None:
 
 
 @cache
-def take_descriptors() -> int:
+def raise_descriptor_limit() -> int:
     """Allow ourselves as many descriptors as we may, since a command needs four; the limit there was before."""
     import resource
 

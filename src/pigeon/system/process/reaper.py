@@ -55,35 +55,37 @@ class ReaperConnection:
         self._pid = 0
         self._process: SupervisedProcess | None = None
         self._giving_up: asyncio.TimerHandle | None = None
+        self._must_end = False
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(link.fileno(), self._receive)
+        self._loop.add_reader(link.fileno(), self._on_readable)
 
     def run(self, process: SupervisedProcess) -> None:
         """Have it start a command; raises `OSError` if it is no longer there, or the record cannot be sent."""
         self.helper.wake()
         send(self._link, process.command, process.descriptors)
         self._process = process
-        process.begun(self)
+        self._must_end = False
+        process.on_reaper_assigned(self)
         if self._pid:
             process.release_streams()
 
     def terminate(self) -> None:
         """Have it send SIGTERM to the process group of its command."""
-        self._order(Terminate())
+        self._send_order(Terminate())
 
     def kill(self) -> None:
         """Have it kill everything that is left of its command."""
-        self._order(Kill())
+        self._send_order(Kill())
         if self._giving_up is None:
             self._giving_up = self._loop.call_later(KILL_WITHIN, self._give_up)
 
     def hang_up(self) -> None:
         """Close the link: the reaper kills what is below it and exits."""
-        if self._close():
+        if self._try_close():
             self._release_process(known=False)
-            self._pool.reaper_lost(self)
+            self._pool.on_reaper_lost(self)
 
-    def _close(self) -> bool:
+    def _try_close(self) -> bool:
         if self._link.fileno() < 0:
             return False
         if not self._loop.is_closed():
@@ -91,7 +93,8 @@ class ReaperConnection:
         self._link.close()
         return True
 
-    def _order(self, record: LinkMessage) -> None:
+    def _send_order(self, record: LinkMessage) -> None:
+        self._must_end = True
         self.helper.wake()
         with contextlib.suppress(OSError):
             send(self._link, record)
@@ -101,42 +104,42 @@ class ReaperConnection:
             self.helper.kill_child(self._pid)
         self.hang_up()
 
-    def _receive(self) -> None:
+    def _on_readable(self) -> None:
         try:
             record, _ = receive(self._link)
         except BlockingIOError:
             return
         if record is None:
-            self._lose()
+            self._on_connection_lost()
         elif isinstance(record, Waiting):
             self._pid = record.pid
-            self._pool.reaper_began(self)
+            self._pool.on_reaper_began(self)
             if self._process is not None:
                 self._process.release_streams()
         elif self._process is not None:
-            self._report(self._process, record)
+            self._on_record(self._process, record)
 
-    def _lose(self) -> None:
-        """The reaper has ended, or was never forked: then its command can still be run, unless it was to be killed."""
+    def _on_connection_lost(self) -> None:
+        """The reaper has ended, or was never forked: then its command can still be run, unless it was to end."""
         process = self._process
-        if self._pid or process is None or self._giving_up is not None:
+        if self._pid or process is None or self._must_end:
             self.hang_up()
             return
         self._process = None
-        self._close()
-        process.returned()
-        self._pool.reaper_lost(self, process)
+        self._try_close()
+        process.on_reaper_lost()
+        self._pool.on_reaper_lost(self, process)
 
-    def _report(self, process: SupervisedProcess, record: LinkMessage) -> None:
+    def _on_record(self, process: SupervisedProcess, record: LinkMessage) -> None:
         if isinstance(record, Exited):
             if record.left == "wall":
-                process.left_its_wall()
-            process.ended(record.code if record.code >= 0 else SIGNALLED - record.code)
+                process.on_wall_empty()
+            process.on_ended(record.code if record.code >= 0 else SIGNALLED - record.code)
         elif isinstance(record, NotStarted):
-            process.ended(LOST, OSError(record.errno, os.strerror(record.errno)))
+            process.on_ended(LOST, OSError(record.errno, os.strerror(record.errno)))
         if isinstance(record, NotStarted | NothingLeft) or (isinstance(record, Exited) and record.left == "nothing"):
             self._release_process(known=True)
-            self._pool.reaper_free(self)
+            self._pool.on_reaper_free(self)
 
     def _release_process(self, known: bool) -> None:
         """Nothing is left of the process, or it is not known how much; it was lost if no code was reported."""
@@ -145,5 +148,5 @@ class ReaperConnection:
             self._giving_up = None
         process, self._process = self._process, None
         if process is not None:
-            process.ended(LOST)
-            process.left_nothing(known)
+            process.on_ended(LOST)
+            process.on_nothing_left(known)

@@ -55,22 +55,22 @@ async def run_program(  # noqa: PLR0913 - each is one thing that a caller may kn
     collected = _Collected(process, limit)
     try:
         async with asyncio.timeout(timeout):
-            await collected.until_the_end()
+            await collected.read_until_end()
             code = await process.wait()
     except TimeoutError:
-        await _end(process, term_grace, keep_helper=True)
+        await _end_program(process, term_grace, keep_helper=True)
         return ProgramResult(bytes(collected.out), bytes(collected.err), await process.wait(), True)
     except asyncio.CancelledError:
-        await _end(process, term_grace, keep_helper=False)
+        await _end_program(process, term_grace, keep_helper=False)
         raise
     except OSError as error:
-        raise _with_its_name(error, argv[0], cwd) from error
+        raise _with_program_name(error, argv[0], cwd) from error
     finally:
         process.close()
     return ProgramResult(bytes(collected.out), bytes(collected.err), code, collected.too_much)
 
 
-def _with_its_name(error: OSError, program: str, cwd: str) -> OSError:
+def _with_program_name(error: OSError, program: str, cwd: str) -> OSError:
     return OSError(error.errno, error.strerror, program if os.path.isdir(cwd) else cwd)
 
 
@@ -84,7 +84,7 @@ class _Collected:
         self.err = bytearray()
         self.too_much = False
 
-    async def until_the_end(self) -> None:
+    async def read_until_end(self) -> None:
         """Read both until the program has ended and nothing more comes."""
         await asyncio.gather(self._read(self._process.read, self.out), self._read(self._process.read_errors, self.err))
 
@@ -98,7 +98,7 @@ class _Collected:
                 return
 
 
-async def _end(process: Process, term_grace: float, keep_helper: bool) -> None:
+async def _end_program(process: Process, term_grace: float, keep_helper: bool) -> None:
     """End a program with all it started: SIGTERM first, SIGKILL when it has ended or its grace is over."""
     try:
         if term_grace > 0:
@@ -107,7 +107,7 @@ async def _end(process: Process, term_grace: float, keep_helper: bool) -> None:
                 await asyncio.wait_for(process.wait(), term_grace)
     finally:
         process.kill(keep_helper)
-    await process.gone(GONE_WITHIN)
+    await process.wait_until_gone(GONE_WITHIN)
 
 
 def find_program(name: str, cwd: str, environment: Mapping[str, str]) -> str:

@@ -35,15 +35,15 @@ class EnclosedProgram(NamedTuple):
 
 
 class CommandWall(Protocol):
-    """What encloses programs; `sandbox/wall` implements it. `begin` and `end` are called around each of them."""
+    """What encloses programs (`sandbox/wall`): `begin_program` and `end_program` are called around each of them."""
 
-    async def begin(
+    async def begin_program(
         self, program: str, argv: Sequence[str], cwd: str, environment: Mapping[str, str]
     ) -> EnclosedProgram:
-        """What to run instead; raises `OSError` if there is nothing. `end` must follow."""
+        """Returns what to run instead; raises `OSError` if there is nothing. `end_program` must follow."""
         ...
 
-    def end(self) -> None:
+    def end_program(self) -> None:
         """A program has ended with all that it started."""
         ...
 
@@ -57,7 +57,7 @@ class Streams(NamedTuple):
 
 
 class Process(Protocol):
-    """A running command."""
+    """A running command, supervised by a reaper or started as a child of this process."""
 
     async def read(self, timeout: float | None = None) -> bytes | None:
         """More output; `b""` when there will be none, `None` when the time is over."""
@@ -79,7 +79,7 @@ class Process(Protocol):
         """Kill it and everything it started; returns at once. The idle helper goes along unless it is kept."""
         ...
 
-    async def gone(self, timeout: float) -> bool:
+    async def wait_until_gone(self, timeout: float) -> bool:
         """Wait until nothing of it is left; false if that took too long."""
         ...
 
@@ -151,21 +151,21 @@ class ProcessOwner:
         line = ProgramLine(program or argv[0], argv, cwd, environment, None)
         channels = Channels(separate_errors, stdin, folder, streams)
         if wall is None:
-            return await self._started(line, channels, None)
+            return await self._start_process(line, channels, None)
         try:
-            enclosed = await wall.begin(*line[:4])
+            enclosed = await wall.begin_program(*line[:4])
         except BaseException:
             for descriptor in streams or ():
                 os.close(descriptor)
             raise
         line = ProgramLine(enclosed.program, enclosed.argv, cwd, enclosed.environment, enclosed.wall)
         try:
-            return await self._started(line, channels, wall)
+            return await self._start_process(line, channels, wall)
         except BaseException:
-            wall.end()
+            wall.end_program()
             raise
 
-    async def _started(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process:
+    async def _start_process(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process:
         if sys.platform.startswith("linux"):
             process = self._start_supervised(line, channels, wall)
             if process is not None:
@@ -181,7 +181,7 @@ class ProcessOwner:
             line.argv,
             line.cwd,
             line.environment,
-            self._gone,
+            self._on_process_gone,
             separate_errors=channels.separate_errors,
             stdin=channels.stdin,
             streams=channels.streams,
@@ -190,21 +190,21 @@ class ProcessOwner:
         return alone
 
     def _start_supervised(self, line: ProgramLine, channels: Channels, wall: CommandWall | None) -> Process | None:
-        from pigeon.system.process.pool import current_pool
+        from pigeon.system.process.pool import ensure_current_pool
         from pigeon.system.process.supervised import SupervisedProcess, run_record
 
-        pool = current_pool()
+        pool = ensure_current_pool()
         cwd = line.cwd if channels.folder is None else None
         has_input = channels.stdin is not None or channels.streams is not None
         command = run_record(line.program, line.argv, cwd, line.environment, has_input, line.wall)
         pool.join(self)
-        if not pool.open():
+        if not pool.try_ensure_helper():
             return None
         process = SupervisedProcess(
             pool,
             command,
-            self._gone,
-            self._wall_empty,
+            self._on_process_gone,
+            self._on_wall_empty,
             separate_errors=channels.separate_errors,
             stdin=channels.stdin,
             folder=channels.folder,
@@ -214,34 +214,34 @@ class ProcessOwner:
         pool.start(process)
         return process
 
-    def _wall_empty(self, process: Process) -> None:
+    def _on_wall_empty(self, process: Process) -> None:
         """All that is left of it ends by itself and does nothing: what the wall needed can go."""
         wall = self._processes.get(process)
         if wall is not None:
             self._processes[process] = None
-            wall.end()
+            wall.end_program()
 
-    def _gone(self, process: Process, known: bool = True) -> None:
+    def _on_process_gone(self, process: Process, known: bool = True) -> None:
         """Nothing is left of it; where that is not `known`, what the wall needed stays, for something may still run."""
         wall = self._processes.pop(process, None)
         if wall is not None and known:
-            wall.end()
+            wall.end_program()
 
     def warm_up(self) -> None:
         """Prepare for a first command that is soon to come, so that it need not wait; in a running event loop."""
         if sys.platform.startswith("linux"):
-            from pigeon.system.process.pool import current_pool
+            from pigeon.system.process.pool import ensure_current_pool
 
-            pool = current_pool()
+            pool = ensure_current_pool()
             pool.join(self)
-            pool.stock()
+            pool.ensure_free_reaper()
 
-    def rest(self) -> None:
+    def release_when_idle(self) -> None:
         """Keep nothing for commands that are not soon to come; what runs in the background goes on."""
         if "pigeon.system.process.pool" in sys.modules:
-            from pigeon.system.process.pool import current_pool
+            from pigeon.system.process.pool import ensure_current_pool
 
-            current_pool().rest()
+            ensure_current_pool().release_when_idle()
 
     async def kill_everything(self, timeout: float = 2.0) -> bool:
         """Kill every command of this owner and all that was left running in the background; true if nothing is left."""
@@ -249,7 +249,7 @@ class ProcessOwner:
         processes = list(self._processes)
         for process in processes:
             process.kill()
-        done = all([await process.gone(max(0.0, deadline - time.monotonic())) for process in processes])
+        done = all([await process.wait_until_gone(max(0.0, deadline - time.monotonic())) for process in processes])
         if "pigeon.system.process.pool" in sys.modules:
             from pigeon.system.process.pool import leave_pool
 

@@ -36,19 +36,21 @@ def run_record(
     wall: WallRecord | None,
 ) -> StartCommand:
     """The record for the reaper; `ValueError` for a NUL character, `OSError` for an argument that no system takes."""
-    words = [encode(argument) for argument in argv]
-    path, folder = encode(program), None if cwd is None else encode(cwd)
+    words = [to_system_bytes(argument) for argument in argv]
+    path, folder = to_system_bytes(program), None if cwd is None else to_system_bytes(cwd)
     if b"\0" in b"".join([*words, path, folder or b""]):
         raise ValueError("a command cannot contain a NUL character")
     if any(len(word) >= LONGEST_ARGUMENT for word in words):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
     # Names that cannot be set may still be inherited; programs are not started with them.
-    variables = {encode(name): encode(value) for name, value in environment.items() if name and "=" not in name}
+    variables = {
+        to_system_bytes(name): to_system_bytes(value) for name, value in environment.items() if name and "=" not in name
+    }
     return StartCommand(path, words, folder, variables, has_input, b"" if wall is None else encode_record(wall))
 
 
-def encode(text: str) -> bytes:
-    """Text as the system has it."""
+def to_system_bytes(text: str) -> bytes:
+    """Returns text in the file system's encoding, as the kernel expects arguments and paths."""
     return text.encode(_ENCODING, _ERRORS)
 
 
@@ -77,7 +79,7 @@ class OutputPipe:
         waiting: asyncio.Future[bytes | None] = self._loop.create_future()
         self._waiting = waiting
         if not self._watched:
-            self._loop.add_reader(self._read_end, self._readable)
+            self._loop.add_reader(self._read_end, self._on_readable)
             self._watched = True
         timer = None if timeout is None else self._loop.call_later(timeout, _resolve, waiting, None)
         if self._ended:
@@ -92,13 +94,13 @@ class OutputPipe:
                 self._grace.cancel()
                 self._grace = None
 
-    def command_ended(self) -> None:
+    def on_command_ended(self) -> None:
         """Let go of the writing end; from now on the output can end."""
         os.close(self.write_end)
         self._ended = True
         waiting = self._waiting
         if waiting is not None and not waiting.done():
-            self._readable()
+            self._on_readable()
             if not waiting.done():
                 self._grace = self._loop.call_later(PIPE_GRACE, _resolve, waiting, b"")
 
@@ -109,7 +111,7 @@ class OutputPipe:
             os.close(self._read_end)
             self._read_end = None
 
-    def _readable(self) -> None:
+    def _on_readable(self) -> None:
         if self._waiting is None or self._waiting.done() or self._read_end is None:
             # No read is under way; the pipe holds back what comes now.
             self._unwatch()
@@ -143,8 +145,8 @@ def _resolve(waiting: asyncio.Future[bytes | None], how: bytes | None) -> None:
 class SupervisedProcess:
     """A command that waits for a reaper, runs under one, or has ended.
 
-    `pool` and `reaper` report what becomes of it (`begun`, `ended`, `left_its_wall`, `left_nothing`); the rest is
-    `start.Process`.
+    `pool` and `reaper` report what becomes of it (`on_reaper_assigned`, `on_ended`, `on_wall_left`, `on_nothing_left`);
+    the rest is `start.Process`.
     """
 
     def __init__(
@@ -167,7 +169,7 @@ class SupervisedProcess:
         self._on_wall_empty = on_wall_empty
         self._reaper: ReaperConnection | None = None
         self._pipes = [OutputPipe() for _ in range(0 if streams else 2 if separate_errors else 1)]
-        self._input = None if stdin is None else _file_with(stdin)
+        self._input = None if stdin is None else _open_content(stdin)
         self._loop = asyncio.get_running_loop()
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._error: OSError | None = None
@@ -209,8 +211,8 @@ class SupervisedProcess:
         """Have everything killed that is left of it."""
         self._pool.kill(self, self._reaper, keep_helper)
 
-    async def gone(self, timeout: float) -> bool:
-        """True once nothing is left of it."""
+    async def wait_until_gone(self, timeout: float) -> bool:
+        """Wait until nothing of it is left; returns False if that takes longer than the timeout."""
         if not self._gone.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), timeout)
@@ -221,16 +223,15 @@ class SupervisedProcess:
         for pipe in self._pipes:
             pipe.close()
 
-    def begun(self, reaper: ReaperConnection) -> None:
-        """A reaper has taken it."""
+    def on_reaper_assigned(self, reaper: ReaperConnection) -> None:
         self._reaper = reaper
 
-    def returned(self) -> None:
+    def on_reaper_lost(self) -> None:
         """The reaper was lost before the command had begun."""
         self._reaper = None
 
-    def ended(self, code: int, error: OSError | None = None) -> None:
-        """How it ended, or why it could not be started; only the first report counts."""
+    def on_ended(self, code: int, error: OSError | None = None) -> None:
+        """Note how it ended, or why it could not be started; only the first report counts."""
         if self._exit.done():
             return
         self._error = error
@@ -238,7 +239,7 @@ class SupervisedProcess:
         self._exit.cancel() if self._loop.is_closed() else self._exit.set_result(code)
         self.release_streams()
         for pipe in self._pipes:
-            pipe.command_ended()
+            pipe.on_command_ended()
         if self._input is not None:
             os.close(self._input)
             self._input = None
@@ -249,11 +250,11 @@ class SupervisedProcess:
         for descriptor in given or ():
             os.close(descriptor)
 
-    def left_its_wall(self) -> None:
+    def on_wall_empty(self) -> None:
         """Nothing is left of it but the wall that enclosed it."""
         self._on_wall_empty(self)
 
-    def left_nothing(self, known: bool = True) -> None:
+    def on_nothing_left(self, known: bool = True) -> None:
         """Nothing is left of it; its reaper serves others from now on, or is gone too.
 
         Where that is not `known`, the reaper was lost: what is left is being killed and may still run for a moment.
@@ -264,7 +265,7 @@ class SupervisedProcess:
         self._on_gone(self, known)
 
 
-def _file_with(content: bytes) -> int:
+def _open_content(content: bytes) -> int:
     """A descriptor to read this from, so that no task has to write it while the command runs."""
     descriptor = os.memfd_create("stdin")
     with open(descriptor, "wb", closefd=False) as file:

@@ -114,11 +114,9 @@ class UnsupervisedProcess:
         return code if code >= 0 else 128 - code
 
     def terminate(self) -> None:
-        """Send SIGTERM to the group."""
         self._signal(signal.SIGTERM)
 
     def kill(self, keep_helper: bool = False) -> None:
-        """Kill the group."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -128,11 +126,10 @@ class UnsupervisedProcess:
             else:
                 os.killpg(self._transport.get_pid(), number)
 
-    async def gone(self, timeout: float) -> bool:
-        """True once the command itself has ended."""
+    async def wait_until_gone(self, timeout: float) -> bool:
+        """Wait until the command itself has ended; returns False if that takes longer than the timeout."""
         await asyncio.wait({self._exited}, timeout=timeout)
         return self._exited.done()
 
     def close(self) -> None:
-        """Give the pipe back."""
         self._transport.close()

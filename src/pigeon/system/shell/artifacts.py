@@ -27,7 +27,7 @@ class FolderUse:
         self.used = used
 
     def add(self, size: int) -> None:
-        """So much more was written."""
+        """Count bytes that were written to the folder."""
         self.used += size
 
 
@@ -46,7 +46,7 @@ class Artifact(Struct):
     lost: str = ""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """True while everything is in the file."""
         return not self.lost
 
@@ -55,7 +55,7 @@ class Artifact(Struct):
         room = min(self.limits.file - self.size, self.limits.folder - self.usage.used)
         with memoryview(data) as view:
             at, end = 0, min(len(view), max(0, room))
-            while self.complete and at < end:
+            while self.is_complete and at < end:
                 try:
                     written = os.write(self.descriptor, view[at:end])
                 except OSError as error:
@@ -64,7 +64,7 @@ class Artifact(Struct):
                 at += written
                 self.size += written
                 self.usage.add(written)
-            if self.complete and end < len(view):
+            if self.is_complete and end < len(view):
                 self.lost = "the limit for outputs on disk is reached"
 
     def close(self) -> None:
@@ -90,8 +90,8 @@ class Artifacts:
     def create(self, tool: str) -> Artifact | None:
         """A new file `<n>.<tool>.log`, numbered after the highest there is; nothing if the disk refuses."""
         with contextlib.suppress(OSError):
-            folder = self._place()
-            number = 1 + max((_number(name) for name in os.listdir(folder)), default=-1)
+            folder = self._ensure_folder()
+            number = 1 + max((_number_in_name(name) for name in os.listdir(folder)), default=-1)
             while True:
                 path = os.path.join(folder, f"{number}.{tool}.log")
                 with contextlib.suppress(FileExistsError):
@@ -103,27 +103,29 @@ class Artifacts:
     def _usage_of(self, folder: str) -> FolderUse:
         if folder not in self._usage:
             with os.scandir(folder) as entries:
-                used = sum(entry.stat(follow_symlinks=False).st_size for entry in entries if _number(entry.name) >= 0)
+                used = sum(
+                    entry.stat(follow_symlinks=False).st_size for entry in entries if _number_in_name(entry.name) >= 0
+                )
             self._usage[folder] = FolderUse(used)
         return self._usage[folder]
 
-    def _place(self) -> str:
+    def _ensure_folder(self) -> str:
         folder = self._folder()
         # A session may lie in a project, and a link beside it lead to anywhere.
         if folder is not None and not os.path.islink(folder):
             make_private_folder(folder)
             return folder
         if self._temporary is None or not os.path.isdir(self._temporary):
-            self._temporary = _temporary_folder(self._wanted)
+            self._temporary = _make_temporary_folder(self._wanted)
         return self._temporary
 
 
-def _number(name: str) -> int:
+def _number_in_name(name: str) -> int:
     head = name.partition(".")[0]
     return int(head) if head.isascii() and head.isdigit() and len(head) < 10 else -1
 
 
-def _temporary_folder(wanted: str) -> str:
+def _make_temporary_folder(wanted: str) -> str:
     import atexit
     import shutil
     import tempfile

@@ -38,12 +38,12 @@ class Cleaner:
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
         """What of the stream can be shown by now; sequences and characters cut by a read wait for their rest."""
-        data = self._valid(data, final)
+        data = self._replace_invalid(data, final)
         if self._cut_escape:
             data = self._cut_escape + data
             self._cut_escape = b""
         if len(data.translate(None, _CONTROLS)) == len(data):
-            return _without_odd(data)
+            return _remove_odd_bytes(data)
         if b"\x1b" in data:
             cut = None if final else _UNFINISHED.search(data, max(0, len(data) - HOLD_AT_MOST))
             if cut is not None:
@@ -52,9 +52,9 @@ class Cleaner:
             data = _ESCAPE.sub(b"", data)
         if b"\x08" in data:
             data = _OVERSTRUCK.sub(b"", data)
-        return _without_odd(data.translate(None, _CONTROLS))
+        return _remove_odd_bytes(data.translate(None, _CONTROLS))
 
-    def _valid(self, data: bytes, final: bool) -> bytes:
+    def _replace_invalid(self, data: bytes, final: bool) -> bytes:
         if self._cut_character:
             data = self._cut_character + data
             self._cut_character = b""
@@ -70,14 +70,14 @@ class Cleaner:
         return valid
 
 
-def _without_odd(data: bytes) -> bytes:
+def _remove_odd_bytes(data: bytes) -> bytes:
     if data.isascii():
         return data
     return _ODD_CHARACTERS.sub(b"", data) if b"\xc2" in data or b"\xef\xbf" in data else data
 
 
 class OutputMask(Protocol):
-    """Takes out of an output what may not be shown or kept; `guard/secrets` implements it."""
+    """Takes out of an output what may not be shown or kept; `secrets/redactor` implements it."""
 
     @property
     def longest(self) -> int:
@@ -85,7 +85,7 @@ class OutputMask(Protocol):
         ...
 
     def mask_text(self, text: str) -> str:
-        """The text without."""
+        """Returns the text without what may not be shown."""
         ...
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
@@ -94,16 +94,14 @@ class OutputMask(Protocol):
 
 
 class NothingMasked:
-    """Shows everything."""
+    """The mask of an agent without secrets: it shows everything."""
 
     longest = 0
 
     def mask_text(self, text: str) -> str:
-        """The text itself."""
         return text
 
     def stream(self) -> Callable[[bytes, bool], bytes]:
-        """Every piece itself."""
         return lambda data, final: data
 
 
@@ -144,7 +142,7 @@ class Capture:
     def finish(self) -> bytes:
         """The stream is over; the answer is what was still held back."""
         rest = self.feed(b"", final=True)
-        if self.shown().truncated:
+        if self.visible_tail().is_truncated:
             self._ensure_spilled()
         self._raw = bytearray()
         if self.artifact is not None:
@@ -157,7 +155,7 @@ class Capture:
         if self.artifact is not None:
             self.artifact.close()
 
-    def shown(self) -> Shown:
+    def visible_tail(self) -> Shown:
         """The end of the output within the limits."""
         start = 0
         while start < len(self._tail) and self._tail[start] & 0xC0 == 0x80:
@@ -173,25 +171,25 @@ class Capture:
 
     @property
     def line_breaks(self) -> int:
-        """Newlines so far."""
+        """The number of newlines in the output so far."""
         return self._newlines
 
     @property
     def full_output_path(self) -> str | None:
         """Where everything is, if it is on disk and whole."""
-        return self.artifact.path if self.artifact is not None and self.artifact.complete else None
+        return self.artifact.path if self.artifact is not None and self.artifact.is_complete else None
 
     @property
     def artifact_id(self) -> str | None:
-        """The number of that file."""
-        return self.artifact.id if self.artifact is not None and self.artifact.complete else None
+        """The number of the file with the full output; None if there is no such file."""
+        return self.artifact.id if self.artifact is not None and self.artifact.is_complete else None
 
     @property
-    def kept(self) -> str:
+    def storage_note(self) -> str:
         """What of the output is on disk, as a sentence without its full stop."""
         if self.artifact is None:
             return "The rest could not be kept"
-        if self.artifact.complete:
+        if self.artifact.is_complete:
             return f"Full output: {self.artifact.path}"
         size = human_size(self.artifact.size)
         return f"Only the first {size} were kept ({self.artifact.lost}): {self.artifact.path}"

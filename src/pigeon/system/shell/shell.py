@@ -33,7 +33,7 @@ class Stoppable(Protocol):
         """True once the command must stop."""
         ...
 
-    def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
+    def add_cancel_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back once at cancellation; the returned function takes that back."""
         ...
 
@@ -70,9 +70,9 @@ class ShellResult(Struct, frozen=True):
     kept: str
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """True if `output` is not all of it."""
-        return self.shown.truncated
+        return self.shown.is_truncated
 
 
 class Workplace(Struct, frozen=True):
@@ -129,14 +129,14 @@ async def run_shell(
     """
     from pigeon.system.shell.output import Capture
 
-    process = await _started(command, place, outside)
+    process = await _start_command(command, place, outside)
     capture = Capture(lambda: place.artifacts.create("bash"), limits, place.mask)
     stopping = _Stopping(process, scope, timeout)
     try:
-        await _pump(process, capture, on_output, on_progress, place.at_once)
-        code = await _exit_code(process, place)
+        await _pump_output(process, capture, on_output, on_progress, place.at_once)
+        code = await _wait_for_exit_code(process, place)
         if stopping.cause is not None:
-            await process.gone(GONE_WITHIN)
+            await process.wait_until_gone(GONE_WITHIN)
     except BaseException:
         process.kill()
         raise
@@ -144,26 +144,26 @@ async def run_shell(
         stopping.disarm()
         process.close()
         capture.close()
-    return _result(capture, code, stopping.cause)
+    return _make_result(capture, code, stopping.cause)
 
 
-async def _started(command: str, place: Workplace, outside: bool) -> Process:
+async def _start_command(command: str, place: Workplace, outside: bool) -> Process:
     line = place.shell.argv(command)
     variables = (place.outside_environment if outside else None) or place.environment
     try:
         return await place.processes.start(line, cwd=place.cwd, environment=variables(), outside=outside)
     except (OSError, ValueError) as error:
-        raise _cannot_run(place, error) from error
+        raise _missing_shell_error(place, error) from error
 
 
-async def _exit_code(process: Process, place: Workplace) -> int:
+async def _wait_for_exit_code(process: Process, place: Workplace) -> int:
     try:
         return await process.wait()
     except OSError as error:
-        raise _cannot_run(place, error) from error
+        raise _missing_shell_error(place, error) from error
 
 
-def _cannot_run(place: Workplace, error: OSError | ValueError) -> ShellMissing:
+def _missing_shell_error(place: Workplace, error: OSError | ValueError) -> ShellMissing:
     if not os.path.isdir(place.cwd):
         return ShellMissing(f"Working directory does not exist: {place.cwd}\nCannot execute bash commands.")
     reason = error.strerror if isinstance(error, OSError) else None
@@ -178,7 +178,7 @@ class _Stopping:
     def __init__(self, process: Process, scope: Stoppable | None, timeout: float | None) -> None:
         self._process = process
         self.cause: str | None = None
-        self._forget = scope.on_cancel(lambda: self._stop("cancelled")) if scope is not None else None
+        self._forget = scope.add_cancel_callback(lambda: self._stop("cancelled")) if scope is not None else None
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(timeout, self._stop, "timeout") if timeout is not None else None
         if scope is not None and scope.cancelled:
@@ -190,14 +190,13 @@ class _Stopping:
             self._process.kill()
 
     def disarm(self) -> None:
-        """The command is over."""
         if self._forget is not None:
             self._forget()
         if self._timer is not None:
             self._timer.cancel()
 
 
-async def _pump(
+async def _pump_output(
     process: Process,
     capture: Capture,
     on_output: Callable[[str], Awaitable[None]] | None,
@@ -231,7 +230,7 @@ async def _pump(
         await on_progress(capture)
 
 
-def captured(text: str, place: Workplace, code: int | None, cause: str | None) -> ShellResult:
+def capture_text(text: str, place: Workplace, code: int | None, cause: str | None) -> ShellResult:
     """The result of a command that ran elsewhere and printed this; `cause` is set if it was stopped."""
     from pigeon.system.shell.output import Capture
 
@@ -242,11 +241,11 @@ def captured(text: str, place: Workplace, code: int | None, cause: str | None) -
     finally:
         capture.close()
     # A command without a code was ended by a signal.
-    return _result(capture, 1 if code is None else code, cause)
+    return _make_result(capture, 1 if code is None else code, cause)
 
 
-def _result(capture: Capture, code: int, cause: str | None) -> ShellResult:
-    shown = capture.shown()
+def _make_result(capture: Capture, code: int, cause: str | None) -> ShellResult:
+    shown = capture.visible_tail()
     return ShellResult(
         output=shown.text,
         exit_code=None if cause else code,
@@ -259,5 +258,5 @@ def _result(capture: Capture, code: int, cause: str | None) -> ShellResult:
         output_bytes=shown.output_bytes,
         full_output_path=capture.full_output_path,
         artifact_id=capture.artifact_id,
-        kept=capture.kept,
+        kept=capture.storage_note,
     )

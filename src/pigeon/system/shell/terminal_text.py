@@ -10,12 +10,12 @@ _SEQUENCE = re.compile(
 )
 
 
-def without_sequences(text: str) -> str:
+def remove_sequences(text: str) -> str:
     """The text alone; an escape character that begins no sequence stays."""
     return _SEQUENCE.sub("", text) if "\x1b" in text else text
 
 
-def overwritten(text: str) -> str:
+def apply_overwrites(text: str) -> str:
     """What is left of lines that a program wrote over, as progress bars do: of each its last state."""
     text = text.replace("\r\n", "\n")
     if "\r" not in text:

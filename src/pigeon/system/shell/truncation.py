@@ -34,14 +34,14 @@ class Shown(Struct, frozen=True):
     limits: OutputLimits = LIMITS
 
     @property
-    def truncated(self) -> bool:
+    def is_truncated(self) -> bool:
         """True if something is missing."""
         return self.truncated_by is not None
 
-    def record(self) -> dict[str, object]:
+    def to_record(self) -> dict[str, object]:
         """What goes into a result's details; the text itself is in the content and not repeated."""
         return {
-            "truncated": self.truncated,
+            "truncated": self.is_truncated,
             "truncatedBy": self.truncated_by,
             "totalLines": self.total_lines,
             "totalBytes": self.total_bytes,
@@ -54,7 +54,7 @@ class Shown(Struct, frozen=True):
         }
 
 
-def lines_in(text: str) -> int:
+def count_lines(text: str) -> int:
     """Real lines: what follows a final newline is not one."""
     return text.count("\n") + (1 if text and not text.endswith("\n") else 0)
 
@@ -65,7 +65,7 @@ def size_of(text: str) -> int:
 
 
 def human_size(size: int) -> str:
-    """`512B`, `50.0KB`, `1.2MB`."""
+    """Returns a number of bytes for people: `512B`, `50.0KB`, `1.2MB`."""
     if size < 1024:
         return f"{size}B"
     if size < 1024 * 1024:
@@ -77,7 +77,7 @@ def head_of(
     text: str, limits: OutputLimits = LIMITS, total_lines: int | None = None, total_bytes: int | None = None
 ) -> Shown:
     """The start of a text. The totals are given when `text` is itself only the start of something longer."""
-    lines = lines_in(text) if total_lines is None else total_lines
+    lines = count_lines(text) if total_lines is None else total_lines
     size = size_of(text) if total_bytes is None else total_bytes
     if lines <= limits.lines and size <= limits.bytes:
         return Shown(text, None, lines, size, lines, size, limits=limits)
@@ -97,7 +97,7 @@ def head_of(
 
 def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, earlier_bytes: int = 0) -> Shown:
     """The end of a text, before which there were `earlier_lines` newlines and `earlier_bytes` bytes."""
-    lines = lines_in(text) + earlier_lines
+    lines = count_lines(text) + earlier_lines
     size = size_of(text) + earlier_bytes
     if lines <= limits.lines and size <= limits.bytes:
         return Shown(text, None, lines, size, lines, size, limits=limits)
@@ -111,7 +111,7 @@ def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, ea
         if used + cost > limits.bytes:
             cause = "bytes"
             if not kept:
-                kept.append(end_within(line, limits.bytes))
+                kept.append(tail_within(line, limits.bytes))
                 used = size_of(kept[0])
                 partial = True
             break
@@ -121,7 +121,7 @@ def tail_of(text: str, limits: OutputLimits = LIMITS, earlier_lines: int = 0, ea
     return Shown(shown, cause, lines, size, len(kept), used, last_line_partial=partial, limits=limits)
 
 
-def end_within(text: str, size: int) -> str:
+def tail_within(text: str, size: int) -> str:
     """The end of a text that fits in `size` bytes, cut between characters."""
     raw = text[-size:].encode("utf-8", "surrogatepass")[-size:] if size else b""
     start = 0

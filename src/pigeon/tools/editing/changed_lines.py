@@ -28,17 +28,17 @@ class Change(Struct, frozen=True):
     new_start: int
     new_end: int
 
-    def moved(self, old: int, new: int) -> Change:
+    def with_offset(self, old: int, new: int) -> Change:
         """The same change further down."""
         return Change(self.old_start + old, self.old_end + old, self.new_start + new, self.new_end + new)
 
 
-def changed_runs(old: list[str], new: list[str], known: Sequence[Change] = ()) -> list[Change]:
+def find_changes(old: list[str], new: list[str], known: Sequence[Change] = ()) -> list[Change]:
     """The shortest set of changes; if that takes too long, shortest stretch by stretch.
 
     `known` are stretches outside of which the texts are known to be equal.
     """
-    whole = _DiffSearch().between(old, new, splits=0)
+    whole = _DiffSearch().find_between(old, new, splits=0)
     if whole is not None:
         return whole
     search = _DiffSearch()
@@ -46,8 +46,8 @@ def changed_runs(old: list[str], new: list[str], known: Sequence[Change] = ()) -
     for stretch in known or [Change(0, len(old), 0, len(new))]:
         before = old[stretch.old_start : stretch.old_end]
         after = new[stretch.new_start : stretch.new_end]
-        found = search.between(before, after, _MOST_SPLITS) or []
-        changes.extend(change.moved(stretch.old_start, stretch.new_start) for change in found)
+        found = search.find_between(before, after, _MOST_SPLITS) or []
+        changes.extend(change.with_offset(stretch.old_start, stretch.new_start) for change in found)
     return changes
 
 
@@ -57,7 +57,7 @@ class _DiffSearch:
     def __init__(self) -> None:
         self._work = MOST_WORK
 
-    def between(self, old: list[str], new: list[str], splits: int) -> list[Change] | None:
+    def find_between(self, old: list[str], new: list[str], splits: int) -> list[Change] | None:
         """The changes, or nothing if they are too many and the texts must not be split to find them."""
         start, tail = _equal_ends(old, new)
         middle_old, middle_new = old[start : len(old) - tail], new[start : len(new) - tail]
@@ -65,25 +65,25 @@ class _DiffSearch:
             return []
         trace = self._trace(middle_old, middle_new)
         if trace is not None:
-            changes = _runs(trace, len(middle_old), len(middle_new))
+            changes = _changes_of_trace(trace, len(middle_old), len(middle_new))
         elif splits:
             changes = self._split(middle_old, middle_new, splits)
         else:
             return None
-        return [change.moved(start, start) for change in changes]
+        return [change.with_offset(start, start) for change in changes]
 
     def _split(self, old: list[str], new: list[str], splits: int) -> list[Change]:
         """Compare what lies between the lines that both texts have once, in the same order."""
         self._work -= _SPLIT_COST * (len(old) + len(new))
-        anchors = _anchors(old, new) if splits > 1 and self._work > 0 else []
+        anchors = _find_anchors(old, new) if splits > 1 and self._work > 0 else []
         if not anchors:
             return [Change(0, len(old), 0, len(new))]
         changes: list[Change] = []
         x = y = 0
         for to_x, to_y in [*anchors, (len(old), len(new))]:
             if x < to_x or y < to_y:
-                found = self.between(old[x:to_x], new[y:to_y], splits - 1) or []
-                changes.extend(change.moved(x, y) for change in found)
+                found = self.find_between(old[x:to_x], new[y:to_y], splits - 1) or []
+                changes.extend(change.with_offset(x, y) for change in found)
             x, y = to_x + 1, to_y + 1
         return changes
 
@@ -125,7 +125,7 @@ def _goes_down(furthest: dict[int, int], diagonal: int, steps: int) -> bool:
     return diagonal == -steps or (diagonal != steps and furthest.get(diagonal - 1, -1) < furthest.get(diagonal + 1, -1))
 
 
-def _runs(trace: list[dict[int, int]], x: int, y: int) -> list[Change]:
+def _changes_of_trace(trace: list[dict[int, int]], x: int, y: int) -> list[Change]:
     """Walk the search back and join neighbouring steps."""
     changes: list[Change] = []
     for steps in range(len(trace) - 1, 0, -1):
@@ -146,10 +146,10 @@ def _runs(trace: list[dict[int, int]], x: int, y: int) -> list[Change]:
     return changes
 
 
-def _anchors(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+def _find_anchors(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     """The longest chain of lines that both texts have exactly once, as rising pairs of positions."""
-    places = _unique(new)
-    pairs = [(x, places[line]) for line, x in _unique(old).items() if line in places]
+    places = _unique_lines(new)
+    pairs = [(x, places[line]) for line, x in _unique_lines(old).items() if line in places]
     ends: list[int] = []
     last: list[int] = []
     previous: list[int] = []
@@ -167,7 +167,7 @@ def _anchors(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     return chain
 
 
-def _unique(lines: list[str]) -> dict[str, int]:
+def _unique_lines(lines: list[str]) -> dict[str, int]:
     """The lines that occur once, with their places, in order."""
     places: dict[str, int] = {}
     for index, line in enumerate(lines):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from pigeon.tools.editing.changed_lines import Change, changed_runs
+from pigeon.tools.editing.changed_lines import Change, find_changes
 from pigeon.tools.editing.matching import shared_start
 
 CONTEXT = 4
@@ -23,21 +23,21 @@ class Difference(Struct, frozen=True):
     first_changed_line: int | None
 
 
-def difference(old: str, new: str, path: str, known: Sequence[Change] = ()) -> Difference:
+def compare_texts(old: str, new: str, path: str, known: Sequence[Change] = ()) -> Difference:
     """Compare; lines end at newlines only. A listing that is too long is cut, a patch that is too long left out.
 
     `known` are stretches of lines outside of which nothing differs.
     """
-    before, after = _lines(old), _lines(new)
-    changes = changed_runs(before, after, known)
+    before, after = _split_lines(old), _split_lines(new)
+    changes = find_changes(before, after, known)
     return Difference(
-        listing=_cut(_listing(before, after, changes)),
-        patch=_whole(_patch(before, after, changes, path)),
+        listing=_join_within_limit(_listing(before, after, changes)),
+        patch=_join_whole(_patch_pieces(before, after, changes, path)),
         first_changed_line=changes[0].new_start + 1 if changes else None,
     )
 
 
-def _cut(lines: Iterator[str]) -> str:
+def _join_within_limit(lines: Iterator[str]) -> str:
     kept: list[str] = []
     size = -1
     for line in lines:
@@ -49,7 +49,7 @@ def _cut(lines: Iterator[str]) -> str:
     return "\n".join(kept)
 
 
-def _whole(parts: Iterator[str]) -> str | None:
+def _join_whole(parts: Iterator[str]) -> str | None:
     kept: list[str] = []
     size = 0
     for part in parts:
@@ -68,22 +68,22 @@ def _listing(old: list[str], new: list[str], changes: list[Change]) -> Iterator[
         if begin > shown_to:
             yield f" {'':>{width}} ..."
         for n in range(begin, change.old_start):
-            yield f" {n + 1:>{width}} {_shown(old[n])}"
+            yield f" {n + 1:>{width}} {_shorten_line(old[n])}"
         for n in range(change.old_start, change.old_end):
             other = n - change.old_start + change.new_start
-            yield f"-{n + 1:>{width}} {_shown(old[n], new[other] if other < change.new_end else '')}"
+            yield f"-{n + 1:>{width}} {_shorten_line(old[n], new[other] if other < change.new_end else '')}"
         for n in range(change.new_start, change.new_end):
             other = n - change.new_start + change.old_start
-            yield f"+{n + 1:>{width}} {_shown(new[n], old[other] if other < change.old_end else '')}"
+            yield f"+{n + 1:>{width}} {_shorten_line(new[n], old[other] if other < change.old_end else '')}"
         following = changes[index + 1].old_start if index + 1 < len(changes) else len(old)
         shown_to = min(change.old_end + CONTEXT, following)
         for n in range(change.old_end, shown_to):
-            yield f" {n + 1:>{width}} {_shown(old[n])}"
+            yield f" {n + 1:>{width}} {_shorten_line(old[n])}"
     if changes and shown_to < len(old):
         yield f" {'':>{width}} ..."
 
 
-def _patch(old: list[str], new: list[str], changes: list[Change], path: str) -> Iterator[str]:
+def _patch_pieces(old: list[str], new: list[str], changes: list[Change], path: str) -> Iterator[str]:
     yield f"--- {path}\n+++ {path}\n"
     yield from hunks_of(old, new, changes)
 
@@ -102,11 +102,11 @@ def hunks_of(
         yield f"@@ -{before} +{_range(new_begin + new_first, new_end + new_first)} @@\n"
         at = begin
         for change in group:
-            yield from (_patch_line(" ", old[n]) for n in range(at, change.old_start))
-            yield from (_patch_line("-", old[n]) for n in range(change.old_start, change.old_end))
-            yield from (_patch_line("+", new[n]) for n in range(change.new_start, change.new_end))
+            yield from (_format_patch_line(" ", old[n]) for n in range(at, change.old_start))
+            yield from (_format_patch_line("-", old[n]) for n in range(change.old_start, change.old_end))
+            yield from (_format_patch_line("+", new[n]) for n in range(change.new_start, change.new_end))
             at = change.old_end
-        yield from (_patch_line(" ", old[n]) for n in range(at, end))
+        yield from (_format_patch_line(" ", old[n]) for n in range(at, end))
 
 
 def _hunks(changes: list[Change]) -> list[list[Change]]:
@@ -124,17 +124,17 @@ def _range(begin: int, end: int) -> str:
     return f"{begin + 1 if size else begin},{size}"
 
 
-def _patch_line(sign: str, line: str) -> str:
+def _format_patch_line(sign: str, line: str) -> str:
     return f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     *whole, rest = text.split("\n")
     lines = [f"{line}\n" for line in whole]
     return [*lines, rest] if rest else lines
 
 
-def _shown(line: str, other: str = "") -> str:
+def _shorten_line(line: str, other: str = "") -> str:
     """A line without its end; of a very long one the part where it begins to differ from the other."""
     text = line.removesuffix("\n")
     if len(text) <= LONGEST_LINE:

@@ -43,27 +43,27 @@ class Text:
 
     def __init__(self, original: str) -> None:
         self.original = original
-        self.plain = plain_newlines(original)
+        self.plain = normalize_newlines(original)
         self._pairs = [match.start() for match in re.finditer("\r\n", original)] if "\r\n" in original else []
         self._shifted = [at - index for index, at in enumerate(self._pairs)]
         self._fuzzy: _Fuzzy | None = None
 
-    def position(self, plain: int) -> int:
+    def original_position(self, plain: int) -> int:
         """The original position of a position in `plain`."""
         # A pair at plain position p is two characters: everything behind p is shifted by one more.
         return plain + bisect_right(self._shifted, plain - 1) if self._pairs else plain
 
-    def exact(self, old: str) -> list[int]:
+    def find_exact(self, old: str) -> list[int]:
         """Where `old` stands in `plain`; overlapping places count."""
-        return occurrences(self.plain, old)
+        return find_occurrences(self.plain, old)
 
-    def fuzzy(self, old: str) -> tuple[list[int], str]:
+    def find_fuzzy(self, old: str) -> tuple[list[int], str]:
         """Where `old` stands in the look-alike form, and what `old` is in it."""
-        simplified = look_alike(old)
+        simplified = to_look_alike(old)
         if not simplified.strip() or len(self.plain) > FUZZY_AT_MOST:
             return [], simplified
-        text = self._form().text
-        places = occurrences(text, simplified)
+        text = self._ensure_fuzzy().text
+        places = find_occurrences(text, simplified)
         if old[-1:].isspace() and not simplified[-1:].isspace():
             # The space at its end was left out of the comparison, but a word must still end there.
             ends = ((at, at + len(simplified)) for at in places)
@@ -72,23 +72,23 @@ class Text:
 
     def exact_span(self, start: int, end: int) -> Span:
         """A stretch of `plain` in the original."""
-        return Span(self.position(start), self.position(end))
+        return Span(self.original_position(start), self.original_position(end))
 
     def fuzzy_span(self, start: int, end: int) -> Span:
         """A stretch of the look-alike form in the original."""
-        form = self._form()
-        first, before = form.start(start)
+        form = self._ensure_fuzzy()
+        first, before = form.start_of_match(start)
         if start == end:
-            return Span(self.position(first), self.position(first), before, "")
-        last, after = form.end(end)
-        return Span(self.position(first), self.position(last), before, after)
+            return Span(self.original_position(first), self.original_position(first), before, "")
+        last, after = form.end_of_match(end)
+        return Span(self.original_position(first), self.original_position(last), before, after)
 
     def with_blanks(self, span: Span) -> Span:
         """The stretch with the blanks that end its last line: the look-alike form has none, so they are part of it."""
         blanks = None if span.after else _LAST_BLANKS.match(self.original, span.end)
         return Span(span.start, blanks.end(), span.before) if blanks else span
 
-    def _form(self) -> _Fuzzy:
+    def _ensure_fuzzy(self) -> _Fuzzy:
         if self._fuzzy is None:
             self._fuzzy = _Fuzzy(self.plain)
         return self._fuzzy
@@ -119,7 +119,7 @@ class _Fuzzy:
             here += 1
         self.text = "".join(parts)[:-1]
 
-    def start(self, position: int) -> tuple[int, str]:
+    def start_of_match(self, position: int) -> tuple[int, str]:
         """Where a match begins, and what of a character stands before it."""
         index = bisect_right(self._at, position) - 1
         offset = position - self._at[index]
@@ -128,7 +128,7 @@ class _Fuzzy:
             return begin + offset, ""
         return begin, self.text[self._at[index] : position]
 
-    def end(self, position: int) -> tuple[int, str]:
+    def end_of_match(self, position: int) -> tuple[int, str]:
         """Where a match ends, and what of a character stands after it."""
         index = bisect_right(self._at, position - 1) - 1
         offset = position - self._at[index]
@@ -146,29 +146,29 @@ def _pieces(line: str) -> list[tuple[str, int, int]]:
     alike = stripped.translate(_LOOKALIKES)
     if unicodedata.is_normalized("NFKC", alike):
         return [(alike, 0, len(alike))]
-    pieces = [(_simple(match.group()), match.start(), match.end()) for match in _CLUSTER.finditer(stripped)]
+    pieces = [(_simplify_cluster(match.group()), match.start(), match.end()) for match in _CLUSTER.finditer(stripped)]
     while pieces and not pieces[-1][0].strip():
         pieces.pop()
     return [piece for piece in pieces if piece[0]]
 
 
-def _simple(cluster: str) -> str:
+def _simplify_cluster(cluster: str) -> str:
     if cluster.isascii():
         return cluster
     return unicodedata.normalize("NFKC", cluster.translate(_LOOKALIKES)).translate(_LOOKALIKES).replace("\n", " ")
 
 
-def look_alike(text: str) -> str:
+def to_look_alike(text: str) -> str:
     """The form in which texts are compared when they are not equal."""
     return "\n".join("".join(piece for piece, _, _ in _pieces(line)) for line in text.split("\n"))
 
 
-def plain_newlines(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """Every line end as a single newline."""
     return _LINE_ENDS.sub("\n", text) if "\r" in text else text
 
 
-def occurrences(text: str, wanted: str, at_most: int = MOST_OCCURRENCES) -> list[int]:
+def find_occurrences(text: str, wanted: str, at_most: int = MOST_OCCURRENCES) -> list[int]:
     """Every place where `wanted` begins, at most `at_most` of them."""
     found: list[int] = []
     at = text.find(wanted)
@@ -182,7 +182,7 @@ def shared_lines(old: str, new: str) -> tuple[int, int]:
     """How many characters of whole lines both texts have in common at their start and at their end."""
     start = old.rfind("\n", 0, shared_start(old, new)) + 1
     rest_old, rest_new = old[start:], new[start:]
-    end = _shared(rest_old, rest_new, lambda a, b, n: n == 0 or a[-n:] == b[-n:])
+    end = _count_shared(rest_old, rest_new, lambda a, b, n: n == 0 or a[-n:] == b[-n:])
     if end:
         newline = rest_old.find("\n", len(rest_old) - end)
         end = len(rest_old) - newline if newline >= 0 else 0
@@ -191,10 +191,10 @@ def shared_lines(old: str, new: str) -> tuple[int, int]:
 
 def shared_start(first: str, second: str) -> int:
     """How many characters both texts have in common at their start."""
-    return _shared(first, second, lambda a, b, n: a[:n] == b[:n])
+    return _count_shared(first, second, lambda a, b, n: a[:n] == b[:n])
 
 
-def _shared(first: str, second: str, equal: Callable[[str, str, int], bool]) -> int:
+def _count_shared(first: str, second: str, equal: Callable[[str, str, int], bool]) -> int:
     low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2

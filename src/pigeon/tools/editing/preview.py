@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 
 from pigeon.agent.interfaces import PathSubject, Subject
-from pigeon.system.files import finished_in_thread, read_whole
+from pigeon.system.files import read_whole, run_in_thread
 from pigeon.system.paths import HeldPath
 from pigeon.tools.editing.diff import Difference
 from pigeon.wire.errors import ToolFailed
@@ -19,17 +19,17 @@ LARGEST = 1 << 20
 _TOO_LARGE = f"[too large to show: more than {LARGEST >> 20} MB; look at the arguments and the file]"
 
 
-async def changes_shown(subject: Subject, given: bytes, compare: Callable[[bytes], Difference]) -> str | None:
+async def preview_changes(subject: Subject, given: bytes, compare: Callable[[bytes], Difference]) -> str | None:
     """The listing of `compare(old)`, or a note in brackets; `given` is what the call brings, for its size."""
     if not isinstance(subject, PathSubject):
         return None
     if len(given) > LARGEST:
         return _TOO_LARGE
     held = subject.path
-    return await finished_in_thread(lambda: _shown(held, compare))
+    return await run_in_thread(lambda: _preview_file(held, compare))
 
 
-def _shown(held: HeldPath, compare: Callable[[bytes], Difference]) -> str:
+def _preview_file(held: HeldPath, compare: Callable[[bytes], Difference]) -> str:
     note = ""
     try:
         old = read_whole(held, LARGEST)

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from pigeon.system.shell.truncation import lines_in
+from pigeon.system.shell.truncation import count_lines
 from pigeon.tools.editing.changed_lines import Change
-from pigeon.tools.editing.diff import Difference, difference
-from pigeon.tools.editing.matching import MOST_OCCURRENCES, Span, Text, look_alike, plain_newlines, shared_lines
-from pigeon.tools.write import encoded
+from pigeon.tools.editing.diff import Difference, compare_texts
+from pigeon.tools.editing.matching import MOST_OCCURRENCES, Span, Text, normalize_newlines, shared_lines, to_look_alike
+from pigeon.tools.write import encode_text
 from pigeon.wire.errors import ToolFailed
 
 _BOM = "\ufeff"
@@ -26,14 +26,17 @@ class _Replacement(Struct, frozen=True):
     index: int
 
 
-def edited_file(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[bytes, Difference]:
+def edit_content(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[bytes, Difference]:
     """The bytes after all edits, and how they differ; bytes that no edit names are the same, valid UTF-8 or not."""
     whole = data.decode("utf-8", "surrogateescape")
     mark = _BOM if whole.startswith(_BOM) else ""
     text = Text(whole[len(mark) :])
     finder = _Finder(text, path, len(edits))
     found = sorted(
-        (finder.found(index, str(edit["oldText"]), str(edit["newText"])) for index, edit in enumerate(edits)),
+        (
+            finder.find_replacement(index, str(edit["oldText"]), str(edit["newText"]))
+            for index, edit in enumerate(edits)
+        ),
         key=lambda replacement: replacement.match.start,
     )
     for first, second in pairwise(found):
@@ -42,17 +45,19 @@ def edited_file(data: bytes, edits: list[dict[str, Any]], path: str) -> tuple[by
                 f"edits[{first.index}] and edits[{second.index}] overlap in {path}. "
                 "Merge them into one edit or choose texts that do not overlap."
             )
-    result = _replaced(text.original, found)
+    result = _apply_replacements(text.original, found)
     if result == text.original:
         raise ToolFailed(
             f"No changes made to {path}. The replacement produces identical content; it may already be as intended."
         )
     known = _touched_lines(text.original, result, found)
-    changes = difference(_readable(text.plain), _readable(plain_newlines(result)), path, known)
+    changes = compare_texts(
+        _replace_undecodable(text.plain), _replace_undecodable(normalize_newlines(result)), path, known
+    )
     return (mark + result).encode("utf-8", "surrogateescape"), changes
 
 
-def _replaced(original: str, found: list[_Replacement]) -> str:
+def _apply_replacements(original: str, found: list[_Replacement]) -> str:
     parts: list[str] = []
     at = 0
     for replacement in found:
@@ -69,7 +74,7 @@ def _touched_lines(original: str, result: str, found: list[_Replacement]) -> lis
     """The lines that edits touch, before and after; none if lone carriage returns make it unsure what a line is."""
     if original.count("\r") != original.count("\r\n"):
         return []
-    old_lines, new_lines = lines_in(original), lines_in(result)
+    old_lines, new_lines = count_lines(original), count_lines(result)
     stretches: list[Change] = []
     at = first = grown = 0
     for replacement in found:
@@ -95,35 +100,35 @@ class _Finder:
         self._path = path
         self._several = count > 1
 
-    def found(self, index: int, old: str, new: str) -> _Replacement:
+    def find_replacement(self, index: int, old: str, new: str) -> _Replacement:
         """Where the edit goes and what it puts there."""
-        old, new = plain_newlines(_whole(old)), plain_newlines(_whole(new))
+        old, new = normalize_newlines(_drop_half_surrogates(old)), normalize_newlines(_drop_half_surrogates(new))
         what = f"edits[{index}].oldText" if self._several else "oldText"
         if not old:
             raise ToolFailed(f"{what} must not be empty in {self._path}. To fill an empty file use write.")
         start, end = shared_lines(old, new)
         changed = new[start : len(new) - end]
-        places = self._text.exact(old)
+        places = self._text.find_exact(old)
         if places:
-            self._must_be_one(places, what)
+            self._require_one(places, what)
             at, size = places[0], len(old)
             match = self._text.exact_span(at, at + size)
-            return self._replacement(index, match, self._text.exact_span(at + start, at + size - end), changed)
-        places, simplified = self._text.fuzzy(old)
+            return self._make_replacement(index, match, self._text.exact_span(at + start, at + size - end), changed)
+        places, simplified = self._text.find_fuzzy(old)
         if not places:
-            raise ToolFailed(self._missing(what))
-        self._must_be_one(places, what)
+            raise ToolFailed(self._missing_message(what))
+        self._require_one(places, what)
         at, size = places[0], len(simplified)
         match = self._text.fuzzy_span(at, at + size)
         stays = _last_line(old[start : len(old) - end]) == _last_line(changed)
-        start, end = len(look_alike(old[:start])), len(look_alike(old[len(old) - end :]) if end else "")
+        start, end = len(to_look_alike(old[:start])), len(to_look_alike(old[len(old) - end :]) if end else "")
         span = self._text.fuzzy_span(at + start, at + size - end)
         if not stays:
             span = self._text.with_blanks(span)
             match = Span(match.start, max(match.end, span.end), match.before, match.after)
-        return self._replacement(index, match, span, changed)
+        return self._make_replacement(index, match, span, changed)
 
-    def _replacement(self, index: int, match: Span, span: Span, changed: str) -> _Replacement:
+    def _make_replacement(self, index: int, match: Span, span: Span, changed: str) -> _Replacement:
         ending = self._line_end(match)
         text = span.before + changed + span.after
         return _Replacement(match, span, text if ending == "\n" else text.replace("\n", ending), index)
@@ -139,7 +144,7 @@ class _Finder:
         ends = _LINE_FEED.search(original, match.start) or _LINE_FEED.search(original)
         return ends.group() if ends else "\r"
 
-    def _must_be_one(self, places: list[int], what: str) -> None:
+    def _require_one(self, places: list[int], what: str) -> None:
         if len(places) > 1:
             number = f"at least {len(places)}" if len(places) == MOST_OCCURRENCES else f"{len(places)}"
             raise ToolFailed(
@@ -147,7 +152,7 @@ class _Finder:
                 "The text must be unique: add lines around it until it is."
             )
 
-    def _missing(self, what: str) -> str:
+    def _missing_message(self, what: str) -> str:
         if self._several:
             return (
                 f"Could not find {what} in {self._path}. "
@@ -163,10 +168,10 @@ def _last_line(text: str) -> str:
     return text[text.rfind("\n") + 1 :]
 
 
-def _whole(text: str) -> str:
+def _drop_half_surrogates(text: str) -> str:
     """Text without half surrogate pairs, which no file can hold."""
-    return encoded(text).decode()
+    return encode_text(text).decode()
 
 
-def _readable(text: str) -> str:
+def _replace_undecodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

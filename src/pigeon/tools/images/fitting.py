@@ -30,8 +30,8 @@ _SIMPLE = ("image/png", "image/jpeg", "image/gif")
 class ImageFitter(Protocol):
     """Makes an image fit for a model."""
 
-    async def fitted(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
-        """The image within the profile, as `resizing.fitted` makes it."""
+    async def fit_image(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+        """The image within the profile, as `resizing.fit_image` makes it."""
         ...
 
 
@@ -44,19 +44,19 @@ class GuardedFitter:
         self._seconds = seconds
         self._turn = asyncio.Lock()
 
-    async def fitted(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+    async def fit_image(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
         """The image within the profile; left out, with a note, if that takes too much memory or time."""
-        from pigeon.tools.images.resizing import SizeExceeded, fitted
+        from pigeon.tools.images.resizing import SizeExceeded, fit_image
 
         async with self._turn:
-            if _looks_small(data, mime):
+            if _is_small(data, mime):
                 try:
-                    return await asyncio.to_thread(fitted, data, mime, profile, SMALL_PIXELS)
+                    return await asyncio.to_thread(fit_image, data, mime, profile, SMALL_PIXELS)
                 except SizeExceeded:  # a frame may be larger than the header says
                     pass
-            return await self._elsewhere(data, mime, profile)
+            return await self._fit_in_process(data, mime, profile)
 
-    async def _elsewhere(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
+    async def _fit_in_process(self, data: bytes, mime: str, profile: Profile | None) -> Fitted:
         from pigeon.system.process.run_program import run_program
 
         order = codec.encode({"mime": mime, "profile": profile, "memory": self._most_memory})
@@ -71,13 +71,13 @@ class GuardedFitter:
                 term_grace=0,
             )
         except OSError as error:
-            return _omitted(mime, f"the decoder cannot be started: {error}")
+            return _omit_image(mime, f"the decoder cannot be started: {error}")
         if result.killed:
-            return _omitted(mime, f"decoding took longer than {self._seconds:g} s")
-        return _answered(result.stdout, mime) if result.code == 0 else _omitted(mime, "the decoder failed on it")
+            return _omit_image(mime, f"decoding took longer than {self._seconds:g} s")
+        return _parse_answer(result.stdout, mime) if result.code == 0 else _omit_image(mime, "the decoder failed on it")
 
 
-def _looks_small(data: bytes, mime: str) -> bool:
+def _is_small(data: bytes, mime: str) -> bool:
     """True if the header promises an image that may be decoded here: few pixels, and a decoder that keeps to them."""
     from pigeon.tools.images.header import header_of
 
@@ -87,18 +87,18 @@ def _looks_small(data: bytes, mime: str) -> bool:
     return header.size[0] * header.size[1] <= SMALL_PIXELS
 
 
-def _answered(printed: bytes, mime: str) -> Fitted:
+def _parse_answer(printed: bytes, mime: str) -> Fitted:
     from pigeon.tools.images.resizing import Fitted
 
     head, _, data = printed.partition(b"\n")
     try:
         made = codec.decode(head)
     except BadRecord:
-        return _omitted(mime, "the decoder failed on it")
+        return _omit_image(mime, "the decoder failed on it")
     return Fitted(data if made["sent"] else None, made["mime"], tuple(made["hints"]))
 
 
-def _omitted(mime: str, reason: str) -> Fitted:
+def _omit_image(mime: str, reason: str) -> Fitted:
     from pigeon.tools.images.resizing import Fitted
 
     return Fitted(None, mime, (f"[Image omitted: {reason}.]",))
@@ -108,13 +108,13 @@ def main() -> None:
     """The process: an order and an image on stdin, what came of it on stdout."""
     import resource
 
-    from pigeon.tools.images.resizing import Profile, fitted
+    from pigeon.tools.images.resizing import Profile, fit_image
 
     head, _, data = sys.stdin.buffer.read().partition(b"\n")
     order = codec.decode(head)
     resource.setrlimit(resource.RLIMIT_AS, (order["memory"], order["memory"]))
     profile = None if order["profile"] is None else codec.convert(order["profile"], Profile)
-    made = fitted(data, order["mime"], profile)
+    made = fit_image(data, order["mime"], profile)
     answer = {"sent": made.data is not None, "mime": made.mime, "hints": made.hints}
     sys.stdout.buffer.write(codec.encode(answer) + b"\n" + (made.data or b""))
 

@@ -24,13 +24,13 @@ class Header(Struct, frozen=True):
 def header_of(head: bytes) -> Header | None:
     """The header of anything that is known to be an image, also of what models do not take; else nothing."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return Header("image/png", _png(head))
+        return Header("image/png", _read_png_size(head))
     if head.startswith(b"\xff\xd8\xff") and head[3:4] != b"\xf7":
-        return Header("image/jpeg", _jpeg(head))
+        return Header("image/jpeg", _read_jpeg_size(head))
     if head.startswith((b"GIF87a", b"GIF89a")):
-        return Header("image/gif", _sized(_little(head, 6, 2), _little(head, 8, 2)))
+        return Header("image/gif", _size_of(_read_little_endian(head, 6, 2), _read_little_endian(head, 8, 2)))
     if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
-        return Header("image/webp", _webp(head))
+        return Header("image/webp", _read_webp_size(head))
     if head.startswith(b"BM") and head[6:10] == b"\0\0\0\0" and head[14:15] in (b"\x0c", b"(", b"8", b"l", b"|"):
         return Header("image/bmp")
     if head[4:8] == b"ftyp" and head[8:12] in _BRANDS:
@@ -38,13 +38,13 @@ def header_of(head: bytes) -> Header | None:
     return next((Header(mime) for start, mime in _FOREIGN if head.startswith(start)), None)
 
 
-def _png(head: bytes) -> tuple[int, int] | None:
+def _read_png_size(head: bytes) -> tuple[int, int] | None:
     if head[12:16] != b"IHDR" or len(head) < 24:
         return None
-    return _sized(int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
+    return _size_of(int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big"))
 
 
-def _jpeg(head: bytes) -> tuple[int, int] | None:
+def _read_jpeg_size(head: bytes) -> tuple[int, int] | None:
     """The size is in the first frame segment, behind any number of others, each of which says how long it is."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
@@ -52,29 +52,29 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
         if kind == 0xFF:
             at += 1
         elif 0xC0 <= kind <= 0xCF and kind not in _NO_FRAME:
-            return _sized(int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big"))
+            return _size_of(int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big"))
         else:
             at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
     return None
 
 
-def _webp(head: bytes) -> tuple[int, int] | None:
+def _read_webp_size(head: bytes) -> tuple[int, int] | None:
     kind = head[12:16]
     if len(head) < 30:
         return None
     if kind == b"VP8X":
-        return _little(head, 24, 3) + 1, _little(head, 27, 3) + 1
+        return _read_little_endian(head, 24, 3) + 1, _read_little_endian(head, 27, 3) + 1
     if kind == b"VP8L" and head[20] == 0x2F:
-        bits = _little(head, 21, 4)
+        bits = _read_little_endian(head, 21, 4)
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if kind == b"VP8 " and head[23:26] == b"\x9d\x01\x2a":
-        return _sized(_little(head, 26, 2) & 0x3FFF, _little(head, 28, 2) & 0x3FFF)
+        return _size_of(_read_little_endian(head, 26, 2) & 0x3FFF, _read_little_endian(head, 28, 2) & 0x3FFF)
     return None
 
 
-def _little(head: bytes, at: int, width: int) -> int:
+def _read_little_endian(head: bytes, at: int, width: int) -> int:
     return int.from_bytes(head[at : at + width], "little")
 
 
-def _sized(width: int, height: int) -> tuple[int, int] | None:
+def _size_of(width: int, height: int) -> tuple[int, int] | None:
     return (width, height) if width and height else None

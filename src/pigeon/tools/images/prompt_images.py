@@ -30,7 +30,7 @@ class PromptImages:
         self._fitter = fitter
         self._resize = resize
 
-    def at_once(self, image: ImageContent) -> PreparedImage | None:
+    def prepare_quickly(self, image: ImageContent) -> PreparedImage | None:
         """The answer, if the first bytes are enough for one; none if the image has to be decoded."""
         from pigeon.tools.images.header import header_of
         from pigeon.tools.images.resizing import SENT_AS_IS
@@ -51,9 +51,9 @@ class PromptImages:
             header.size[0] > profile.width or header.size[1] > profile.height or len(image.data) > profile.encoded_bytes
         ):
             return None
-        return PreparedImage(_of_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
+        return PreparedImage(_with_type(image, header.mime)) if _is_whole(image.data, header.mime) else None
 
-    async def fitted(self, image: ImageContent) -> PreparedImage:
+    async def fit_image(self, image: ImageContent) -> PreparedImage:
         """The answer for every image; decoding may take seconds."""
         from pigeon.tools.images.header import header_of
 
@@ -64,12 +64,12 @@ class PromptImages:
         header = header_of(data)
         if header is None:
             return PreparedImage(None, (NOT_AN_IMAGE,), readable=False)
-        made = await self._fitter.fitted(data, header.mime, self._profile())
+        made = await self._fitter.fit_image(data, header.mime, self._profile())
         if made.data is None:
             return PreparedImage(None, made.hints, readable=header.size is not None)
         if made.data is data:
-            return PreparedImage(_of_type(image, header.mime), made.hints)
-        return PreparedImage(ImageContent(data=made.base64(), mime_type=made.mime), made.hints)
+            return PreparedImage(_with_type(image, header.mime), made.hints)
+        return PreparedImage(ImageContent(data=made.to_base64(), mime_type=made.mime), made.hints)
 
     def _profile(self) -> Profile | None:
         from pigeon.tools.images.resizing import Profile
@@ -90,6 +90,6 @@ def _is_whole(data: str, mime: str) -> bool:
         return False
 
 
-def _of_type(image: ImageContent, mime: str) -> ImageContent:
+def _with_type(image: ImageContent, mime: str) -> ImageContent:
     """Models refuse an image that is not of the type it is said to be."""
     return image if image.mime_type == mime else ImageContent(data=image.data, mime_type=mime)

@@ -42,7 +42,7 @@ class Fitted(Struct, frozen=True):
     mime: str
     hints: tuple[str, ...] = ()
 
-    def base64(self) -> str:
+    def to_base64(self) -> str:
         """The form that content blocks hold."""
         return base64.b64encode(self.data or b"").decode("ascii")
 
@@ -56,19 +56,19 @@ def image_type(head: bytes) -> str | None:
     return None if moves else header.mime
 
 
-def fitted(data: bytes, mime: str, profile: Profile | None = None, most_pixels: int | None = None) -> Fitted:
+def fit_image(data: bytes, mime: str, profile: Profile | None = None, most_pixels: int | None = None) -> Fitted:
     """The image within the profile: the same bytes if they fit, else scaled and encoded anew. No profile: any size.
 
     Raises `SizeExceeded` if it has more than `most_pixels`, before any of them is decoded.
     """
     try:
-        return _fitted(data, mime, profile, most_pixels)
+        return _decode_and_fit(data, mime, profile, most_pixels)
     except SizeExceeded:
         raise
     except MemoryError:
         return Fitted(None, mime, ("[Image omitted: decoding it takes too much memory.]",))
     except ImportError:
-        return _unchecked(data, mime, profile, "Pillow is not installed")
+        return _fit_undecoded(data, mime, profile, "Pillow is not installed")
     except Exception as error:  # a decoder may raise anything on a broken file
         return Fitted(None, mime, (f"[Image omitted: it could not be decoded ({_reason(error)}).]",))
 
@@ -78,14 +78,14 @@ def _reason(error: Exception) -> str:
     return "the format is unknown" if name == "UnidentifiedImageError" else f"{name}: {error}"
 
 
-def _unchecked(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
+def _fit_undecoded(data: bytes, mime: str, profile: Profile | None, reason: str) -> Fitted:
     too_big = profile is not None and _encoded_size(data) > profile.encoded_bytes
     if mime in SENT_AS_IS and not too_big:
         return Fitted(data, mime)
     return Fitted(None, mime, (f"[Image omitted: it has to be converted or resized, and {reason}.]",))
 
 
-def _fitted(data: bytes, mime: str, profile: Profile | None, most_pixels: int | None) -> Fitted:
+def _decode_and_fit(data: bytes, mime: str, profile: Profile | None, most_pixels: int | None) -> Fitted:
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = None  # the limit below is ours, and no warning goes to stderr
@@ -106,7 +106,7 @@ def _fitted(data: bytes, mime: str, profile: Profile | None, most_pixels: int | 
             return Fitted(None, mime, (f"[Image omitted: {width}x{height} pixels are too many.]",))
         original = (height, width) if image.getexif().get(_ORIENTATION, 1) in _LYING else (width, height)
         ImageOps.exif_transpose(image, in_place=True)
-        shrunk = _shrunk(_plain(image), profile or Profile(width, height, 1 << 40))
+        shrunk = _shrink_to_fit(_to_plain_mode(image), profile or Profile(width, height, 1 << 40))
     if shrunk is None:
         return Fitted(None, mime, ("[Image omitted: it could not be made small enough to send.]",))
     encoded, new_mime, size = shrunk
@@ -122,7 +122,7 @@ def _fitted(data: bytes, mime: str, profile: Profile | None, most_pixels: int | 
     return Fitted(encoded, new_mime, tuple(hints))
 
 
-def _plain(image: Image) -> Image:
+def _to_plain_mode(image: Image) -> Image:
     if image.mode in ("RGB", "RGBA", "L"):
         return image
     if image.mode.startswith("I"):  # 16 bits of grey, which a conversion would cut off at 255
@@ -131,7 +131,7 @@ def _plain(image: Image) -> Image:
     return image.convert("RGBA" if transparent else "RGB")
 
 
-def _shrunk(image: Image, profile: Profile) -> tuple[bytes, str, tuple[int, int]] | None:
+def _shrink_to_fit(image: Image, profile: Profile) -> tuple[bytes, str, tuple[int, int]] | None:
     """Try PNG, then JPEG at several qualities, then the same with smaller sides, until it fits."""
     from PIL.Image import Resampling
 
@@ -139,7 +139,7 @@ def _shrunk(image: Image, profile: Profile) -> tuple[bytes, str, tuple[int, int]
     while True:
         size = max(1, round(image.width * factor)), max(1, round(image.height * factor))
         scaled = image if size == image.size else image.resize(size, Resampling.LANCZOS)
-        for mime, encoded in _encodings(scaled):
+        for mime, encoded in _encode_variants(scaled):
             if _encoded_size(encoded) <= profile.encoded_bytes:
                 return encoded, mime, size
         if size == (1, 1):
@@ -147,18 +147,18 @@ def _shrunk(image: Image, profile: Profile) -> tuple[bytes, str, tuple[int, int]
         factor *= _SHRINK
 
 
-def _encodings(image: Image) -> Iterator[tuple[str, bytes]]:
+def _encode_variants(image: Image) -> Iterator[tuple[str, bytes]]:
     png = io.BytesIO()
     image.save(png, "PNG")
     yield "image/png", png.getvalue()
-    opaque = _on_white(image)
+    opaque = _flatten_on_white(image)
     for quality in _QUALITIES:
         jpeg = io.BytesIO()
         opaque.save(jpeg, "JPEG", quality=quality)
         yield "image/jpeg", jpeg.getvalue()
 
 
-def _on_white(image: Image) -> Image:
+def _flatten_on_white(image: Image) -> Image:
     if image.mode != "RGBA":
         return image
     from PIL.Image import new

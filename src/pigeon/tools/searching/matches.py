@@ -28,13 +28,13 @@ class Hits(Struct):
     _path: str = ""
     _skipped: bool = False
 
-    def take(self, buffer: bytearray) -> bool:
-        """Take every complete record off the buffer; true once there is enough."""
+    def consume_until_full(self, buffer: bytearray) -> bool:
+        """Removes every complete record from the buffer; returns True once there is enough."""
         while True:
             nul = buffer.find(0)
             newline = buffer.find(b"\n")
             if newline >= 0 and not 0 <= nul < newline and (remark := _REMARK.match(buffer)):
-                self._enter(remark.group(1))
+                self._enter_file(remark.group(1))
                 if not self._skipped:
                     self.stopped_in.append(self._path)
                 del buffer[: remark.end()]
@@ -42,18 +42,18 @@ class Hits(Struct):
             end = buffer.find(b"\n", nul)
             if nul < 0 or end < 0:
                 return False
-            self._enter(bytes(buffer[:nul]))
-            if not self._skipped and self._add(bytes(buffer[nul + 1 : end])):
+            self._enter_file(bytes(buffer[:nul]))
+            if not self._skipped and self._add_until_full(bytes(buffer[nul + 1 : end])):
                 return True
             del buffer[: end + 1]
 
-    def _enter(self, raw: bytes) -> None:
+    def _enter_file(self, raw: bytes) -> None:
         if raw != self._raw:
             self._raw = raw
             self._path = raw.decode("utf-8", "replace").removeprefix("./")
             self._skipped = self.wanted is not None and not self.wanted(self._path)
 
-    def _add(self, record: bytes) -> bool:
+    def _add_until_full(self, record: bytes) -> bool:
         digits = len(record) - len(record.lstrip(b"0123456789"))
         number, mark = record[:digits].decode(), record[digits : digits + 1].decode()
         text = record[digits + 1 :].decode("utf-8", "replace").rstrip("\r").replace("\0", "\ufffd")

@@ -1,7 +1,7 @@
 """The search engine behind grep and find: ripgrep from PATH or from its wheel, time-boxed and stoppable.
 
 `find` also wants what a list of files does not show: links, special files, and directories that lead to no file.
-`Ripgrep.unlisted` walks the directories for these and leaves out what ripgrep would.
+`Ripgrep.find_unlisted` walks the directories for these and leaves out what ripgrep would.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from contextlib import suppress
 from msgspec import Struct
 
 from pigeon.agent.scope import Scope
-from pigeon.system.ignore_files import Ignored, in_repository, user_ignore_file
 from pigeon.system.paths import HeldPath, absolute_entries
 from pigeon.system.process.start import Process, ProcessOwner
 from pigeon.wire.errors import ToolFailed
@@ -64,19 +63,21 @@ class Ripgrep:
 
         `consume` takes what it understands off the buffer and answers true when it has enough.
         """
-        scope.check()
+        from pigeon.system.ignore_files import is_in_repository
+
+        scope.raise_if_cancelled()
         variables = self._environment()
-        program = self.program()
+        program = self.find_program()
         passed_on = {name: variables[name] for name in _PASSED_ON if name in variables}
         passed_on["PATH"] = absolute_entries(variables.get("PATH"))
         # In a repository the rules of the folders around it do not count; outside, every folder's rules do.
         cwd = folder.place if folder.is_folder else os.path.dirname(folder.place)
-        rules = () if in_repository(cwd) else ("--no-require-git",)
+        rules = () if is_in_repository(cwd) else ("--no-require-git",)
         argv = [program, *_COMMON, *rules, *arguments]
-        process = await self._processes.start(argv, cwd=cwd, environment=passed_on, folder=folder.folder())
-        forget = scope.on_cancel(process.kill)
+        process = await self._processes.start(argv, cwd=cwd, environment=passed_on, folder=folder.open_folder())
+        forget = scope.add_cancel_callback(process.kill)
         try:
-            stopped, out_of_time, rest = await _pumped(process, consume, time.monotonic() + time_box)
+            stopped, out_of_time, rest = await _pump_output(process, consume, time.monotonic() + time_box)
             if stopped or out_of_time:
                 process.kill(keep_helper=True)
             code = await process.wait()
@@ -88,16 +89,18 @@ class Ripgrep:
         finally:
             forget()
             process.close()
-        scope.check()
+        scope.raise_if_cancelled()
         return SearchEnd(0 if stopped or out_of_time else code, rest.decode("utf-8", "replace").strip(), out_of_time)
 
-    def unlisted(
+    def find_unlisted(
         self, held: HeldPath, folders: set[str], matches: Callable[[str], bool], stopped: Callable[[], bool]
     ) -> Iterator[tuple[str, bool]]:
         """Paths below a folder that match, are not ignored and are no regular files; each with whether it is a folder.
 
         `folders` are the directories that lead to listed files, so no rule ignores them. Links are not followed.
         """
+        from pigeon.system.ignore_files import Ignored, user_ignore_file
+
         root = held.place
         ignored = Ignored(root, user_ignore_file(self._environment(), self._home))
         waiting = [""]
@@ -120,7 +123,7 @@ class Ripgrep:
                     if found:
                         yield path, is_folder
 
-    def program(self) -> str:
+    def find_program(self) -> str:
         """Its path: on PATH, beside our interpreter, or where the wheel put it; never downloaded."""
         if self._found is None or not os.path.exists(self._found):
             self._found = next(filter(_is_program, _candidates(self._environment().get("PATH"))), None)
@@ -131,7 +134,7 @@ class Ripgrep:
         return self._found
 
 
-async def _pumped(
+async def _pump_output(
     process: Process, consume: Callable[[bytearray], bool], deadline: float
 ) -> tuple[bool, bool, bytearray]:
     buffer = bytearray()

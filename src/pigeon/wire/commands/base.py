@@ -1,4 +1,4 @@
-"""What every command has."""
+"""The base class of all commands, with what each declares: lane, scope and the type of its answer."""
 
 from __future__ import annotations
 

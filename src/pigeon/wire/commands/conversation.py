@@ -321,14 +321,14 @@ class GetLimits(Command, tag="get_limits", kw_only=True):
 
 
 class AbortRetry(Command, tag="abort_retry", kw_only=True):
-    """Cancel a waiting retry."""
+    """Cancel a retry that is waiting for its delay to pass."""
 
     lane = "control"
     required_scope = "talk"
 
 
 class Compact(Command, tag="compact", kw_only=True):
-    """Summarize the history now."""
+    """Summarize the history of the conversation now."""
 
     lane = "beside"
     answer = answers.Compacted

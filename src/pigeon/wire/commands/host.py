@@ -49,7 +49,7 @@ class NegotiateProtocol(Command, tag="negotiate_protocol", kw_only=True):
 
 
 class SetTodos(Command, tag="set_todos", kw_only=True):
-    """Replace the plan."""
+    """Replace the plan that host and model share."""
 
     answer = answers.TodoPhases
     required_scope = "talk"

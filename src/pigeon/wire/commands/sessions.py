@@ -15,7 +15,7 @@ PageLimit = Annotated[int, Meta(ge=1, le=500)]
 
 
 class RenderedCall(Record, kw_only=True):
-    """A tool call to be shown."""
+    """A tool call to be rendered as HTML, by its name and arguments."""
 
     name: str
     arguments: dict[str, Json]
@@ -32,7 +32,7 @@ class NewSession(Command, tag="new_session", kw_only=True):
 
 
 class SwitchSession(Command, tag="switch_session", kw_only=True):
-    """Open another session file."""
+    """Open another session file in place of the current one."""
 
     answer = answers.Cancelled
     required_scope = "admin"
@@ -98,7 +98,7 @@ class GetEntries(Command, tag="get_entries", kw_only=True):
 
 
 class GetTree(Command, tag="get_tree", kw_only=True):
-    """Session entries as a tree."""
+    """All entries of the session as a tree."""
 
     lane = "beside"
     answer = answers.Tree

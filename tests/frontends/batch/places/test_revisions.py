@@ -10,30 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from fakes.batch_setup import commit, git, make_repository
-from pigeon.frontends.batch.places.revisions import MissingRevision, Revisions, host_of, shown
+from pigeon.frontends.batch.places.revisions import MissingRevision, Revisions, hide_credentials, host_of
 from pigeon.frontends.batch.places.workspaces import Git, Workspaces
 from pigeon.frontends.batch.records import TaskSpec, Workspace, hash_of
 from pigeon.system.process.start import ProcessOwner
+from support.batch import commit, git, make_repository
 
 Make = Callable[..., Revisions]
 
 
 @pytest.fixture
 def make(tmp_path: Path, processes: ProcessOwner) -> Make:
-    def made(known: Iterable[TaskSpec] = (), is_elsewhere: bool = False, seconds: float = 20.0) -> Revisions:
+    def make_revisions(known: Iterable[TaskSpec] = (), is_elsewhere: bool = False, seconds: float = 20.0) -> Revisions:
         workspaces = Workspaces(str(tmp_path / "cache"), "", processes, dict(os.environ))
         return Revisions(Git(processes, dict(os.environ)), workspaces, known, is_elsewhere, seconds)
 
-    return made
+    return make_revisions
 
 
-async def found(revisions: Revisions, *wanted: Workspace) -> tuple[list[str | None], list[MissingRevision]]:
+async def find_revisions(revisions: Revisions, *wanted: Workspace) -> tuple[list[str | None], list[MissingRevision]]:
     for number, one in enumerate(wanted, 1):
-        revisions.want(one, f"line {number}")
-    missing = await revisions.look_up()
+        revisions.add_workspace(one, f"line {number}")
+    missing = await revisions.resolve_commits()
     specs = [TaskSpec(id=str(number), prompt="x", workspace=one) for number, one in enumerate(wanted)]
-    return [revisions.pinned(spec).commit for spec in specs], missing
+    return [revisions.pin_commit(spec).commit for spec in specs], missing
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_every_way_to_name_a_revision_leads_to_its_commit(
         **dict.fromkeys((None, "HEAD", "main", "refs/heads/main", second, second[:12]), second),
     }
     where = address.format(folder)
-    commits, missing = await found(make(), *(Workspace(git=where, revision=one) for one in named))
+    commits, missing = await find_revisions(make(), *(Workspace(git=where, revision=one) for one in named))
     assert missing == []
     assert dict(zip(named, commits, strict=True)) == named
 
@@ -72,7 +72,7 @@ async def test_all_that_cannot_be_found_is_told_at_once_with_its_lines(
         *(Workspace(git=remote, revision="0" * 40), Workspace(git=absent), Workspace(git=remote)),
         *(Workspace(git=str(tmp_path / "plain")), Workspace(git=str(tmp_path / "gone"))),
     ]
-    _, missing = await found(make(), *wanted)
+    _, missing = await find_revisions(make(), *wanted)
     told = {tuple(one.places): one.reason for one in missing}
     assert f'"workspace.revision": {remote} has no revision "v9"' in told["line 1", "line 2"]
     assert "has no revision" in told["line 3",]
@@ -92,7 +92,7 @@ async def test_a_batch_that_is_gone_on_with_keeps_its_commits_and_older_ones_sta
         TaskSpec(id="a", prompt="x", workspace=main, commit=first),
         TaskSpec(id="b", prompt="x", workspace=old),
     ]
-    commits, missing = await found(make(known), main, old, new)
+    commits, missing = await find_revisions(make(known), main, old, new)
     assert (commits, missing) == ([first, None, second], [])
     assert hash_of(known[0]) != hash_of(TaskSpec(id="a", prompt="x", workspace=main, commit=second))
 
@@ -101,7 +101,7 @@ async def test_a_server_that_does_not_answer_is_asked_once_and_named(make: Make)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"git://127.0.0.1:{silent.getsockname()[1]}"
         wanted = [Workspace(git=f"{address}/{number}") for number in range(40)]
-        _, missing = await found(make(seconds=0.3), *wanted)
+        _, missing = await find_revisions(make(seconds=0.3), *wanted)
     assert len(missing) == 40
     assert sum("did not answer within 0.3 s" in one.reason for one in missing) <= 16
     assert all("Try again when it does" in one.reason for one in missing)
@@ -109,14 +109,14 @@ async def test_a_server_that_does_not_answer_is_asked_once_and_named(make: Make)
 
 async def test_it_is_told_how_many_have_been_looked_up(make: Make, repository: tuple[Path, str, str]) -> None:
     revisions, told = make(), []
-    revisions.want(Workspace(git=f"file://{repository[0]}", revision="main"), "line 1")
-    assert await revisions.look_up(lambda ended, total: told.append((ended, total))) == []
+    revisions.add_workspace(Workspace(git=f"file://{repository[0]}", revision="main"), "line 1")
+    assert await revisions.resolve_commits(lambda ended, total: told.append((ended, total))) == []
     assert told[0] == (0, 1)
 
 
 async def test_on_a_cluster_a_whole_commit_needs_no_connection_from_here(make: Make) -> None:
     wanted = Workspace(git="git://127.0.0.1:1/only-reached-from-there", revision="a" * 40)
-    assert await found(make(is_elsewhere=True), wanted) == (["a" * 40], [])
+    assert await find_revisions(make(is_elsewhere=True), wanted) == (["a" * 40], [])
 
 
 async def test_a_commit_that_was_decided_on_is_checked_out_although_its_branch_was_rewritten_or_the_server_is_gone(
@@ -131,13 +131,13 @@ async def test_a_commit_that_was_decided_on_is_checked_out_although_its_branch_w
     def workspaces(batch: str) -> Workspaces:
         return Workspaces(str(tmp_path / "cache"), batch, processes, dict(os.environ))
 
-    assert await workspaces("1").make(remote, str(tmp_path / "w1"), "/nowhere", second) == second
+    assert await workspaces("1").create_workspace(remote, str(tmp_path / "w1"), "/nowhere", second) == second
     assert (tmp_path / "w1" / "a.txt").read_text() == "two\n"
-    assert await workspaces("2").make(remote, str(tmp_path / "w2"), "/nowhere") == third
+    assert await workspaces("2").create_workspace(remote, str(tmp_path / "w2"), "/nowhere") == third
     mirror = next((tmp_path / "cache").glob("*.git"))
     git(mirror, "gc", "--quiet", "--prune=now")
     shutil.rmtree(folder)
-    assert await workspaces("3").make(remote, str(tmp_path / "w3"), "/nowhere", second) == second
+    assert await workspaces("3").create_workspace(remote, str(tmp_path / "w3"), "/nowhere", second) == second
 
 
 @pytest.mark.parametrize(
@@ -150,4 +150,4 @@ async def test_a_commit_that_was_decided_on_is_checked_out_although_its_branch_w
 )
 def test_the_machine_of_an_address_is_found_and_its_password_is_not_shown(address: str, host: str) -> None:
     assert host_of(address) == host
-    assert "word" not in shown(address)
+    assert "word" not in hide_credentials(address)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes.batch_setup import commit, git, make_repository
-from fakes.walled_runs import policy_for, wall_of
 from pigeon.frontends.batch.places.workspaces import WorkspaceError, Workspaces, copy_folder, remove_folder
 from pigeon.frontends.batch.records import Workspace
 from pigeon.system.process.start import ProcessOwner
+from support.batch import commit, git, make_repository
+from support.sandboxed_runs import policy_for, wall_of
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def test_a_copy_of_a_folder_has_links_modes_and_hidden_files_and_the_origi
     out = source / "out"
     out.mkdir()
     path = tmp_path / "copy"
-    assert await workspaces.make(Workspace(folder=str(source)), str(path), str(out)) is None
+    assert await workspaces.create_workspace(Workspace(folder=str(source)), str(path), str(out)) is None
     assert (path / "to-kept").read_text() == "kept"
     assert os.readlink(path / "nowhere") == "/does/not/exist"
     assert os.access(path / "run.sh", os.X_OK)
@@ -63,13 +63,15 @@ async def test_a_checkout_is_of_the_revision_and_changes_of_it_are_a_patch(
     second = commit(repository, {"a.txt": "two\n"})
     for revision, expected in (("v1", first), (None, second), ("main", second), (first, first)):
         path = tmp_path / f"work-{revision}"
-        found = await workspaces.make(Workspace(git=str(repository), revision=revision), str(path), "/nowhere")
+        found = await workspaces.create_workspace(
+            Workspace(git=str(repository), revision=revision), str(path), "/nowhere"
+        )
         assert found == expected
         assert (path / "a.txt").read_text() == ("one\n" if expected == first else "two\n")
         assert git(path, "remote", "get-url", "origin") == str(repository)
     (path / "new file.txt").write_text("new\n")
     (path / "a.txt").unlink()
-    patch = await workspaces.changes(str(path), first, processes)
+    patch = await workspaces.make_patch(str(path), first, processes)
     assert "+new" in patch
     assert "-one" in patch
     git(repository, "checkout", "-q", first)
@@ -84,18 +86,21 @@ async def test_a_branch_that_moves_stays_the_same_commit_for_a_batch(
     repository = tmp_path / "repo"
     first = make_repository(repository, {"a": "1"})
     wanted = Workspace(git=str(repository), revision="main")
-    assert await workspaces.make(wanted, str(tmp_path / "w1"), "/nowhere") == first
+    assert await workspaces.create_workspace(wanted, str(tmp_path / "w1"), "/nowhere") == first
     second = commit(repository, {"a": "2"})
-    assert await workspaces.make(wanted, str(tmp_path / "w2"), "/nowhere") == first
+    assert await workspaces.create_workspace(wanted, str(tmp_path / "w2"), "/nowhere") == first
     later = Workspaces(str(tmp_path / "cache"), "batch-2", processes, dict(os.environ))
-    assert await later.make(wanted, str(tmp_path / "w3"), "/nowhere") == second
+    assert await later.create_workspace(wanted, str(tmp_path / "w3"), "/nowhere") == second
 
 
 async def test_many_tasks_of_one_repository_clone_it_once(workspaces: Workspaces, tmp_path: Path) -> None:
     repository = tmp_path / "repo"
     make_repository(repository, {"a": "1"})
     made = await asyncio.gather(
-        *(workspaces.make(Workspace(git=str(repository)), str(tmp_path / f"w{n}"), "/nowhere") for n in range(5))
+        *(
+            workspaces.create_workspace(Workspace(git=str(repository)), str(tmp_path / f"w{n}"), "/nowhere")
+            for n in range(5)
+        )
     )
     assert len(set(made)) == 1
     assert len([one for one in (tmp_path / "cache").iterdir() if one.suffix == ".git"]) == 1
@@ -107,16 +112,18 @@ async def test_submodules_are_there(workspaces: Workspaces, tmp_path: Path) -> N
     make_repository(tmp_path / "outer", {"o.txt": "outer\n"})
     git(tmp_path / "outer", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../inner", "lib")
     commit(tmp_path / "outer", {})
-    await workspaces.make(Workspace(git=str(tmp_path / "outer")), str(tmp_path / "w"), "/nowhere")
+    await workspaces.create_workspace(Workspace(git=str(tmp_path / "outer")), str(tmp_path / "w"), "/nowhere")
     assert (tmp_path / "w" / "lib" / "i.txt").read_text() == "inner\n"
 
 
 async def test_a_repository_or_revision_that_does_not_exist_is_named(workspaces: Workspaces, tmp_path: Path) -> None:
     make_repository(tmp_path / "repo", {"a": "1"})
     with pytest.raises(WorkspaceError, match='has no revision "v9"'):
-        await workspaces.make(Workspace(git=str(tmp_path / "repo"), revision="v9"), str(tmp_path / "w"), "/nowhere")
+        await workspaces.create_workspace(
+            Workspace(git=str(tmp_path / "repo"), revision="v9"), str(tmp_path / "w"), "/nowhere"
+        )
     with pytest.raises(WorkspaceError, match="missing"):
-        await workspaces.make(Workspace(git=str(tmp_path / "missing")), str(tmp_path / "w2"), "/nowhere")
+        await workspaces.create_workspace(Workspace(git=str(tmp_path / "missing")), str(tmp_path / "w2"), "/nowhere")
 
 
 async def test_no_file_of_a_checkout_is_one_of_the_original_or_of_the_cache(
@@ -124,7 +131,7 @@ async def test_no_file_of_a_checkout_is_one_of_the_original_or_of_the_cache(
 ) -> None:
     make_repository(tmp_path / "repo", {"a.txt": "one\n"})
     path = tmp_path / "work"
-    await workspaces.make(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
+    await workspaces.create_workspace(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
     files = [file for folder in (path, tmp_path / "cache") for file in folder.rglob("*") if file.is_file()]
     assert [str(file) for file in files if file.stat().st_nlink > 1] == []
 
@@ -133,7 +140,7 @@ async def test_no_file_of_a_checkout_is_one_of_the_original_or_of_the_cache(
 async def test_what_an_agent_left_for_git_to_run_runs_behind_the_wall(workspaces: Workspaces, tmp_path: Path) -> None:
     make_repository(tmp_path / "repo", {"a.txt": "one\n"})
     path, ran = tmp_path / "work", tmp_path / "ran-outside"
-    first = await workspaces.make(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
+    first = await workspaces.create_workspace(Workspace(git=str(tmp_path / "repo")), str(path), "/nowhere")
     assert first is not None
     make_repository(path / "sub", {"b.txt": "b\n"})
     git(path / "sub", "config", "core.fsmonitor", f"touch {ran} ran-inside; false")
@@ -142,7 +149,7 @@ async def test_what_an_agent_left_for_git_to_run_runs_behind_the_wall(workspaces
     policy = policy_for(path, tmp_path / "home", tmp_path / "scratch")
     owner = ProcessOwner(wall_of("landlock", policy))
     try:
-        patch = await workspaces.changes(str(path), first, owner)
+        patch = await workspaces.make_patch(str(path), first, owner)
     finally:
         await owner.kill_everything()
     assert "Subproject commit" in patch

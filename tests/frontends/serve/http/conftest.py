@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fakes.attacked_server import AttackedServer
+from support.pigeon_serve import AttackedServer
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import pigeon
-from fakes.attacked_server import TOKENS, AttackedServer, reply
-from fakes.connection_flood import flood
-from fakes.processes import eventually
+from stress.connection_flood import flood
+from support.pigeon_serve import TOKENS, AttackedServer, reply
+from support.processes import eventually
 
 ADMIN = f"Authorization: Bearer {TOKENS['admin']}\r\n"
 

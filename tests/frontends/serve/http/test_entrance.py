@@ -113,31 +113,31 @@ def test_no_other_text_is_a_token(tmp_path_factory: pytest.TempPathFactory, valu
 def test_a_cookie_holds_for_its_time_and_only_as_long_as_its_token(
     tokens: Tokens, clock: Clock, tmp_path: Path
 ) -> None:
-    admin = tokens.first("admin")
+    admin = tokens.find_first_token("admin")
     assert admin is not None
-    cookie = tokens.cookie(admin)
+    cookie = tokens.create_cookie(admin)
     assert SECRET not in cookie
-    assert tokens.in_cookie(cookie) == admin
+    assert tokens.find_cookie_token(cookie) == admin
     until, _, proof = cookie.partition(".")
-    assert tokens.in_cookie(f"{int(until) + 1}.{proof}") is None
+    assert tokens.find_cookie_token(f"{int(until) + 1}.{proof}") is None
     clock.now += COOKIE_SECONDS
-    assert tokens.in_cookie(cookie) is None
+    assert tokens.find_cookie_token(cookie) is None
     clock.now -= COOKIE_SECONDS
     (tmp_path / "serve.token").write_text(f"read {SECRET}-read\n")
-    assert tokens.in_cookie(cookie) is None
+    assert tokens.find_cookie_token(cookie) is None
 
 
 def test_a_link_is_worth_something_once_and_for_minutes(tokens: Tokens, clock: Clock) -> None:
-    word = tokens.link("read")
-    redeemed = tokens.redeemed(word)
+    word = tokens.create_link("read")
+    redeemed = tokens.redeem_link(word)
     assert redeemed is not None
     assert redeemed.scope == "read"
-    assert tokens.redeemed(word) is None
-    late = tokens.link()
+    assert tokens.redeem_link(word) is None
+    late = tokens.create_link()
     clock.now += LINK_SECONDS
-    assert tokens.redeemed(late) is None
+    assert tokens.redeem_link(late) is None
     with pytest.raises(Refusal, match="no token with the scope talk"):
-        tokens.link("talk")
+        tokens.create_link("talk")
 
 
 @pytest.mark.parametrize(
@@ -164,15 +164,15 @@ def test_a_token_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "serve.token"
     tokens = Tokens(str(path))
     assert path.stat().st_mode & 0o777 == 0o600
-    assert tokens.found(path.read_text().split()[1]) is not None
+    assert tokens.find_token(path.read_text().split()[1]) is not None
 
 
 def test_a_token_file_that_is_gone_lets_no_client_in_until_it_is_back(tokens: Tokens, tmp_path: Path) -> None:
     path = tmp_path / "serve.token"
     text = path.read_text()
     path.unlink()
-    assert tokens.found(SECRET) is None
+    assert tokens.find_token(SECRET) is None
     assert "cannot be read" in tokens.problem
     path.write_text(text)
     path.chmod(0o600)
-    assert tokens.found(SECRET) is not None
+    assert tokens.find_token(SECRET) is not None

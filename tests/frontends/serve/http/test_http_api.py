@@ -10,14 +10,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from websockets.exceptions import ConnectionClosed
 
-from fakes.agent_folders import AgentFolders
-from fakes.attacked_server import TOKENS, AttackedServer, reply
-from fakes.command_line import Calling
-from fakes.rpc_process import command_line
-from pigeon.frontends.serve.http.api import OPERATIONS, openapi
+from pigeon.frontends.serve.http.api import OPERATIONS, make_openapi_document
+from support.agent_folders import AgentFolders
+from support.agent_process import RunningProgram, command_line
+from support.pigeon_serve import TOKENS, AttackedServer, reply
 
 
-def said(server: AttackedServer, text: str) -> str:
+def conversation_with(server: AttackedServer, text: str) -> str:
     """The id of a conversation in which this was said."""
     id = server.new()
     with server.socket_of(id, "admin") as link:
@@ -33,7 +32,7 @@ def sessions(server: AttackedServer, query: str = "") -> list[str]:
 
 def check(operation: str, body: object) -> None:
     """Hold an answer against what the document says about it."""
-    document = openapi()
+    document = make_openapi_document()
     found = next(one for one in OPERATIONS if one.id == operation)
     answers = document["paths"][found.path][found.method.lower()]["responses"]
     schema = answers[str(found.status)]["content"]["application/json"]["schema"]
@@ -80,7 +79,7 @@ def test_what_cannot_be_begun_leaves_nothing(server: AttackedServer) -> None:
 
 
 def test_a_deleted_session_is_in_the_trash_and_its_clients_are_told(server: AttackedServer) -> None:
-    id = said(server, "list the files")
+    id = conversation_with(server, "list the files")
     with server.socket_of(id, "read") as link:
         assert server.ask("DELETE", f"/api/sessions/{id}", scope="talk").status == 403
         assert server.ask("DELETE", f"/api/sessions/{id}", scope="admin").status == 204
@@ -93,7 +92,7 @@ def test_a_deleted_session_is_in_the_trash_and_its_clients_are_told(server: Atta
 
 
 def test_sessions_are_searched_and_paged(server: AttackedServer) -> None:
-    ids = [said(server, f"run echo pelican {number}") for number in range(3)]
+    ids = [conversation_with(server, f"run echo pelican {number}") for number in range(3)]
     assert set(sessions(server, "?query=PELICAN")) == set(ids)
     assert sessions(server, "?query=pelican%201") == [ids[1]]
     seen: list[str] = []
@@ -110,7 +109,7 @@ def test_sessions_are_searched_and_paged(server: AttackedServer) -> None:
 
 
 def test_a_conversation_is_exported_as_a_page_that_can_do_nothing(server: AttackedServer) -> None:
-    id = said(server, "run echo heron")
+    id = conversation_with(server, "run echo heron")
     page = server.ask("GET", f"/api/sessions/{id}/export", scope="read")
     assert (page.status, b"heron" in page.body) == (200, True)
     assert page.headers["content-type"].startswith("text/html")
@@ -134,7 +133,7 @@ def test_folders_are_listed_below_the_roots(server: AttackedServer) -> None:
 
 
 def test_the_document_is_served_and_head_and_options_are_answered(server: AttackedServer) -> None:
-    assert server.ask("GET", "/api/openapi.json").json() == openapi()
+    assert server.ask("GET", "/api/openapi.json").json() == make_openapi_document()
     head = server.ask("HEAD", "/api/openapi.json")
     assert (head.status, head.body, int(head.headers["content-length"]) > 1000) == (200, b"", True)
     assert server.ask("OPTIONS", "/api/sessions").headers["allow"] == "GET, POST, HEAD, OPTIONS"
@@ -199,7 +198,7 @@ def test_a_link_is_had_from_the_running_server(server: AttackedServer) -> None:
 
 
 def test_figures_are_there_for_prometheus(server: AttackedServer) -> None:
-    said(server, "list the files")
+    conversation_with(server, "list the files")
     text = server.ask("GET", "/metrics", scope="read").body.decode()
     figures = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     for name in ("pigeon_runs_total", "pigeon_worker_wakes_total", "pigeon_events_total", "pigeon_sent_bytes_total"):
@@ -212,7 +211,7 @@ def test_figures_are_there_for_prometheus(server: AttackedServer) -> None:
 
 
 def test_the_log_says_what_happened_and_not_what_was_said(server: AttackedServer) -> None:
-    said(server, "run echo secret-heron")
+    conversation_with(server, "run echo secret-heron")
     lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     events = {line["event"] for line in lines}
     assert {"listening", "client_joined", "client_left"} <= events
@@ -237,6 +236,6 @@ def test_the_log_says_what_happened_and_not_what_was_said(server: AttackedServer
 def test_what_cannot_be_served_is_said(server: AttackedServer, tmp_path: Path, options: list[str], said: str) -> None:
     words = [word.format(port=server.port) for word in options]
     anywhere = ["--port", "0"] if "--port" not in words else []
-    ended = Calling(AgentFolders(tmp_path), ("serve", *anywhere, *words)).ended()
+    ended = RunningProgram(AgentFolders(tmp_path), ("serve", *anywhere, *words)).wait_for_end()
     assert (ended.code != 0, ended.out) == (True, "")
     assert said in ended.err

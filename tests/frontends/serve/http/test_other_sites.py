@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from fakes.attacked_server import AttackedServer
-from fakes.browser import Browser, BrowserPage, chromium_path
+from support.browser import Browser, BrowserPage, chromium_path
+from support.pigeon_serve import AttackedServer
 
 pytestmark = pytest.mark.skipif(chromium_path() is None, reason="there is no chromium on this machine")
 SIZE = (800, 600)

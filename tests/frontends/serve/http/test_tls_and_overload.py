@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from fakes.attacked_server import TOKENS, AttackedServer, reply
-from fakes.processes import eventually
-from fakes.rpc_process import command_line
+from support.agent_process import command_line
+from support.pigeon_serve import TOKENS, AttackedServer, reply
+from support.processes import eventually
 
 DATA = Path(__file__).parents[3] / "providers" / "data"
 CERTIFICATE, KEY = DATA / "localhost.cert.pem", DATA / "localhost.key.pem"

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fakes.browser import Browser
 from fakes.model_server import ModelServer
-from fakes.served_page import ASKING, PARSER, ServedPigeon, Tab
+from support.browser import ASKING, PARSER, Browser, ServedPigeon, Tab
 
 SERVER_GONE = ("ERR_CONNECTION", "ERR_CONTENT_LENGTH_MISMATCH", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE_CHUNKED_ENCODING")
 
@@ -40,7 +39,7 @@ def tab(browser: Browser, served: ServedPigeon, models: ModelServer) -> Iterator
     models.forget()
     (served.folders.work / "parser.py").write_text(PARSER)
     made = Tab(browser, served, served.new_session())
-    made.settled()
+    made.wait_until_settled()
     yield made
     # What a server that goes away leaves unanswered or half answered is no fault of the page.
     assert [one for one in made.complaints() if not any(sign in one for sign in SERVER_GONE)] == []

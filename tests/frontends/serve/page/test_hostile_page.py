@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fakes.browser import NEEDS_BROWSER, Browser
 from fakes.model_server import Call, ModelServer
-from fakes.served_page import EDIT, ServedPigeon, Tab
+from support.browser import EDIT, NEEDS_BROWSER, Browser, ServedPigeon, Tab
 
 pytestmark = NEEDS_BROWSER
 # Shown as "notes-exe.txt" by what obeys it, and as "abc" with something in it that is not seen.
@@ -21,10 +20,10 @@ def test_no_name_passes_for_another(tab: Tab, served: ServedPigeon, models: Mode
     models.answers(write, Call(f"ls{UNSEEN}", {"path": "."}, id="other"))
     models.answers("Done.")
     (served.folders.work / f"{TURNED}-found").write_text("")
-    tab.say(f"{TURNED} \u2066title")
+    tab.send_message(f"{TURNED} \u2066title")
     tab.shows("notes-\ufffdtxt.exea\ufffdb\ufffdc", ".permission h2")
     tab.answer("1")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("notes-[U+202E]txt.exea[U+200B]b[U+2060]c", "#entries")
     tab.shows("lsa[U+200B]b[U+2060]c", "#entries")
     tab.until(
@@ -43,8 +42,8 @@ def test_no_name_passes_for_another(tab: Tab, served: ServedPigeon, models: Mode
 
 def test_letters_that_need_what_is_not_seen_keep_it(tab: Tab, models: ModelServer) -> None:
     models.answers("👨\u200d👩\u200d👧 \u0645\u06cc\u200c\u062e")
-    tab.say("\u0645\u06cc\u200c\u062e 👨\u200d👩\u200d👧")
-    tab.settled()
+    tab.send_message("\u0645\u06cc\u200c\u062e 👨\u200d👩\u200d👧")
+    tab.wait_until_settled()
     tab.until("document.title.includes('👨\\u200d👩\\u200d👧')")
     assert tab.ask("document.querySelector('#entries').innerText.includes('[U+')") is False
 
@@ -56,9 +55,9 @@ def test_links_and_pictures_of_a_model_lead_nowhere_harmful(tab: Tab, models: Mo
         f"![three](<{svg}>) ![four](https://example.invalid/pixel.png) <img src=x onerror=alert(1)> "
         "[five](JaVaScRiPt&colon;alert(1)) [six](vbscript:x) [seven](file:///etc/passwd) [eight](https://example.invalid)"
     )
-    tab.say("go")
+    tab.send_message("go")
     tab.shows("eight", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     assert tab.ask("document.querySelectorAll('#entries :is(img, svg, iframe, object, embed, script)').length") == 0
     links = tab.ask("[...document.querySelectorAll('#entries .body a[href]')].map(one => one.getAttribute('href'))")
     assert links == ["https://example.invalid/pixel.png", "https://example.invalid"]
@@ -71,7 +70,7 @@ def test_of_two_answers_in_the_same_moment_one_counts_and_the_other_browser_is_t
 ) -> None:
     models.answers(EDIT)
     models.answers("One of you was first.")
-    tab.say("sort")
+    tab.send_message("sort")
     tab.shows("Allow once", ".permission")
     other = Tab(browser, served, session_of(tab))
     ready = "document.querySelector('.permission:not(.fresh) [data-key]')"
@@ -82,7 +81,7 @@ def test_of_two_answers_in_the_same_moment_one_counts_and_the_other_browser_is_t
     other.ask("document.querySelector('.permission [data-key=\"3\"]')?.click()")
     for one in (tab, other):
         one.lacks(".permission")
-        one.settled()
+        one.wait_until_settled()
         one.shows("One of you was first.", "#entries")
     other.shows("allowed once in another browser", "#notices")
     assert "another browser" not in tab.ask("document.getElementById('notices').innerText")
@@ -93,7 +92,7 @@ def test_of_two_answers_in_the_same_moment_one_counts_and_the_other_browser_is_t
 def test_a_question_that_moves_to_the_place_of_another_takes_no_click_at_once(tab: Tab, models: ModelServer) -> None:
     models.answers(EDIT, Call("write", {"path": "second.txt", "content": "x"}, id="second"))
     models.answers("Over.")
-    tab.say("both")
+    tab.send_message("both")
     tab.until("document.querySelector('.permission:not(.fresh)')")
     if tab.ask("document.querySelectorAll('.permission').length") == 1:
         tab.answer("3")
@@ -105,5 +104,5 @@ def test_a_question_that_moves_to_the_place_of_another_takes_no_click_at_once(ta
     tab.ask("document.querySelector('.permission.fresh [data-key=\"1\"]')?.click()")
     tab.shows("Allow once", ".permission:not(.fresh)")
     tab.answer("3")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("Over.", "#entries")

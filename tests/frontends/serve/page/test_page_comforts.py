@@ -5,9 +5,8 @@ from __future__ import annotations
 import urllib.request
 from typing import Any
 
-from fakes.browser import NEEDS_BROWSER, Browser, BrowserPage
 from fakes.model_server import Call, Gate, ModelServer, Text
-from fakes.served_page import ALT, DESK, EDIT, ServedPigeon, Tab
+from support.browser import ALT, DESK, EDIT, NEEDS_BROWSER, Browser, BrowserPage, ServedPigeon, Tab
 
 pytestmark = NEEDS_BROWSER
 BOX = "document.getElementById('message')"
@@ -33,9 +32,9 @@ def test_what_was_typed_outlives_a_reload_and_what_was_said_comes_back_by_arrow_
     tab: Tab, models: ModelServer
 ) -> None:
     models.answers("One.")
-    tab.say("the first thing")
+    tab.send_message("the first thing")
     tab.shows("One.", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     tab.press("ArrowUp")
     tab.until(f"{BOX}.value === 'the first thing'")
     tab.press("ArrowDown")
@@ -43,12 +42,12 @@ def test_what_was_typed_outlives_a_reload_and_what_was_said_comes_back_by_arrow_
     tab.type("half a thought")
     tab.call("Page.reload")
     tab.until(f"{BOX}?.value === 'half a thought'")
-    tab.settled()
+    tab.wait_until_settled()
     models.answers("Two.")
-    tab.say(", finished")
+    tab.send_message(", finished")
     tab.shows("half a thought, finished", "#entries")
     tab.call("Page.reload")
-    tab.settled()
+    tab.wait_until_settled()
     assert tab.ask(f"{BOX}.value") == ""
 
 
@@ -67,9 +66,9 @@ def test_a_model_is_found_by_its_name_and_taken_by_the_keyboard(tab: Tab) -> Non
 def test_code_is_copied_as_it_is_and_an_answer_as_markdown(tab: Tab, models: ModelServer) -> None:
     tab.ask("void (navigator.clipboard.writeText = async (text) => { window.copied = text; })")
     models.answers("Do *this*:\n\n```python\nx = 1\n\ny = 2\n```\n\nand wait.")
-    tab.say("how?")
+    tab.send_message("how?")
     tab.shows("and wait.", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     tab.ask("document.querySelector('#entries .copyable .copy').click()")
     tab.until("window.copied === 'x = 1\\n\\ny = 2'")
     tab.ask("document.querySelector('#entries article.assistant > header .copy').click()")
@@ -84,7 +83,7 @@ def test_colours_are_chosen_and_kept(tab: Tab) -> None:
     dark = tab.ask(colour)
     assert dark != light
     tab.call("Page.reload")
-    tab.settled()
+    tab.wait_until_settled()
     assert tab.ask(colour) == dark
     tab.ask("{ " + choose % "" + " }")
     assert tab.ask(colour) == light
@@ -96,7 +95,7 @@ def test_a_tab_that_comes_later_sees_the_messages_that_wait(
     gate = Gate()
     models.answers(Text("Reading."), gate, Call("bash", {"command": "true"}))
     models.answers(EDIT)
-    tab.say("begin")
+    tab.send_message("begin")
     gate.wait_reached()
     tab.type("when you are done")
     tab.press("Enter", ALT)
@@ -109,7 +108,7 @@ def test_a_tab_that_comes_later_sees_the_messages_that_wait(
     later.click("#queue button[aria-label='Remove this message']")
     tab.lacks("#queue")
     later.answer("3")
-    tab.settled()
+    tab.wait_until_settled()
     later.close()
 
 
@@ -145,7 +144,7 @@ def test_who_only_reads_is_shown_nothing_that_would_be_refused(
     tab: Tab, browser: Browser, served: ServedPigeon, models: ModelServer
 ) -> None:
     models.answers(EDIT)
-    tab.say("sort")
+    tab.send_message("sort")
     tab.shows("Allow once", ".permission")
     with (served.folders.agent / "serve.token").open("a") as tokens:
         tokens.write("read a-token-for-those-who-only-read watchers\n")
@@ -157,7 +156,7 @@ def test_who_only_reads_is_shown_nothing_that_would_be_refused(
     reader.close()
     models.answers("Not done.")
     tab.answer("3")
-    tab.settled()
+    tab.wait_until_settled()
 
 
 def test_a_question_takes_no_click_before_it_could_be_read(tab: Tab, models: ModelServer) -> None:
@@ -170,28 +169,28 @@ def test_a_question_takes_no_click_before_it_could_be_read(tab: Tab, models: Mod
       button.click();
       done(button.disabled);
     }).observe(document.getElementById('questions'), { childList: true })))""")
-    tab.say("sort them")
+    tab.send_message("sort them")
     assert tab.ask("window.early") is False
     tab.shows("return sorted(parts)", ".permission ins")
     assert tab.ask("document.querySelector('#entries [data-call], #live [data-call]').open") is False
     tab.shows("asks you", "#scroll")
     tab.answer("3")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("Not done.", "#entries")
 
 
 def test_words_that_objects_know_are_ordinary_messages(tab: Tab, models: ModelServer) -> None:
     for word in ("/constructor", "/toString"):
         models.answers(f"Answered {word}.")
-        tab.say(word)
+        tab.send_message(word)
         tab.shows(f"Answered {word}.", "#entries")
-        tab.settled()
+        tab.wait_until_settled()
 
 
 def test_keys_of_a_composition_neither_send_nor_stop(tab: Tab, models: ModelServer) -> None:
     gate = Gate()
     models.answers(Text("Still ", closes=False), gate)
-    tab.say("go")
+    tab.send_message("go")
     gate.wait_reached()
     tab.until("!document.getElementById('stop').hidden")
     tab.type("ni hao")
@@ -201,7 +200,7 @@ def test_keys_of_a_composition_neither_send_nor_stop(tab: Tab, models: ModelServ
     assert tab.ask(f"{BOX}.value") == "ni hao"
     assert tab.ask("document.getElementById('stop').hidden") is False
     gate.open()
-    tab.settled()
+    tab.wait_until_settled()
     tab.ask(f"{BOX}.value = ''")
 
 
@@ -217,11 +216,11 @@ def test_a_dropped_file_that_is_no_image_is_refused_in_words(tab: Tab) -> None:
 def test_a_session_is_deleted_after_a_question(browser: Browser, served: ServedPigeon, models: ModelServer) -> None:
     session = served.new_session()
     tab, other = Tab(browser, served, session), Tab(browser, served, session)
-    tab.settled()
+    tab.wait_until_settled()
     models.answers("Gone soon.")
-    tab.say("say it")
+    tab.send_message("say it")
     tab.shows("Gone soon.", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     tab.ask("document.getElementById('delete').click()")
     tab.shows("Delete this session?", "dialog")
     tab.click("dialog .deny")
@@ -246,21 +245,21 @@ def test_the_sentence_of_a_server_that_refuses_is_shown_and_what_it_sent_below_i
     tab: Tab, models: ModelServer
 ) -> None:
     models.fails(400, "the <b>credit</b> is used up")
-    tab.say("go")
+    tab.send_message("go")
     tab.shows("the <b>credit</b> is used up", "#entries .body > p.bad")
     assert tab.ask("document.querySelector('#entries details:has(pre) pre').textContent").startswith("400 {")
-    tab.settled()
+    tab.wait_until_settled()
     assert tab.ask("document.querySelectorAll('.notice').length") == 0
 
 
 def test_the_files_that_a_run_has_changed_are_listed_and_lead_to_their_changes(tab: Tab, models: ModelServer) -> None:
     models.answers(EDIT, Call("write", {"path": "new.txt", "content": "x\n"}, id="made"))
     models.answers("Both are done.")
-    tab.say("change them")
+    tab.send_message("change them")
     for _ in range(2):
         tab.answer("1")
         tab.until("document.querySelector('.question.fresh') || !document.querySelector('.question')")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("2 files changed", "#changes")
     tab.shows("parser.py +1 -1", "#changes")
     tab.shows("new.txt written", "#changes")
@@ -268,7 +267,7 @@ def test_the_files_that_a_run_has_changed_are_listed_and_lead_to_their_changes(t
     tab.click("#changes li button")
     tab.until("document.querySelector('#entries [data-call]').open")
     models.answers("Nothing to change.")
-    tab.say("and now?")
+    tab.send_message("and now?")
     tab.shows("Nothing to change.", "#entries")
     tab.lacks("#changes")
 
@@ -282,11 +281,11 @@ def test_all_changes_of_a_session_are_reviewed_file_by_file_with_the_keyboard(
     for call, said in ((EDIT, "Sorted."), (again, "Now once each.")):
         models.answers(call)
         models.answers(said)
-        tab.say("sort")
+        tab.send_message("sort")
         tab.shows("Allow once", ".permission")
         tab.answer("1")
         tab.shows(said, "#entries")
-        tab.settled()
+        tab.wait_until_settled()
         tab.until("document.getElementById('review').textContent === 'Changes 1 file'")
     tab.press("c", ALT)
     tab.shows("return sorted(set(parts))", ".review ins")
@@ -310,11 +309,11 @@ def test_sessions_stand_under_their_projects_and_are_searched_over_all(
         (served.folders.work / folder).mkdir(parents=True)
         session = served.call("POST", "/api/sessions", {"cwd": str(served.folders.work / folder)})["id"]
         other = Tab(browser, served, session)
-        other.settled()
+        other.wait_until_settled()
         models.answers(f"Hello from {folder}.")
-        other.say(f"a task of {folder}")
+        other.send_message(f"a task of {folder}")
         other.shows(f"Hello from {folder}.", "#entries")
-        other.settled()
+        other.wait_until_settled()
         other.close()
     tab.press("k", ALT)
     heads = "[...document.querySelectorAll('#sessions h2')].map(one => one.textContent)"
@@ -333,7 +332,7 @@ def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab
     before = len(models.requests)
     models.answers(EDIT)
     models.answers("Then by length.")
-    tab.say("sort them")
+    tab.send_message("sort them")
     tab.shows("Deny and say why", ".permission")
     tab.answer("4")
     tab.until("document.activeElement.matches('.why textarea')")
@@ -344,7 +343,7 @@ def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab
     tab.type("sort by length instead")
     tab.press("Enter")
     tab.shows("Then by length.", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     tab.lacks(".question")
     tab.shows("sort by length instead", "#entries")
     assert len(models.requests) == before + 2
@@ -354,9 +353,9 @@ def test_who_denies_may_say_why_and_the_model_reads_it_with_the_refusal(tab: Tab
 
 def test_a_block_of_code_names_its_language_and_is_wrapped_or_not(tab: Tab, models: ModelServer) -> None:
     models.answers("```python title=x\nx = 1\n```\n\n```<b>\ny\n```")
-    tab.say("code")
+    tab.send_message("code")
     tab.shows("x = 1", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     labels = "[...document.querySelectorAll('#entries .on-code .note')].map(one => one.textContent)"
     assert tab.ask(labels) == ["python", ""]
     spaces = "getComputedStyle(document.querySelector('#entries .copyable pre')).whiteSpace"
@@ -373,10 +372,10 @@ def test_the_approval_mode_is_seen_and_changed_beside_the_message_box(tab: Tab, 
     models.answers(Call("bash", {"command": "echo asked"}))
     models.answers("Not run.")
     tab.until(f"!{mode}.disabled")
-    tab.say("run it")
+    tab.send_message("run it")
     tab.shows("Allow bash: echo asked", ".permission")
     tab.answer("3")
-    tab.settled()
+    tab.wait_until_settled()
     assert tab.ask(f"{mode}.value") == "write"
 
 
@@ -384,21 +383,21 @@ def test_a_clock_that_is_set_back_neither_freezes_nor_hurries_the_page(tab: Tab,
     back = "(() => { const was = Date.now.bind(Date); Date.now = () => was() - 3600e3; })()"
     gate = Gate()
     models.answers("Begins", gate, " and ends.")
-    tab.say("go")
+    tab.send_message("go")
     tab.shows("Begins", "#live")
     tab.ask(back)
     tab.until("/· \\d+ s/.test(document.getElementById('status').textContent)")
     gate.open()
-    tab.settled()
+    tab.wait_until_settled()
     models.answers(EDIT)
     models.answers("Denied.")
-    tab.say("edit")
+    tab.send_message("edit")
     tab.shows("Allow once", ".permission")
     tab.ask(back)
     # A question takes an answer in its time, and says how much of that is left.
     tab.until("/within [1-9]\\d* s/.test(document.querySelector('.permission .note')?.textContent)")
     tab.answer("3")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("Denied.", "#entries")
 
 
@@ -408,9 +407,9 @@ def test_of_a_very_long_text_a_part_is_shown_that_says_so_and_all_of_it_is_copie
     content = "w" * 210_000 + "\n" + "a line of a long file\n" * 6000
     models.answers(Call("write", {"path": "long.txt", "content": content}, id="long", piece=100_000))
     models.answers("word " * 6000 + "end")
-    tab.say("write much")
+    tab.send_message("write much")
     tab.answer("1")
-    tab.settled()
+    tab.wait_until_settled()
     tab.until("document.querySelector('#entries [data-call=long] .numbers')")
     first = "document.querySelector('#entries [data-call=long] .numbers')"
     numbers = f"{first}.textContent.split('\\n').length"

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.browser import NEEDS_BROWSER, Browser
-from fakes.installed_programs import npm_source
 from fakes.model_server import Call, Gate, ModelServer, Text, Thinking
-from fakes.served_page import ALT, EDIT, PARSER, PHONE, ServedPigeon, Tab
+from support.browser import ALT, EDIT, NEEDS_BROWSER, PARSER, PHONE, Browser, ServedPigeon, Tab
+from support.installed_programs import npm_source
 
 pytestmark = NEEDS_BROWSER
 AXE = "4.14.0"
@@ -24,13 +23,13 @@ def test_a_whole_conversation_with_thinking_tools_a_permission_and_its_diff(
     models.answers(Thinking("It is not sorted yet."), "Looking at *parser.py*.", Call("read", {"path": "parser.py"}))
     models.answers("Sorting.", EDIT)
     models.answers("Done: **sorted**.\n\n```python\nparse('b,a')\n```\n", usage={"input_tokens": 20_000})
-    tab.say("sort the parts")
+    tab.send_message("sort the parts")
     tab.shows("return sorted(parts)", ".permission .diff ins")
     tab.shows("Allow once", ".permission")
     assert tab.ask("document.activeElement.closest('.permission') !== null"), "the question has the focus"
     assert (served.folders.work / "parser.py").read_text() == PARSER
     tab.answer("1")
-    tab.settled()
+    tab.wait_until_settled()
     tab.lacks(".permission")
     assert "sorted(parts)" in (served.folders.work / "parser.py").read_text()
     assert tab.ask("document.getElementById('message').value") == "", "the key that answered was not typed"
@@ -48,14 +47,14 @@ def test_a_question_does_not_take_the_keys_of_a_person_who_types(tab: Tab, model
     gate = Gate()
     models.answers(gate, EDIT)
     models.answers("Not done.")
-    tab.say("sort them")
+    tab.send_message("sort them")
     gate.wait_reached()
     tab.type("wait, I am typing 1")
     gate.open()
     tab.shows("Allow once", ".permission")
     assert tab.ask("document.activeElement.id") == "message"
     tab.answer("3", ALT)
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("Not done.", "#entries")
     assert tab.ask("document.getElementById('message').value") == "wait, I am typing 1"
 
@@ -71,7 +70,7 @@ def test_a_key_struck_too_early_or_twice_neither_answers_nor_types(tab: Tab, mod
       document.dispatchEvent(new KeyboardEvent('keydown', { key: '1' }));
       done(button.disabled);
     }).observe(document.getElementById('questions'), { childList: true })))""")
-    tab.say("sort them")
+    tab.send_message("sort them")
     assert tab.ask("window.early") is False
     tab.until("document.querySelector('.question:not(.fresh)')")
     # Twice in one breath: the page does nothing in between.
@@ -79,7 +78,7 @@ def test_a_key_struck_too_early_or_twice_neither_answers_nor_types(tab: Tab, mod
       window.typed = document.activeElement.dispatchEvent(
         new KeyboardEvent('keydown', { key: '3', repeat, bubbles: true, cancelable: true })); }""")
     assert tab.ask("window.typed") is False
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("Not done.", "#entries")
 
 
@@ -87,7 +86,7 @@ def test_a_message_that_is_too_long_for_the_server_is_given_back(tab: Tab) -> No
     tab.ask("""(() => { const send = WebSocket.prototype.send; WebSocket.prototype.send = function (data) {
       if (data.includes('far too long')) this.dispatchEvent(new CloseEvent('close', { code: 1009 }));
       else send.call(this, data); }; })()""")
-    tab.say("far too long")
+    tab.send_message("far too long")
     tab.shows("larger than the server accepts", "#notices")
     assert tab.ask("document.getElementById('message').value") == "far too long"
 
@@ -102,10 +101,10 @@ def test_a_session_that_is_not_there_is_told(browser: Browser, served: ServedPig
 def test_a_run_is_steered_queued_for_and_stopped_by_the_keyboard(tab: Tab, models: ModelServer) -> None:
     gate = Gate()
     models.answers(Text("Working on *it* ", closes=False), gate)
-    tab.say("begin")
+    tab.send_message("begin")
     gate.wait_reached()
     tab.shows("Working on it", "#live")
-    tab.say("later, please")
+    tab.send_message("later, please")
     tab.shows("later, please", "#queue")
     tab.type("and at the end")
     tab.press("Enter", ALT)
@@ -113,7 +112,7 @@ def test_a_run_is_steered_queued_for_and_stopped_by_the_keyboard(tab: Tab, model
     tab.click("#queue li:last-child button[aria-label='Remove this message']")
     tab.until("document.querySelectorAll('#queue li').length === 1")
     tab.press("Escape")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("aborted", "#entries")
 
 
@@ -121,7 +120,7 @@ def test_the_live_text_is_what_the_record_becomes(tab: Tab, models: ModelServer)
     gates = [Gate(), Gate()]
     text = "First *paragraph*.\n\n- one\n- two\n\n```python\nx = 'live'\n"
     models.answers(Text(text, closes=False), gates[0], Text("```\n\nEnd."), gates[1])
-    tab.say("write")
+    tab.send_message("write")
     gates[0].wait_reached()
     tab.until("document.querySelector('#live em')?.textContent === 'paragraph'")
     tab.until("document.querySelector('#live pre code .s')?.textContent.trim() === \"'live'\"")
@@ -129,7 +128,7 @@ def test_the_live_text_is_what_the_record_becomes(tab: Tab, models: ModelServer)
     assert tab.ask("document.getElementById('said').textContent") != text, "deltas are not read out"
     for gate in gates:
         gate.open()
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("End.", "#entries")
     tab.until("document.getElementById('said').textContent === 'The answer is complete.'")
 
@@ -140,11 +139,11 @@ def test_output_of_a_tool_is_seen_while_it_runs(tab: Tab, models: ModelServer, s
     os.mkfifo(pipe)
     models.answers("Running.", Call("bash", {"command": "echo first line; cat pipe"}, id="slow"))
     models.answers("Finished.")
-    tab.say("run it")
+    tab.send_message("run it")
     tab.shows("first line", "[data-call=slow] .output")
     tab.shows("running", "[data-call=slow] summary")
     pipe.write_text("last line\n")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("last line", "#entries [data-call=slow]")
 
 
@@ -154,14 +153,14 @@ def test_two_tabs_agree_and_a_question_is_answered_once(
     session = tab.ask("new URLSearchParams(location.search).get('session')")
     models.answers("Sorting.", EDIT)
     models.answers("Both see this.")
-    tab.say("sort")
+    tab.send_message("sort")
     tab.shows("Allow once", ".permission")
     other = Tab(browser, served, session, PHONE, "dark")
     other.shows("return sorted(parts)", ".permission ins")
     other.click(".permission:not(.fresh) [data-key='1']")
     tab.lacks(".permission")
-    tab.settled()
-    other.settled()
+    tab.wait_until_settled()
+    other.wait_until_settled()
     tab.shows("Both see this.", "#entries")
     other.shows("Both see this.", "#entries")
     words = "document.getElementById('entries').innerText.replace(/\\s+/g, ' ').length > 0"
@@ -179,15 +178,15 @@ def test_a_broken_connection_comes_back_by_itself_without_a_loss(
 ) -> None:
     gate = Gate()
     models.answers(Text("Before. ", closes=False), gate, Text("After."))
-    tab.say("talk on")
+    tab.send_message("talk on")
     gate.wait_reached()
     tab.shows("Before.", "#live")
     served.kill()
     tab.shows("The connection was lost", "#notices")
     gate.open()
-    served.start_again()
+    served.start()
     tab.ask("dispatchEvent(new Event('online'))")
-    tab.settled()
+    tab.wait_until_settled()
     tab.shows("Before.\n\nAfter.", "#entries")
     assert tab.ask("document.getElementById('entries').innerText.split('Before.').length") == 2
     assert int(tab.sockets()[-1].partition("?after=")[2]) > 0, "it goes on behind the last event that it has seen"
@@ -198,15 +197,15 @@ def test_a_new_process_of_the_agent_is_told_and_the_conversation_whole(
 ) -> None:
     gate = Gate()
     models.answers(Text("Half of an ", closes=False), gate)
-    tab.say("talk")
+    tab.send_message("talk")
     gate.wait_reached()
     tab.shows("Half of an", "#live")
     session = tab.ask("new URLSearchParams(location.search).get('session')")
     os.kill(served.call("GET", f"/api/sessions/{session}")["pid"], signal.SIGKILL)
     tab.shows("The agent was restarted", "#notices")
-    tab.settled()
+    tab.wait_until_settled()
     models.answers("Here again.")
-    tab.say("still there?")
+    tab.send_message("still there?")
     tab.shows("Here again.", "#entries")
     assert tab.ask("document.querySelectorAll('#entries article.user').length") == 2
 
@@ -215,7 +214,7 @@ def test_images_are_attached_by_paste_and_commands_completed(tab: Tab, models: M
     models.answers("A picture.")
     tab.ask(f"({PASTE})()")
     tab.until("document.querySelector('#pictures img')?.naturalWidth === 2")
-    tab.say("what is it?")
+    tab.send_message("what is it?")
     tab.shows("A picture.", "#entries")
     sent = [message for message in models.requests[-1]["messages"] if message["role"] == "user"]
     assert "image" in [block["type"] for message in sent for block in message["content"]], sent
@@ -242,7 +241,7 @@ def test_an_image_is_attached_by_dropping_it(tab: Tab, models: ModelServer) -> N
     tab.ask(f"({DROP})()")
     tab.until("document.querySelector('#pictures img')?.naturalWidth === 2")
     assert tab.ask("document.body.classList.contains('dropping')") is False
-    tab.say("and this?")
+    tab.send_message("and this?")
     tab.shows("A dropped picture.", "#entries")
     tab.until("document.querySelector('#entries article.user img')?.naturalWidth === 2")
 
@@ -266,8 +265,8 @@ def test_dialogs_of_an_extension_are_answered_and_say_how_much_time_is_left(
     (folder / "asking.py").write_text(ASKING_EXTENSION)
     session = served.new_session()
     tab = Tab(browser, served, session)
-    tab.settled()
-    tab.say("/ask")
+    tab.wait_until_settled()
+    tab.send_message("/ask")
     tab.press("Enter")
     tab.shows("Which colour?", ".question")
     tab.shows("Closes in", ".question")
@@ -312,9 +311,9 @@ async def ask(arguments, ctx):
 
 def test_a_gap_is_told_and_the_conversation_read_anew(tab: Tab, models: ModelServer) -> None:
     models.answers("Before the gap.")
-    tab.say("talk")
+    tab.send_message("talk")
     tab.shows("Before the gap.", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     # A number that the log does not have is treated as one that it does not reach back to.
     tab.call(
         "Page.addScriptToEvaluateOnNewDocument",
@@ -323,18 +322,18 @@ def test_a_gap_is_told_and_the_conversation_read_anew(tab: Tab, models: ModelSer
     )
     tab.call("Page.reload")
     tab.shows("reloaded", "#notices")
-    tab.settled()
+    tab.wait_until_settled()
     models.answers("Behind the gap.")
-    tab.say("go on")
+    tab.send_message("go on")
     tab.shows("Behind the gap.", "#entries")
     assert tab.ask("document.getElementById('entries').innerText.split('Before the gap.').length") == 2
 
 
 def test_the_export_is_a_page_with_what_was_said(tab: Tab, models: ModelServer, served: ServedPigeon) -> None:
     models.answers("Worth keeping.")
-    tab.say("say it")
+    tab.send_message("say it")
     tab.shows("Worth keeping.", "#entries")
-    tab.settled()
+    tab.wait_until_settled()
     page = tab.ask("fetch(document.querySelector('#export').href).then((answer) => answer.text())")
     assert "Worth keeping." in page
     assert "<html" in page
@@ -344,15 +343,15 @@ def test_the_export_is_a_page_with_what_was_said(tab: Tab, models: ModelServer, 
 def test_another_branch_is_gone_to_and_everything_is_found(tab: Tab, models: ModelServer) -> None:
     for word in ("alpha", "beta"):
         models.answers(f"answer about {word}")
-        tab.say(f"question about {word}")
-        tab.settled()
+        tab.send_message(f"question about {word}")
+        tab.wait_until_settled()
         tab.shows(f"answer about {word}", "#entries")
     tab.ask("[...document.querySelectorAll('button.back')].at(-1).click()")
     tab.until("document.getElementById('message').value === 'question about beta'")
     models.answers("answer about gamma")
     tab.ask("document.getElementById('message').value = ''")
-    tab.say("question about gamma")
-    tab.settled()
+    tab.send_message("question about gamma")
+    tab.wait_until_settled()
     tab.shows("answer about gamma", "#entries")
     assert "beta" not in tab.ask("document.getElementById('entries').innerText")
     tab.press("b", ALT)
@@ -403,7 +402,7 @@ def test_a_folder_is_chosen_and_a_session_started_there_with_the_keyboard(
     tab.until("document.activeElement?.id === 'message'")
     tab.shows("/inner", "#folder")
     models.answers("Here.")
-    tab.say("where?")
+    tab.send_message("where?")
     tab.shows("Here.", "#entries")
     tab.press("k", ALT)
     tab.type("where")
@@ -424,8 +423,8 @@ def test_what_a_tool_or_a_model_writes_runs_nothing(tab: Tab, models: ModelServe
     )
     models.answers(Text(attack), Call("bash", {"command": f"echo {json.dumps(attack)}"}))
     models.answers(attack)
-    tab.say(attack)
-    tab.settled()
+    tab.send_message(attack)
+    tab.wait_until_settled()
     tab.shows("onerror", "#entries")
     assert "owned" not in tab.ask("document.title").replace(attack, "")
     assert (
@@ -435,15 +434,15 @@ def test_what_a_tool_or_a_model_writes_runs_nothing(tab: Tab, models: ModelServe
 
 def test_a_thousand_deltas_cost_the_browser_less_than_half_a_second(tab: Tab, models: ModelServer) -> None:
     tab.call("Performance.enable")
-    before = _spent(tab)
+    before = _seconds_of_work(tab)
     words = "Some *words* of prose, with `code`.\n\n- an item\n\n```python\nx = 'live'\n```\n\n"
     models.answers(Text(words * 100 + "The end.", piece=4))
-    tab.say("write much")
+    tab.send_message("write much")
     tab.shows("The end.", "#entries")
-    assert _spent(tab) - before < len(words) * 100 / 4 / 1000 * 0.5
+    assert _seconds_of_work(tab) - before < len(words) * 100 / 4 / 1000 * 0.5
 
 
-def _spent(tab: Tab) -> float:
+def _seconds_of_work(tab: Tab) -> float:
     """Seconds of work for scripts and layout so far."""
     figures = {one["name"]: one["value"] for one in tab.call("Performance.getMetrics")["metrics"]}
     return float(figures["ScriptDuration"] + figures["LayoutDuration"] + figures["RecalcStyleDuration"])
@@ -455,7 +454,7 @@ def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: Ser
     models.answers(Thinking("hm"), "Here is a *list*:\n\n1. one\n2. two\n", Call("read", {"path": "parser.py"}))
     models.answers(EDIT)
     models.answers("Done.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n")
-    tab.say("sort")
+    tab.send_message("sort")
     tab.shows("Allow once", ".permission")
     phone = Tab(browser, served, tab.ask("new URLSearchParams(location.search).get('session')"), PHONE, "dark")
     phone.shows("return sorted(parts)", ".permission ins")
@@ -463,8 +462,8 @@ def test_nothing_serious_is_found_by_axe(tab: Tab, browser: Browser, served: Ser
     phone.until("document.activeElement.matches('.why textarea')")
     assert _found_by_axe(phone, source) == []
     tab.answer("1")
-    tab.settled()
-    phone.settled()
+    tab.wait_until_settled()
+    phone.wait_until_settled()
     phone.press("c", ALT)
     phone.until("document.querySelector('.review .diff')?.checkVisibility()")
     assert _found_by_axe(phone, source) == []
@@ -495,7 +494,7 @@ def test_a_session_of_five_thousand_messages_opens_at_once(
     session = _long_session(served, 5000)
     tab = Tab(browser, served, session)
     tab.shows("answer 4999", "#entries")
-    assert tab.received() < 200_000, "the newest messages came, and not all"
+    assert tab.count_received() < 200_000, "the newest messages came, and not all"
     assert tab.ask("document.querySelectorAll('.piece').length") < 60
     for _ in range(6):
         first = tab.ask("document.querySelector('.piece').dataset.entry")

@@ -1,6 +1,6 @@
 """How one version of the protocol writes what Pigeon has to say: an `Edition` for each, chosen by `initialize`.
 
-The rest of the room speaks in the terms of this interface, so that no other module asks which version is spoken.
+The rest of the package is written in the terms of this interface, so that no other module asks which version is spoken.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from pigeon.frontends.acp.editions.tool_views import ToolView
 from pigeon.frontends.acp.incoming import ClientCapabilities
 from pigeon.frontends.acp.rpc_errors import RpcError
-from pigeon.wire.base import Json, or_else
+from pigeon.wire.base import Json, value_or_default
 from pigeon.wire.commands import SetHostServices
 from pigeon.wire.model import Usage
 
@@ -24,7 +24,7 @@ Update = dict[str, Json]
 
 
 class OptionChoice(Struct, frozen=True):
-    """A value of an option."""
+    """One value that an option of a session can have."""
 
     value: str
     name: str
@@ -43,7 +43,7 @@ class ConfigOption(Struct, frozen=True):
 
 
 class CommandView(Struct, frozen=True):
-    """A slash command."""
+    """A slash command as it is announced to the editor."""
 
     name: str
     description: str
@@ -51,7 +51,7 @@ class CommandView(Struct, frozen=True):
 
 
 class PlanTask(Struct, frozen=True):
-    """A task of the plan."""
+    """A task of the plan as it is sent to the editor."""
 
     content: str
     status: Literal["pending", "in_progress", "completed", "cancelled"]
@@ -80,7 +80,7 @@ class TokenSum(Struct, frozen=True):
         return TokenSum(
             self.input + usage.input,
             self.output + usage.output,
-            self.thinking + or_else(usage.reasoning, 0),
+            self.thinking + value_or_default(usage.reasoning, 0),
             self.cache_read + usage.cache_read,
             self.cache_write + usage.cache_write,
             self.total + usage.total_tokens,
@@ -106,16 +106,16 @@ class Edition(ABC):
         self.client = client
 
     @property
-    def asks_forms(self) -> bool:
+    def can_show_forms(self) -> bool:
         """True if the client shows forms to a person."""
         return self.client.elicitation is not None and self.client.elicitation.form is not None
 
     @abstractmethod
-    def services(self) -> SetHostServices:
+    def host_services(self) -> SetHostServices:
         """What the client does for tools."""
 
     @property
-    def _sets_up_in_terminal(self) -> bool:
+    def _can_set_up_in_terminal(self) -> bool:
         """True if the client can run the agent in a terminal for a person."""
         auth = self.client.auth
         return auth is not None and auth.terminal not in (None, False)
@@ -123,79 +123,82 @@ class Edition(ABC):
     # Answers
 
     @abstractmethod
-    def welcome(self, version: str) -> dict[str, Json]:
-        """The result of `initialize`."""
+    def initialization_result(self, version: str) -> dict[str, Json]:
+        """Returns the result of the method `initialize`."""
 
     @abstractmethod
-    def started(self, start: SessionStart) -> dict[str, Json]:
+    def session_result(self, start: SessionStart) -> dict[str, Json]:
         """The result of opening a session."""
 
     @abstractmethod
-    def options(self, options: Sequence[ConfigOption]) -> list[Json]:
-        """The options of a session."""
+    def option_records(self, options: Sequence[ConfigOption]) -> list[Json]:
+        """Returns the options of a session as this version writes them."""
 
     @abstractmethod
-    def permission(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
+    def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
         """The params of a question about permission, without the id of the session."""
 
     # Updates: each method returns the updates that the version has for something, which may be none.
 
     @abstractmethod
-    def chunk(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
-        """More of a message."""
+    def chunk_updates(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
+        """Returns the updates that append a block to a message."""
 
     @abstractmethod
-    def said(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
+    def user_message_updates(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
         """A message of the user is now part of the conversation."""
 
     @abstractmethod
-    def tool_call(self, view: ToolView) -> list[Update]:
+    def tool_call_updates(self, view: ToolView) -> list[Update]:
         """A tool call begins or has changed."""
 
     @abstractmethod
-    def command_output(self, call_id: str, command: str | None, cwd: str, text: str, before: str) -> list[Update]:
+    def command_output_updates(
+        self, call_id: str, command: str | None, cwd: str, text: str, before: str
+    ) -> list[Update]:
         """The output so far of a command that Pigeon runs itself; `before` is the part that was shown already."""
 
     @abstractmethod
-    def command_ended(self, call_id: str, code: int | None) -> list[Update]:
+    def command_end_updates(self, call_id: str, code: int | None) -> list[Update]:
         """A command that was shown has ended."""
 
     @abstractmethod
-    def plan(self, tasks: Sequence[PlanTask]) -> list[Update]:
-        """The plan as a whole."""
+    def plan_updates(self, tasks: Sequence[PlanTask]) -> list[Update]:
+        """Returns the updates that replace the whole plan."""
 
     @abstractmethod
-    def options_changed(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
-        """Options have other values."""
+    def option_updates(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
+        """Returns the updates for options that have new values."""
 
     @abstractmethod
-    def state(self, state: Literal["running", "requires_action"]) -> list[Update]:
-        """What the session does."""
+    def state_updates(self, state: Literal["running", "requires_action"]) -> list[Update]:
+        """Returns the updates that report whether the session runs or waits."""
 
     @abstractmethod
-    def idle(self, end: PromptEnd | None) -> list[Update]:
+    def idle_updates(self, end: PromptEnd | None) -> list[Update]:
         """The session waits for a prompt; `end` says how the last one ended."""
 
     @abstractmethod
-    def notice(self, severity: str, title: str) -> list[Update]:
+    def notice_updates(self, severity: str, title: str) -> list[Update]:
         """Something that a person may want to know."""
 
     @abstractmethod
-    def compaction(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
+    def compaction_updates(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
         """The history is being summarized, or was."""
 
     # The same in both
 
-    def commands(self, commands: Sequence[CommandView]) -> list[Update]:
+    def command_updates(self, commands: Sequence[CommandView]) -> list[Update]:
         """The slash commands there are."""
-        return [update_of("available_commands_update", availableCommands=[self._command(one) for one in commands])]
+        return [
+            make_update("available_commands_update", availableCommands=[self._command_record(one) for one in commands])
+        ]
 
     @abstractmethod
-    def _command(self, command: CommandView) -> dict[str, Json]:
-        """One of them."""
+    def _command_record(self, command: CommandView) -> dict[str, Json]:
+        """Returns one slash command as this version writes it."""
 
-    def info(self, title: str | None, updated: str | None = None) -> list[Update]:
-        """The title of the session."""
+    def info_updates(self, title: str | None, updated: str | None = None) -> list[Update]:
         return [
             {
                 "sessionUpdate": "session_info_update",
@@ -204,12 +207,12 @@ class Edition(ABC):
             }
         ]
 
-    def usage(self, used: int, size: int, cost: float) -> list[Update]:
+    def usage_updates(self, used: int, size: int, cost: float) -> list[Update]:
         """How full the context is, and what the session has cost."""
-        return [update_of("usage_update", used=used, size=size, cost={"amount": cost, "currency": "USD"})]
+        return [make_update("usage_update", used=used, size=size, cost={"amount": cost, "currency": "USD"})]
 
 
-def update_of(session_update: str, /, **members: Json) -> Update:
+def make_update(session_update: str, /, **members: Json) -> Update:
     """An update with these members, without those that are `None`."""
     return {"sessionUpdate": session_update, **{name: value for name, value in members.items() if value is not None}}
 
@@ -239,10 +242,10 @@ def option_members(option: ConfigOption, id_name: str) -> dict[str, Json]:
         "category": option.category,
         "type": "select",
         "currentValue": option.current,
-        "options": [_choice(choice) for choice in option.choices],
+        "options": [_choice_record(choice) for choice in option.choices],
     }
 
 
-def _choice(choice: OptionChoice) -> dict[str, Json]:
+def _choice_record(choice: OptionChoice) -> dict[str, Json]:
     about = {} if choice.description is None else {"description": choice.description}
     return {"value": choice.value, "name": choice.name, **about}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from pigeon.system.paths import absolute
+from pigeon.system.paths import absolute_path
 from pigeon.wire.base import Absent, Json
 from pigeon.wire.content import ImageContent, TextContent, UserBlock, text_of
 from pigeon.wire.events import ToolOutcome
@@ -85,7 +85,7 @@ def kind_of_tool(name: str) -> str:
     return "think" if kind == "plan" else kind
 
 
-def called_view(call_id: str, name: str, arguments: Json, cwd: str, home: str) -> ToolView:
+def view_of_call(call_id: str, name: str, arguments: Json, cwd: str, home: str) -> ToolView:
     """A call with its arguments, before it runs."""
     args: dict[str, Json] = arguments if isinstance(arguments, dict) else {}
     return ToolView(
@@ -100,15 +100,15 @@ def called_view(call_id: str, name: str, arguments: Json, cwd: str, home: str) -
 
 def proposed_pieces(name: str, args: dict[str, Json], diff: str | None, cwd: str, home: str) -> list[ToolPiece]:
     """What a call would do, for a person who is asked about it."""
-    path = facts_of(name).changed_file(args)
+    path = facts_of(name).find_changed_file(args)
     if path is not None and isinstance(args.get("edits"), list):
-        return replacements(absolute(path, cwd, home), args)
+        return replacement_pieces(absolute_path(path, cwd, home), args)
     if diff is not None:
-        return [BlockPiece(text_block(fenced(diff, "diff")))]
+        return [BlockPiece(text_block(fence_text(diff, "diff")))]
     return []
 
 
-def replacements(place: str, args: dict[str, Json]) -> list[ToolPiece]:
+def replacement_pieces(place: str, args: dict[str, Json]) -> list[ToolPiece]:
     """The replacements that a call makes in a file, each as a difference of its own."""
     edits = args.get("edits")
     listed = [edit for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
@@ -125,11 +125,11 @@ def outcome_pieces(name: str, outcome: ToolOutcome, is_error: bool) -> list[Tool
         if isinstance(block, TextContent) and not block.text:
             continue
         plain = isinstance(block, TextContent) and kind != "other"
-        pieces.append(BlockPiece(text_block(fenced(text_in(block))) if plain else content_block(block)))
+        pieces.append(BlockPiece(text_block(fence_text(text_of_block(block))) if plain else content_block(block)))
     return pieces
 
 
-def command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
+def parse_command_end(outcome: ToolOutcome, is_error: bool) -> tuple[str, int | None]:
     """The output of a command and its exit code, from the last line of its outcome; none if it was stopped."""
     text = text_of(outcome.content)
     if not is_error:
@@ -146,7 +146,6 @@ def raw_output_of(name: str, outcome: ToolOutcome) -> Json:
 
 
 def text_block(text: str) -> dict[str, Json]:
-    """A block of text."""
     return {"type": "text", "text": text}
 
 
@@ -157,12 +156,12 @@ def content_block(block: UserBlock) -> dict[str, Json]:
     return text_block(block.text)
 
 
-def text_in(block: Any) -> str:
+def text_of_block(block: Any) -> str:
     """The text of a block that has one."""
     return block.text if isinstance(block, TextContent) else ""
 
 
-def fenced(text: str, language: str = "") -> str:
+def fence_text(text: str, language: str = "") -> str:
     """Text in a code fence, so that editors do not take it for markdown."""
     fence = "```"
     while fence in text:
@@ -172,7 +171,7 @@ def fenced(text: str, language: str = "") -> str:
 
 def git_patch(path: str, old: str | None, new: str) -> str:
     """The change of a file as one hunk of a patch: all lines between the first and the last that differ."""
-    before, after = _with_ends(old or ""), _with_ends(new)
+    before, after = _split_lines(old or ""), _split_lines(new)
     start = 0
     while start < min(len(before), len(after)) and before[start] == after[start]:
         start += 1
@@ -194,16 +193,16 @@ def git_patch(path: str, old: str | None, new: str) -> str:
         head += f"new file mode 100644\n--- /dev/null\n+++ {path}\n"
     else:
         head += f"--- {path}\n+++ {path}\n"
-    return f"{head}@@ -{_range(first, len(gone))} +{_range(first, len(come))} @@\n{hunk}"
+    return f"{head}@@ -{_hunk_range(first, len(gone))} +{_hunk_range(first, len(come))} @@\n{hunk}"
 
 
-def _with_ends(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """The lines with their LF; in a patch, no other character ends a line."""
     *lines, rest = text.split("\n")
     return [*(f"{line}\n" for line in lines), *([rest] if rest else ())]
 
 
-def _range(first: int, count: int) -> str:
+def _hunk_range(first: int, count: int) -> str:
     return f"{first + 1 if count else first},{count}"
 
 
@@ -214,7 +213,7 @@ def _title(name: str, args: dict[str, Json]) -> str:
 
 def _locations(name: str, args: dict[str, Json], cwd: str, home: str) -> list[Location] | None:
     facts = facts_of(name)
-    path = facts.path_in(args)
+    path = facts.find_path(args)
     if path is None or "\0" in path:
         return None
-    return [Location(absolute(path.removeprefix("@"), cwd, home), facts.line_in(args))]
+    return [Location(absolute_path(path.removeprefix("@"), cwd, home), facts.find_line(args))]

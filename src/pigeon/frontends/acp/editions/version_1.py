@@ -15,10 +15,17 @@ from pigeon.frontends.acp.editions.edition import (
     SessionStart,
     Speaker,
     Update,
+    make_update,
     option_members,
-    update_of,
 )
-from pigeon.frontends.acp.editions.tool_views import DiffPiece, TerminalPiece, ToolPiece, ToolView, fenced, text_block
+from pigeon.frontends.acp.editions.tool_views import (
+    DiffPiece,
+    TerminalPiece,
+    ToolPiece,
+    ToolView,
+    fence_text,
+    text_block,
+)
 from pigeon.frontends.acp.incoming import ClientFiles
 from pigeon.wire.base import Json
 from pigeon.wire.commands import SetHostServices
@@ -32,8 +39,7 @@ class EditionOne(Edition):
     version = 1
     has_terminals = False
 
-    def welcome(self, version: str) -> dict[str, Json]:
-        """With flat capabilities."""
+    def initialization_result(self, version: str) -> dict[str, Json]:
         return {
             "protocolVersion": 1,
             "agentInfo": {"name": "pigeon", "title": "Pigeon", "version": version},
@@ -57,11 +63,11 @@ class EditionOne(Edition):
             "authMethods": [
                 {"id": method.id, "name": method.name, "description": method.description}
                 | ({"type": "terminal", "args": list(method.args), "env": {}} if method.args else {})
-                for method in auth_methods(self._sets_up_in_terminal)
+                for method in auth_methods(self._can_set_up_in_terminal)
             ],
         }
 
-    def services(self) -> SetHostServices:
+    def host_services(self) -> SetHostServices:
         """Files and terminals, as far as the client offers them."""
         files = self.client.fs or ClientFiles()
         return SetHostServices(
@@ -71,7 +77,7 @@ class EditionOne(Edition):
             tell_changes=True,
         )
 
-    def started(self, start: SessionStart) -> dict[str, Json]:
+    def session_result(self, start: SessionStart) -> dict[str, Json]:
         """With modes and models in addition to options, for clients that only know those; commands follow as an update.
 
         `models` was never more than an experiment, which ended in favour of options; clients of that time need it.
@@ -85,31 +91,30 @@ class EditionOne(Edition):
             **({} if start.session_id is None else {"sessionId": start.session_id}),
             "modes": {"currentModeId": mode.current, "availableModes": modes},
             "models": {"currentModelId": model.current, "availableModels": models},
-            "configOptions": self.options(start.options),
+            "configOptions": self.option_records(start.options),
         }
 
-    def options(self, options: Sequence[ConfigOption]) -> list[Json]:
+    def option_records(self, options: Sequence[ConfigOption]) -> list[Json]:
         """The id of an option is its `id`."""
         return [option_members(option, "id") for option in options]
 
-    def permission(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
+    def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
         """The question is the tool call itself; its title is the whole question."""
-        call = {name: value for name, value in self.tool_call(view)[0].items() if name != "sessionUpdate"}
+        call = {name: value for name, value in self.tool_call_updates(view)[0].items() if name != "sessionUpdate"}
         return {"toolCall": {**call, "title": title}, "options": options}
 
-    def chunk(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
-        """Every piece is a chunk."""
-        return [update_of(CHUNKS[speaker], messageId=message_id, content=block)]
+    def chunk_updates(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
+        return [make_update(CHUNKS[speaker], messageId=message_id, content=block)]
 
-    def said(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
+    def user_message_updates(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
         """The client shows what it has sent itself."""
         return []
 
-    def tool_call(self, view: ToolView) -> list[Update]:
+    def tool_call_updates(self, view: ToolView) -> list[Update]:
         """The first view of a call has an update of its own, which needs a title."""
-        content = None if view.content is None else [_piece(piece) for piece in view.content]
+        content = None if view.content is None else [_piece_record(piece) for piece in view.content]
         return [
-            update_of(
+            make_update(
                 "tool_call" if view.begun else "tool_call_update",
                 toolCallId=view.call_id,
                 name=view.name,
@@ -124,57 +129,57 @@ class EditionOne(Edition):
             )
         ]
 
-    def command_output(self, call_id: str, command: str | None, cwd: str, text: str, before: str) -> list[Update]:
+    def command_output_updates(
+        self, call_id: str, command: str | None, cwd: str, text: str, before: str
+    ) -> list[Update]:
         """The content of the call is what was printed so far."""
-        content = [{"type": "content", "content": text_block(fenced(text))}] if text else []
-        return [update_of("tool_call_update", toolCallId=call_id, content=content)]
+        content = [{"type": "content", "content": text_block(fence_text(text))}] if text else []
+        return [make_update("tool_call_update", toolCallId=call_id, content=content)]
 
-    def command_ended(self, call_id: str, code: int | None) -> list[Update]:
+    def command_end_updates(self, call_id: str, code: int | None) -> list[Update]:
         """Nothing: the end of the call shows it."""
         return []
 
-    def plan(self, tasks: Sequence[PlanTask]) -> list[Update]:
+    def plan_updates(self, tasks: Sequence[PlanTask]) -> list[Update]:
         """The plan, without cancelled tasks."""
-        return [update_of("plan", entries=[plan_entry(task) for task in tasks if task.status != "cancelled"])]
+        return [make_update("plan", entries=[plan_entry(task) for task in tasks if task.status != "cancelled"])]
 
-    def options_changed(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
+    def option_updates(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
         """The options, and the mode again in its own update."""
-        updates = [update_of("config_option_update", configOptions=self.options(options))]
+        updates = [make_update("config_option_update", configOptions=self.option_records(options))]
         if mode_changed:
             mode = next(option for option in options if option.category == "mode")
-            updates.append(update_of("current_mode_update", currentModeId=mode.current))
+            updates.append(make_update("current_mode_update", currentModeId=mode.current))
         return updates
 
-    def state(self, state: Literal["running", "requires_action"]) -> list[Update]:
+    def state_updates(self, state: Literal["running", "requires_action"]) -> list[Update]:
         """Nothing: the prompt's open request shows it."""
         return []
 
-    def idle(self, end: PromptEnd | None) -> list[Update]:
+    def idle_updates(self, end: PromptEnd | None) -> list[Update]:
         """Nothing: the answer to the prompt shows it."""
         return []
 
-    def notice(self, severity: str, title: str) -> list[Update]:
+    def notice_updates(self, severity: str, title: str) -> list[Update]:
         """For clients that know notices."""
         if self.client.session is None or self.client.session.notices is None:
             return []
-        return [update_of("notice", severity=severity, title=title)]
+        return [make_update("notice", severity=severity, title=title)]
 
-    def compaction(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
+    def compaction_updates(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
         """For clients that know compactions."""
         if self.client.session is None or self.client.session.compaction is None:
             return []
         return [compaction_update(id, status, summary, error)]
 
-    def _command(self, command: CommandView) -> dict[str, Json]:
-        """Input is one text."""
+    def _command_record(self, command: CommandView) -> dict[str, Json]:
         hint = {} if command.hint is None else {"input": {"hint": command.hint}}
         return {"name": command.name, "description": command.description, **hint}
 
 
 def compaction_update(id: str, status: str, summary: str | None, error: str | None) -> Update:
-    """The same in both versions."""
     blocks = None if summary is None else [text_block(summary)]
-    return update_of("compaction_update", compactionId=id, status=status, summary=blocks, error=error)
+    return make_update("compaction_update", compactionId=id, status=status, summary=blocks, error=error)
 
 
 def plan_entry(task: PlanTask) -> dict[str, Json]:
@@ -183,13 +188,12 @@ def plan_entry(task: PlanTask) -> dict[str, Json]:
 
 
 def locations_of(view: ToolView) -> list[Json]:
-    """The places of a call."""
     return [
         {"path": place.path, **({} if place.line is None else {"line": place.line})} for place in view.locations or ()
     ]
 
 
-def _piece(piece: ToolPiece) -> dict[str, Json]:
+def _piece_record(piece: ToolPiece) -> dict[str, Json]:
     if isinstance(piece, DiffPiece):
         return {"type": "diff", "path": piece.path, "oldText": piece.old, "newText": piece.new}
     if isinstance(piece, TerminalPiece):

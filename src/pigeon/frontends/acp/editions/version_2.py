@@ -16,8 +16,8 @@ from pigeon.frontends.acp.editions.edition import (
     SessionStart,
     Speaker,
     Update,
+    make_update,
     option_members,
-    update_of,
     usage_member,
 )
 from pigeon.frontends.acp.editions.tool_views import DiffPiece, TerminalPiece, ToolPiece, ToolView
@@ -35,7 +35,7 @@ class EditionTwo(Edition):
     version = 2
     has_terminals = True
 
-    def welcome(self, version: str) -> dict[str, Json]:
+    def initialization_result(self, version: str) -> dict[str, Json]:
         """Capabilities are objects that are present or absent."""
         return {
             "protocolVersion": 2,
@@ -56,49 +56,46 @@ class EditionTwo(Edition):
             "authMethods": [
                 {"methodId": method.id, "name": method.name, "description": method.description}
                 | ({"type": "terminal", "args": list(method.args)} if method.args else {"type": "agent"})
-                for method in auth_methods(self._sets_up_in_terminal)
+                for method in auth_methods(self._can_set_up_in_terminal)
             ],
         }
 
-    def services(self) -> SetHostServices:
+    def host_services(self) -> SetHostServices:
         """Files and terminals are the agent's own."""
         return SetHostServices(tell_changes=True)
 
-    def started(self, start: SessionStart) -> dict[str, Json]:
-        """With the commands."""
+    def session_result(self, start: SessionStart) -> dict[str, Json]:
         return {
             **({} if start.session_id is None else {"sessionId": start.session_id}),
-            "configOptions": self.options(start.options),
-            "availableCommands": [self._command(one) for one in start.commands],
+            "configOptions": self.option_records(start.options),
+            "availableCommands": [self._command_record(one) for one in start.commands],
         }
 
-    def options(self, options: Sequence[ConfigOption]) -> list[Json]:
+    def option_records(self, options: Sequence[ConfigOption]) -> list[Json]:
         """The id of an option is its `configId`."""
         return [option_members(option, "configId") for option in options]
 
-    def permission(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
+    def permission_params(self, view: ToolView, title: str, options: list[Json]) -> dict[str, Json]:
         """The question has a title of its own, and the tool call as its subject."""
-        call = {name: value for name, value in self.tool_call(view)[0].items() if name != "sessionUpdate"}
+        call = {name: value for name, value in self.tool_call_updates(view)[0].items() if name != "sessionUpdate"}
         return {"title": title, "subject": {"type": "tool_call", "toolCall": call}, "options": options}
 
-    def chunk(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
-        """Every piece is a chunk."""
-        return [update_of(CHUNKS[speaker], messageId=message_id, content=block)]
+    def chunk_updates(self, speaker: Speaker, message_id: str, block: dict[str, Json]) -> list[Update]:
+        return [make_update(CHUNKS[speaker], messageId=message_id, content=block)]
 
-    def said(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
-        """The message as it was sent."""
-        return [update_of("user_message", messageId=message_id, content=blocks)]
+    def user_message_updates(self, message_id: str, blocks: list[dict[str, Json]]) -> list[Update]:
+        return [make_update("user_message", messageId=message_id, content=blocks)]
 
-    def tool_call(self, view: ToolView) -> list[Update]:
+    def tool_call_updates(self, view: ToolView) -> list[Update]:
         """Only what has changed; a call can be cancelled until it has ended."""
-        update = update_of(
+        update = make_update(
             "tool_call_update",
             toolCallId=view.call_id,
             name=view.name,
             title=view.title,
             kind=view.kind,
             status=view.status,
-            content=None if view.content is None else [_piece(piece) for piece in view.content],
+            content=None if view.content is None else [_piece_record(piece) for piece in view.content],
             locations=None if view.locations is None else locations_of(view),
             rawInput=view.raw_input,
             rawOutput=view.raw_output,
@@ -109,68 +106,65 @@ class EditionTwo(Edition):
             update["capabilities"] = None
         return [update]
 
-    def command_output(self, call_id: str, command: str | None, cwd: str, text: str, before: str) -> list[Update]:
+    def command_output_updates(
+        self, call_id: str, command: str | None, cwd: str, text: str, before: str
+    ) -> list[Update]:
         """The terminal of a call has the id of the call; what was printed since is a chunk."""
         updates: list[Update] = []
         if command is not None:
             terminal = {"type": "terminal", "terminalId": call_id}
-            made = update_of("terminal_update", terminalId=call_id, command=command, cwd=cwd)
+            made = make_update("terminal_update", terminalId=call_id, command=command, cwd=cwd)
             updates.append({**made, "capabilities": {"cancel": {}}})
-            updates.append(update_of("tool_call_update", toolCallId=call_id, content=[terminal]))
+            updates.append(make_update("tool_call_update", toolCallId=call_id, content=[terminal]))
         if text.startswith(before):
             if len(text) > len(before):
-                data = _encoded(text[len(before) :])
-                updates.append(update_of("terminal_output_chunk", terminalId=call_id, data=data))
+                data = _encode_base64(text[len(before) :])
+                updates.append(make_update("terminal_output_chunk", terminalId=call_id, data=data))
         else:
-            updates.append(update_of("terminal_update", terminalId=call_id, output={"data": _encoded(text)}))
+            updates.append(make_update("terminal_update", terminalId=call_id, output={"data": _encode_base64(text)}))
         return updates
 
-    def command_ended(self, call_id: str, code: int | None) -> list[Update]:
+    def command_end_updates(self, call_id: str, code: int | None) -> list[Update]:
         """A terminal that has ended says so itself."""
         status: dict[str, Json] = {} if code is None else {"exitCode": code}
-        return [{**update_of("terminal_update", terminalId=call_id, exitStatus=status), "capabilities": None}]
+        return [{**make_update("terminal_update", terminalId=call_id, exitStatus=status), "capabilities": None}]
 
-    def plan(self, tasks: Sequence[PlanTask]) -> list[Update]:
-        """One plan."""
+    def plan_updates(self, tasks: Sequence[PlanTask]) -> list[Update]:
         entries = [plan_entry(task) for task in tasks]
-        return [update_of("plan_update", plan={"type": "items", "planId": PLAN, "entries": entries})]
+        return [make_update("plan_update", plan={"type": "items", "planId": PLAN, "entries": entries})]
 
-    def options_changed(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
-        """All options."""
-        return [update_of("config_option_update", configOptions=self.options(options))]
+    def option_updates(self, options: Sequence[ConfigOption], mode_changed: bool) -> list[Update]:
+        return [make_update("config_option_update", configOptions=self.option_records(options))]
 
-    def state(self, state: Literal["running", "requires_action"]) -> list[Update]:
+    def state_updates(self, state: Literal["running", "requires_action"]) -> list[Update]:
         """The state; Pigeon has no background work."""
-        return [update_of("state_update", state=state)]
+        return [make_update("state_update", state=state)]
 
-    def idle(self, end: PromptEnd | None) -> list[Update]:
+    def idle_updates(self, end: PromptEnd | None) -> list[Update]:
         """With the reason, if something ended."""
         if end is None:
-            return [update_of("state_update", state="idle")]
+            return [make_update("state_update", state="idle")]
         usage = usage_member(end.usage)
         if end.error is not None:
-            return [update_of("state_update", state="idle", stopReason="error", error=end.error.record(), **usage)]
-        return [update_of("state_update", state="idle", stopReason=end.stop, **usage)]
+            return [make_update("state_update", state="idle", stopReason="error", error=end.error.to_record(), **usage)]
+        return [make_update("state_update", state="idle", stopReason=end.stop, **usage)]
 
-    def notice(self, severity: str, title: str) -> list[Update]:
-        """Every client may get one."""
-        return [update_of("notice", severity=severity, title=title)]
+    def notice_updates(self, severity: str, title: str) -> list[Update]:
+        return [make_update("notice", severity=severity, title=title)]
 
-    def compaction(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
-        """Every client may get one."""
+    def compaction_updates(self, id: str, status: str, summary: str | None, error: str | None) -> list[Update]:
         return [compaction_update(id, status, summary, error)]
 
-    def _command(self, command: CommandView) -> dict[str, Json]:
-        """Input is one text."""
+    def _command_record(self, command: CommandView) -> dict[str, Json]:
         hint = {} if command.hint is None else {"input": {"type": "text", "hint": command.hint}}
         return {"type": "command", "name": command.name, "description": command.description, **hint}
 
 
-def _encoded(text: str) -> str:
+def _encode_base64(text: str) -> str:
     return b64encode(text.encode("utf-8", "replace")).decode()
 
 
-def _piece(piece: ToolPiece) -> dict[str, Json]:
+def _piece_record(piece: ToolPiece) -> dict[str, Json]:
     if isinstance(piece, DiffPiece):
         operation = "add" if piece.old is None else "modify"
         diff: dict[str, Json] = {

@@ -46,11 +46,10 @@ class MissingRevision(Struct, frozen=True):
 
 
 class Revisions:
-    """The commits of all tasks: call `want` for each task, then `look_up` once, then `pinned`.
-
-    `known` are the tasks of a resumed batch, whose commits stay. A task from an older version has none and gets none,
-    since that would make it another task. `is_elsewhere` means that tasks run on other machines, which may reach what
-    this one cannot: then a full commit hash is accepted unchecked.
+    """The commits of all tasks: call `add_workspace` for each task, then `resolve_commits` once, then `pin_commit`.
+    `known` are the tasks of a resumed batch, whose commits stay. A task from an older version has none and gets
+    none,     since that would make it another task. `is_elsewhere` means that tasks run on other machines, which
+    may reach what     this one cannot: then a full commit hash is accepted unchecked.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Revisions:
         self._asked: dict[Pair, _Asked] = {}
         self._silent: set[str] = set()
 
-    def want(self, workspace: Workspace | None, place: str) -> None:
+    def add_workspace(self, workspace: Workspace | None, place: str) -> None:
         """Add a task, with its workspace and its place in the file."""
         if workspace is None or workspace.git is None:
             return
@@ -82,17 +81,17 @@ class Revisions:
             asked.places.append(place)
 
     @property
-    def wanted(self) -> bool:
+    def has_repositories(self) -> bool:
         """Whether any task has a repository."""
         return bool(self._asked)
 
-    def pinned(self, spec: TaskSpec) -> TaskSpec:
+    def pin_commit(self, spec: TaskSpec) -> TaskSpec:
         """A task with its commit, once all were looked up."""
         if spec.workspace is None or spec.workspace.git is None:
             return spec
         return structs.replace(spec, commit=self._asked[spec.workspace.git, spec.workspace.revision].commit)
 
-    async def look_up(self, watch: LookupWatch = lambda _found, _total: None) -> list[MissingRevision]:
+    async def resolve_commits(self, watch: LookupWatch = lambda _found, _total: None) -> list[MissingRevision]:
         """Find all commits; returns the revisions that were not found.
 
         `watch` is told every second how many of how many have been looked up.
@@ -104,14 +103,14 @@ class Revisions:
             nonlocal ended
             async with turns:
                 try:
-                    asked.commit = await self._commit(*pair)
+                    asked.commit = await self._find_commit(*pair)
                 except WorkspaceError as error:
                     return MissingRevision(asked.places, asked.count, str(error))
                 finally:
                     ended += 1
                 return None
 
-        async def tell() -> None:
+        async def report_progress() -> None:
             while True:
                 watch(ended, len(unknown))
                 await asyncio.sleep(WATCH_SECONDS)
@@ -122,26 +121,26 @@ class Revisions:
                 asked.commit = self._known[pair]
             else:
                 unknown.append(one(pair, asked))
-        telling = asyncio.ensure_future(tell())
+        telling = asyncio.ensure_future(report_progress())
         try:
             return [found for found in await asyncio.gather(*unknown) if found is not None]
         finally:
             telling.cancel()
 
-    async def _commit(self, git: str, revision: str | None) -> str:
+    async def _find_commit(self, git: str, revision: str | None) -> str:
         if is_path(git):
-            return await self._of_folder(git, revision)
-        if is_whole_hash(revision) and (self._is_elsewhere or await self._workspaces.has(git, revision)):
+            return await self._find_in_folder(git, revision)
+        if is_whole_hash(revision) and (self._is_elsewhere or await self._workspaces.has_commit(git, revision)):
             return revision
-        commit = await self._of_server(git, revision)
+        commit = await self._ask_server(git, revision)
         if commit is not None:
             return commit
         try:
-            return await self._workspaces.commit_of(git, revision)
+            return await self._workspaces.fetch_commit(git, revision)
         except WorkspaceError as error:
-            raise WorkspaceError(f"{_member(revision)}: {error}") from None
+            raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
-    async def _of_folder(self, git: str, revision: str | None) -> str:
+    async def _find_in_folder(self, git: str, revision: str | None) -> str:
         if not _is_folder(git):
             raise WorkspaceError(f'"workspace.git": {git} is not a folder')
         try:
@@ -149,13 +148,13 @@ class Revisions:
         except WorkspaceError as error:
             raise WorkspaceError(f'"workspace.git": {git}: {error}') from None
         try:
-            return await self._workspaces.commit_in(git, git, revision)
+            return await self._workspaces.resolve_local_commit(git, git, revision)
         except WorkspaceError as error:
-            raise WorkspaceError(f"{_member(revision)}: {error}") from None
+            raise WorkspaceError(f"{_faulty_field(revision)}: {error}") from None
 
-    async def _of_server(self, git: str, revision: str | None) -> str | None:
+    async def _ask_server(self, git: str, revision: str | None) -> str | None:
         """The commit of a ref, as the server says; none if it has no such ref."""
-        host, called = host_of(git), f'"workspace.git": {shown(git)}'
+        host, called = host_of(git), f'"workspace.git": {hide_credentials(git)}'
         if host in self._silent:
             raise WorkspaceError(f"{called}: {host} does not answer. Try again when it does")
         # An annotated tag is not the commit itself; git lists the commit separately.
@@ -168,7 +167,9 @@ class Revisions:
                 f"{called}: {host} did not answer within {self._ask_seconds:g} s. Try again when it does"
             ) from None
         except WorkspaceError as error:
-            raise WorkspaceError(f"{called} cannot be read: {error}. Try: git ls-remote {shown(git)}") from None
+            raise WorkspaceError(
+                f"{called} cannot be read: {error}. Try: git ls-remote {hide_credentials(git)}"
+            ) from None
         refs = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
         return next((refs[name] for name in names if name in refs), None)
 
@@ -178,15 +179,14 @@ def _is_folder(path: str) -> bool:
 
 
 def host_of(git: str) -> str:
-    """The host of an address."""
     authority = (git.partition("://")[2] or git).partition("/")[0]
     return authority.rpartition("@")[2].partition(":")[0] or git
 
 
-def shown(git: str) -> str:
+def hide_credentials(git: str) -> str:
     """An address without its password or token, for messages."""
     return re.sub(r"(https?://)[^/@]+@", r"\1***@", git)
 
 
-def _member(revision: str | None) -> str:
+def _faulty_field(revision: str | None) -> str:
     return '"workspace.git"' if revision is None else '"workspace.revision"'

@@ -110,7 +110,9 @@ class Workspaces:
         self._git = Git(owner, variables)
         self._variables = variables
 
-    async def make(self, wanted: Workspace | None, path: str, leave_out: str, commit: str | None = None) -> str | None:
+    async def create_workspace(
+        self, wanted: Workspace | None, path: str, leave_out: str, commit: str | None = None
+    ) -> str | None:
         """Create a workspace at a path that does not exist; returns its commit, if it has one.
 
         `commit` was decided before the batch started. The folder `leave_out` is not copied: the results may be inside
@@ -123,11 +125,11 @@ class Workspaces:
             await asyncio.to_thread(copy_folder, wanted.folder, path, leave_out)
             return None
         assert wanted.git is not None
-        mirror, commit = await self._found(wanted.git, commit or wanted.revision)
+        mirror, commit = await self._fetch_and_resolve(wanted.git, commit or wanted.revision)
         await self._check_out(wanted.git, mirror, commit, path)
         return commit
 
-    async def changes(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
+    async def make_patch(self, workspace: str, commit: str, owner: ProcessOwner) -> str:
         """What was changed in a checkout since its commit, new files included, as a patch.
 
         Files left by a command can make git run programs, so git runs with the agent's `owner`, in its sandbox.
@@ -146,75 +148,77 @@ class Workspaces:
             allowed = LOCAL_SUBMODULES if is_path(git) else ()
             await run(*allowed, "submodule", "--quiet", "update", "--init", "--recursive", cwd=path)
 
-    async def has(self, git: str, revision: str | None) -> bool:
+    async def has_commit(self, git: str, revision: str | None) -> bool:
         """Whether the mirror of a repository has a commit; makes no connection."""
-        mirror = self._mirror(git)
-        return _exists(mirror) and await self._has(mirror, revision)
+        mirror = self._mirror_path(git)
+        return _exists(mirror) and await self._has_commit_in(mirror, revision)
 
-    async def commit_of(self, git: str, revision: str | None) -> str:
+    async def fetch_commit(self, git: str, revision: str | None) -> str:
         """The current commit of a revision, which is then also in the mirror."""
-        async with self._locked(git) as mirror:
-            await self._update(git, mirror, revision)
-            return await self._commit(mirror, git, revision)
+        async with self._locked_mirror(git) as mirror:
+            await self._update_mirror(git, mirror, revision)
+            return await self._resolve_commit(mirror, git, revision)
 
-    async def commit_in(self, folder: str, git: str, revision: str | None) -> str:
-        """The commit of a revision in a local repository."""
-        return await self._commit(folder, git, revision)
+    async def resolve_local_commit(self, folder: str, git: str, revision: str | None) -> str:
+        """Returns the commit of a revision in a local repository."""
+        return await self._resolve_commit(folder, git, revision)
 
-    def _mirror(self, git: str) -> str:
+    def _mirror_path(self, git: str) -> str:
         return os.path.join(self._cache, f"{hashlib.sha256(git.encode()).hexdigest()[:24]}.git")
 
     @asynccontextmanager
-    async def _locked(self, git: str) -> AsyncIterator[str]:
+    async def _locked_mirror(self, git: str) -> AsyncIterator[str]:
         """The mirror of a repository, locked against changes by other processes."""
         make_private_folder(self._cache)
-        mirror = self._mirror(git)
-        async with _locked(f"{mirror.removesuffix('.git')}.lock"):
+        mirror = self._mirror_path(git)
+        async with _file_lock(f"{mirror.removesuffix('.git')}.lock"):
             yield mirror
 
-    async def _found(self, git: str, revision: str | None) -> tuple[str, str]:
-        """The mirror of a repository, and the commit of a revision for this batch."""
+    async def _fetch_and_resolve(self, git: str, revision: str | None) -> tuple[str, str]:
+        """Returns the mirror of a repository and the commit of a revision for this batch, fetched if it is not known
+        yet.
+        """
         asked = hashlib.sha256((revision or "HEAD").encode()).hexdigest()[:16]
-        known = os.path.join(self._mirror(git), "pigeon", f"{self._batch}-{asked}")
-        if commit := _kept(known):
-            return self._mirror(git), commit
-        async with self._locked(git) as mirror:
-            if commit := _kept(known):
+        known = os.path.join(self._mirror_path(git), "pigeon", f"{self._batch}-{asked}")
+        if commit := _read_known_commit(known):
+            return self._mirror_path(git), commit
+        async with self._locked_mirror(git) as mirror:
+            if commit := _read_known_commit(known):
                 return mirror, commit
-            await self._update(git, mirror, revision)
-            commit = await self._commit(mirror, git, revision)
+            await self._update_mirror(git, mirror, revision)
+            commit = await self._resolve_commit(mirror, git, revision)
             await self._git.run("update-ref", f"{KEPT_REFS}{commit}", commit, cwd=mirror)
             os.makedirs(os.path.dirname(known), exist_ok=True)
             swap_file(known, commit.encode("ascii"), 0o644)
             return mirror, commit
 
-    async def _update(self, git: str, mirror: str, revision: str | None) -> None:
+    async def _update_mirror(self, git: str, mirror: str, revision: str | None) -> None:
         run = self._git.run
         if not _exists(mirror):
             half = f"{mirror}.half"
             remove_folder(half)
             await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
             os.rename(half, mirror)
-        elif not is_whole_hash(revision) or not await self._has(mirror, revision):
+        elif not is_whole_hash(revision) or not await self._has_commit_in(mirror, revision):
             # A full commit hash never changes; anything else may have moved.
             refs = ("+refs/*:refs/*", f"^{KEPT_REFS}*")
             await run("fetch", "--quiet", "--prune", "--force", "origin", *refs, cwd=mirror)
             with suppress(WorkspaceError):
                 head = await run("ls-remote", "--symref", "origin", "HEAD", cwd=mirror)
                 await run("symbolic-ref", "HEAD", head.split()[1], cwd=mirror)
-        if is_whole_hash(revision) and not await self._has(mirror, revision):
+        if is_whole_hash(revision) and not await self._has_commit_in(mirror, revision):
             # No branch contains it any more. Most servers still provide it; otherwise it is reported as missing.
             with suppress(WorkspaceError):
                 await run("fetch", "--quiet", "origin", revision, cwd=mirror)
 
-    async def _has(self, mirror: str, revision: str | None) -> bool:
+    async def _has_commit_in(self, mirror: str, revision: str | None) -> bool:
         try:
             await self._git.run("cat-file", "-e", f"{revision}^{{commit}}", cwd=mirror)
         except WorkspaceError:
             return False
         return True
 
-    async def _commit(self, mirror: str, git: str, revision: str | None) -> str:
+    async def _resolve_commit(self, mirror: str, git: str, revision: str | None) -> str:
         for candidate in (revision or "HEAD", f"refs/remotes/origin/{revision}"):
             with suppress(WorkspaceError):
                 return await self._git.run("rev-parse", "--verify", "--quiet", f"{candidate}^{{commit}}", cwd=mirror)
@@ -223,7 +227,7 @@ class Workspaces:
         raise WorkspaceError(f'{git} has no revision "{revision}"')
 
 
-def _kept(path: str) -> str | None:
+def _read_known_commit(path: str) -> str | None:
     """The commit that was looked up before."""
     with suppress(FileNotFoundError), open(path, encoding="ascii") as file:
         return file.read()
@@ -240,7 +244,7 @@ def is_whole_hash(revision: str | None) -> TypeGuard[str]:
 
 
 @asynccontextmanager
-async def _locked(path: str) -> AsyncIterator[None]:
+async def _file_lock(path: str) -> AsyncIterator[None]:
     """Hold a lock against other processes of this machine; it ends with the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -262,7 +266,7 @@ def copy_folder(source: str, path: str, leave_out: str) -> None:
     """
     left_out = os.path.realpath(leave_out)
 
-    def ignored(folder: str, names: Sequence[str]) -> set[str]:
+    def names_to_ignore(folder: str, names: Sequence[str]) -> set[str]:
         found = set()
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -273,7 +277,7 @@ def copy_folder(source: str, path: str, leave_out: str) -> None:
         return found
 
     try:
-        shutil.copytree(source, path, symlinks=True, ignore=ignored)
+        shutil.copytree(source, path, symlinks=True, ignore=names_to_ignore)
     except shutil.Error as error:
         first = error.args[0][0] if error.args and error.args[0] else (source, "", str(error))
         raise WorkspaceError(f"{first[0]} cannot be copied: {first[2]}") from None
@@ -306,7 +310,7 @@ def remove_folder(path: str) -> None:
     shutil.rmtree(path, onerror=again)
 
 
-def take_away(path: str) -> str:
+def move_aside(path: str) -> str:
     """Rename a folder so that it can no longer become a result; returns the new path.
 
     A process of a killed driver may still work in it, and must not commit what is left while it is being removed.

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from msgspec import Struct, field
 
-from pigeon.export.escaping import escaped
-from pigeon.frontends.batch.progress import counted
+from pigeon.export.escaping import escape_html
+from pigeon.frontends.batch.progress import format_count
 from pigeon.frontends.batch.records import TaskResult
 from pigeon.frontends.batch.report.measured import MEASURES, BatchFigures, largest_groups, title_of_largest
 from pigeon.frontends.batch.report.page import (
@@ -26,10 +26,10 @@ from pigeon.frontends.batch.report.page import (
     session_link,
     status_html,
     table_html,
-    tiles,
+    tiles_html,
     why_html,
 )
-from pigeon.frontends.batch.report.statistics import Estimate, Sample, flips_by_chance, paired_difference
+from pigeon.frontends.batch.report.statistics import Estimate, Sample, flip_probability, paired_difference
 
 NO_PAIRS = (
     '<p class="note">No task has ended in both batches under the same id, so there is nothing to compare. Give tasks '
@@ -57,7 +57,7 @@ class Compared(Struct, kw_only=True):
     costs: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, one: TaskResult, other: TaskResult) -> None:
-        """Add a task that is in both."""
+        """Add a task that both batches have, with its two results."""
         self.pairs += 1
         was, now = one.status == "done", other.status == "done"
         self.both += was and now
@@ -72,7 +72,7 @@ class Compared(Struct, kw_only=True):
             self.costs.append((one.cost, other.cost))
 
     @property
-    def change(self) -> Estimate:
+    def success_change(self) -> Estimate:
         """The difference in success rates."""
         better, worse = len(self.better), len(self.worse)
         return paired_difference(self.both, better, worse, self.pairs - self.both - better - worse)
@@ -89,7 +89,7 @@ def _without_texts(one: TaskResult) -> TaskResult:
     return replace(one, text="", output=None, check=None)
 
 
-def compared(first: Iterator[TaskResult], find: Callable[[str], TaskResult | None], second: int) -> Compared:
+def compare_results(first: Iterator[TaskResult], find: Callable[[str], TaskResult | None], second: int) -> Compared:
     """Pair the results of two batches; `find` returns the second one's result for an id, `second` is its size."""
     found = Compared()
     for one in first:
@@ -102,38 +102,38 @@ def compared(first: Iterator[TaskResult], find: Callable[[str], TaskResult | Non
     return found
 
 
-def comparison_page(batches: tuple[BatchView, BatchView], folders: tuple[str, str], found: Compared) -> Iterator[str]:
+def render_comparison(batches: tuple[BatchView, BatchView], folders: tuple[str, str], found: Compared) -> Iterator[str]:
     """The page, in pieces; `folders` are the ways from it to the folders of the batches."""
     parts = PageParts()
     names = _names(*batches)
     alone = [
-        f"{counted(count)} only in {escaped(name)}, and not counted here"
+        f"{format_count(count)} only in {escape_html(name)}, and not counted here"
         for count, name in ((found.only_first, names[0]), (found.only_second, names[1]))
         if count
     ]
-    below = " · ".join([f"{counted(found.pairs)} in both batches, paired by id", *alone])
-    pieces = [tiles(_tiles(names, found)) if found.pairs else NO_PAIRS]
+    below = " · ".join([f"{format_count(found.pairs)} in both batches, paired by id", *alone])
+    pieces = [tiles_html(_tiles(names, found)) if found.pairs else NO_PAIRS]
     if found.pairs:
-        pieces.append(_measures(names, found))
+        pieces.append(_measures_html(names, found))
     if parts.plotter is not None and found.pairs:
         plotter = parts.plotter
         title = title_of_largest("Success by group", found.figures[1].by_group)
-        drawn = [plotter.side_by_side(title, _by_group(names, *found.figures))]
+        drawn = [plotter.plot_side_by_side(title, _success_by_group(names, *found.figures))]
         changes = [
-            (name, one) for name, one in ((name, _relative(found, name)) for name in MEASURES) if one is not None
+            (name, one) for name, one in ((name, _relative_change(found, name)) for name in MEASURES) if one is not None
         ]
         if changes:
-            drawn.append(plotter.differences("Change of the mean", changes))
+            drawn.append(plotter.plot_differences("Change of the mean", changes))
         if any(one or other for one, other in found.costs):
-            drawn.append(plotter.pairs("Cost of each task", "US dollars", names, found.costs))
+            drawn.append(plotter.plot_pairs("Cost of each task", "US dollars", names, found.costs))
         pieces.append(plots_html("Figures", drawn, HOW))
     if found.pairs:
         ways = tuple(f"{quote(one)}/" if one else "" for one in folders)
         pieces.append('<div id="tasks">\n')
-        pieces.append(_flips("Worse: done before, not done now", names, ways, found.worse))
-        pieces.append(_flips("Better: not done before, done now", names, ways, found.better))
+        pieces.append(_flips_html("Worse: done before, not done now", names, ways, found.worse))
+        pieces.append(_flips_html("Better: not done before, done now", names, ways, found.better))
         pieces.append("</div>\n")
-    return parts.page(f"{names[0]} → {names[1]}", below, pieces, ())
+    return parts.render_page(f"{names[0]} → {names[1]}", below, pieces, ())
 
 
 def _names(first: BatchView, second: BatchView) -> tuple[str, str]:
@@ -146,12 +146,12 @@ def _tiles(names: tuple[str, str], found: Compared) -> list[tuple[str, str]]:
     shown = [
         (
             f"{figures.everything.success.value:.0%}",
-            f"success of {escaped(name)}, {percent_range(figures.everything.success)}",
+            f"success of {escape_html(name)}, {percent_range(figures.everything.success)}",
         )
         for name, figures in zip(names, found.figures, strict=True)
     ]
-    change = found.change
-    chance = flips_by_chance(len(found.better), len(found.worse))
+    change = found.success_change
+    chance = flip_probability(len(found.better), len(found.worse))
     verdict = "more than chance explains" if chance < 0.05 else "may well be chance"
     shown_chance = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"
     return [
@@ -164,7 +164,7 @@ def _tiles(names: tuple[str, str], found: Compared) -> list[tuple[str, str]]:
     ]
 
 
-def _by_group(
+def _success_by_group(
     names: tuple[str, str], first: BatchFigures, second: BatchFigures
 ) -> Mapping[str, list[tuple[str, Estimate]]]:
     # The same rows for both, whatever groups their tasks are in.
@@ -177,7 +177,7 @@ def _by_group(
     return {names[0]: rows(first), names[1]: rows(second)}
 
 
-def _relative(found: Compared, name: str) -> Estimate | None:
+def _relative_change(found: Compared, name: str) -> Estimate | None:
     """The relative change of a measure; none if it was zero before."""
     before, change = found.means(name)[0], found.changes[name].estimate
     if not before:
@@ -185,8 +185,8 @@ def _relative(found: Compared, name: str) -> Estimate | None:
     return Estimate(change.value / before, change.low / before, change.high / before, change.count)
 
 
-def _measures(names: tuple[str, str], found: Compared) -> str:
-    heads = ["mean per task", *map(escaped, names), "difference", "95 % interval", "more than chance?"]
+def _measures_html(names: tuple[str, str], found: Compared) -> str:
+    heads = ["mean per task", *map(escape_html, names), "difference", "95 % interval", "more than chance?"]
 
     def rows() -> Iterator[str]:
         for name in MEASURES:
@@ -202,12 +202,12 @@ def _measures(names: tuple[str, str], found: Compared) -> str:
     return "<h2>Resources per task</h2>\n" + "".join(table_html(heads, rows()))
 
 
-def _flips(
+def _flips_html(
     title: str, names: tuple[str, str], ways: tuple[str, ...], flips: list[tuple[TaskResult, TaskResult]]
 ) -> str:
     if not flips:
         return f"<h2>{title}</h2>\n<p>None.</p>\n"
-    heads = ["task", "group", *(f"{escaped(name)}" for name in names)]
+    heads = ["task", "group", *(f"{escape_html(name)}" for name in names)]
 
     def rows() -> Iterator[str]:
         for one, other in flips[:MOST_FLIPS]:
@@ -217,8 +217,8 @@ def _flips(
             )
             bad = one if one.status != "done" else other
             yield (
-                f"<tr><th scope=row{ID}>{escaped(one.id)}{why_html(bad)}</th>"
-                f"<td{NAME}>{escaped(other.group or '')}</td>{links}</tr>\n"
+                f"<tr><th scope=row{ID}>{escape_html(one.id)}{why_html(bad)}</th>"
+                f"<td{NAME}>{escape_html(other.group or '')}</td>{links}</tr>\n"
             )
 
     more = f"<p><small>{len(flips) - MOST_FLIPS:,} more are not shown.</small></p>\n" if len(flips) > MOST_FLIPS else ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct, field
 
 from pigeon.frontends.batch.records import TaskResult
-from pigeon.frontends.batch.report.statistics import Estimate, Sample, rate
+from pigeon.frontends.batch.report.statistics import Estimate, Sample, success_rate
 
 # What is measured of a task, as people call it, with its unit.
 Measure = Callable[[TaskResult], float]
@@ -35,7 +35,6 @@ class GroupFigures(Struct):
     values: dict[str, array[float]] = field(default_factory=lambda: {name: array("d") for name in MEASURES})
 
     def add(self, result: TaskResult) -> None:
-        """Count a task."""
         self.count += 1
         self.done += result.status == "done"
         for name, (measure, _) in MEASURES.items():
@@ -46,7 +45,7 @@ class GroupFigures(Struct):
     @property
     def success(self) -> Estimate:
         """The share of tasks that are done."""
-        return rate(self.done, self.count)
+        return success_rate(self.done, self.count)
 
 
 class BatchFigures(Struct):
@@ -60,10 +59,9 @@ class BatchFigures(Struct):
     reasons: dict[str, int] = field(default_factory=dict)
 
     def add(self, result: TaskResult) -> None:
-        """Count a task."""
         self.everything.add(result)
-        _within(self.by_model, result.model or NO_MODEL).add(result)
-        _within(self.by_group, result.group or NO_GROUP).add(result)
+        _ensure_group(self.by_model, result.model or NO_MODEL).add(result)
+        _ensure_group(self.by_group, result.group or NO_GROUP).add(result)
         self.by_status[result.status] = self.by_status.get(result.status, 0) + 1
         for name, count in result.tools.items():
             self.tools[name] = self.tools.get(name, 0) + count
@@ -72,8 +70,8 @@ class BatchFigures(Struct):
             self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
 
-def _within(groups: dict[str, GroupFigures], name: str) -> GroupFigures:
-    """The group of this name; beyond a limit of groups, one for all others."""
+def _ensure_group(groups: dict[str, GroupFigures], name: str) -> GroupFigures:
+    """Returns the group of this name, added if missing; beyond a limit of groups, one for all others."""
     if name not in groups and len(groups) >= MOST_GROUPS:
         name = "(others)"
     return groups.setdefault(name, GroupFigures())

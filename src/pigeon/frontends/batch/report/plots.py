@@ -60,24 +60,24 @@ class Plotter:
         """The style rules of all plots so far."""
         return "\n".join(f".{name} {{ {rule} }}" for rule, name in self._classes.items())
 
-    def success(self, title: str, groups: Mapping[str, GroupFigures]) -> Plot:
+    def plot_success(self, title: str, groups: Mapping[str, GroupFigures]) -> Plot:
         """The share of tasks that are done, with its interval."""
         rows = [(name, groups[name].success) for name in largest_groups(groups)]
-        return self.side_by_side(title_of_largest(title, groups), {"": rows})
+        return self.plot_side_by_side(title_of_largest(title, groups), {"": rows})
 
-    def side_by_side(self, title: str, batches: Mapping[str, Sequence[tuple[str, Estimate]]]) -> Plot:
+    def plot_side_by_side(self, title: str, batches: Mapping[str, Sequence[tuple[str, Estimate]]]) -> Plot:
         """The success of two batches, group by group."""
         words = "; ".join(
             f"{batch} {name}: {one.value:.0%} of {one.count}" for batch, rows in batches.items() for name, one in rows
         )
-        return self._estimates(title, words, batches, "share of tasks that are done", 100)
+        return self._plot_estimates(title, words, batches, "share of tasks that are done", 100)
 
-    def differences(self, title: str, rows: Sequence[tuple[str, Estimate]]) -> Plot:
+    def plot_differences(self, title: str, rows: Sequence[tuple[str, Estimate]]) -> Plot:
         """Changes in per cent, with their intervals."""
         words = "; ".join(f"{name}: {one.value:+.1%}, from {one.low:+.1%} to {one.high:+.1%}" for name, one in rows)
-        return self._estimates(title, words, {"": rows}, "change in %", None)
+        return self._plot_estimates(title, words, {"": rows}, "change in %", None)
 
-    def _estimates(
+    def _plot_estimates(
         self,
         title: str,
         words: str,
@@ -88,7 +88,7 @@ class Plotter:
         names = list(dict.fromkeys(name for rows in batches.values() for name, _ in rows))
         # The page shows none higher than wide: it would shrink its letters.
         height = min(WIDTH, 0.75 + 0.34 * len(names) * max(1, len(batches)) ** 0.7)
-        figure, axes = self._figure(WIDTH, height)
+        figure, axes = self._make_figure(WIDTH, height)
         for number, rows in enumerate(batches.values()):
             shift = (number - (len(batches) - 1) / 2) * 0.3
             places = [names.index(name) + shift for name, _ in rows]
@@ -107,20 +107,20 @@ class Plotter:
                 capsize=3,
                 linewidth=2,
             )
-        axes.set_yticks(range(len(names)), [_short(name) for name in names])
+        axes.set_yticks(range(len(names)), [_shorten_label(name) for name in names])
         axes.set_ylim(len(names) - 0.5, -0.5)
         if most is not None:
             axes.set_xlim(-2, most + 2)
         else:
             axes.axvline(0, color=DIM, linewidth=1)
         axes.set_xlabel(label if most is None else f"{label}, in %")
-        return self._drawn(figure, title, words, tuple(batches) if len(batches) > 1 else ())
+        return self._to_plot(figure, title, words, tuple(batches) if len(batches) > 1 else ())
 
-    def spread(self, title: str, unit: str, groups: Mapping[str, Sequence[float]]) -> Plot:
+    def plot_spread(self, title: str, unit: str, groups: Mapping[str, Sequence[float]]) -> Plot:
         """The distribution of a measure: the middle half as a box, the rest as lines, single tasks as points."""
         shown = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_ROWS]
         words = "; ".join(f"{name}: median {median(list(values)):,.4g}" for name, values in shown)
-        figure, axes = self._figure(5.4, 0.85 + 0.42 * len(shown))
+        figure, axes = self._make_figure(5.4, 0.85 + 0.42 * len(shown))
         drawn = axes.boxplot(
             [list(values) for _, values in shown],
             orientation="horizontal",
@@ -136,38 +136,38 @@ class Plotter:
             box.set(facecolor=SERIES[0], edgecolor=SERIES[0], alpha=0.45)
         for line in drawn["medians"]:
             line.set(color=TEXT, linewidth=2)
-        axes.set_yticks(range(1, len(shown) + 1), [_short(name) for name, _ in shown])
+        axes.set_yticks(range(1, len(shown) + 1), [_shorten_label(name) for name, _ in shown])
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.set_xlabel(f"{unit} per task")
-        return self._drawn(figure, title, words)
+        return self._to_plot(figure, title, words)
 
-    def counts(self, title: str, label: str, counted: Mapping[str, float]) -> Plot:
+    def plot_counts(self, title: str, label: str, counted: Mapping[str, float]) -> Plot:
         """How often each thing happened."""
         shown = sorted(counted.items(), key=lambda item: -item[1])[:MOST_ROWS]
         words = "; ".join(f"{name}: {count:,.0f}" for name, count in shown)
-        figure, axes = self._figure(5.4, 0.75 + 0.3 * len(shown))
+        figure, axes = self._make_figure(5.4, 0.75 + 0.3 * len(shown))
         axes.barh(range(len(shown)), [count for _, count in shown], color=SERIES[0], height=0.62)
-        axes.set_yticks(range(len(shown)), [_short(name) for name, _ in shown])
+        axes.set_yticks(range(len(shown)), [_shorten_label(name) for name, _ in shown])
         axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.set_xlabel(label)
-        return self._drawn(figure, title, words)
+        return self._to_plot(figure, title, words)
 
-    def pairs(self, title: str, unit: str, names: tuple[str, str], pairs: Sequence[tuple[float, float]]) -> Plot:
+    def plot_pairs(self, title: str, unit: str, names: tuple[str, str], pairs: Sequence[tuple[float, float]]) -> Plot:
         """Each task as a point: how much in one batch, how much in the other."""
-        figure, axes = self._figure(5.4, 4.4)
+        figure, axes = self._make_figure(5.4, 4.4)
         most = max((max(pair) for pair in pairs), default=1.0) * 1.05 or 1.0
         axes.plot([0, most], [0, most], color=DIM, linewidth=1)
         axes.plot([one for one, _ in pairs], [other for _, other in pairs], ".", color=SERIES[0], alpha=0.6)
         axes.set_xlim(0, most)
         axes.set_ylim(0, most)
-        axes.set_xlabel(f"{unit}, {_short(names[0])}")
-        axes.set_ylabel(f"{unit}, {_short(names[1])}")
+        axes.set_xlabel(f"{unit}, {_shorten_label(names[0])}")
+        axes.set_ylabel(f"{unit}, {_shorten_label(names[1])}")
         above = sum(other > one for one, other in pairs)
         words = f"{above} of {len(pairs)} tasks took more in {names[1]} than in {names[0]}"
-        return self._drawn(figure, title, words)
+        return self._to_plot(figure, title, words)
 
-    def _figure(self, width: float, height: float) -> tuple[Any, Any]:
+    def _make_figure(self, width: float, height: float) -> tuple[Any, Any]:
         # Not pyplot, which keeps all figures and needs a display.
         figure = self._matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
         axes = figure.add_subplot()
@@ -179,23 +179,23 @@ class Plotter:
         axes.xaxis.grid(visible=True, color=LINE, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.xaxis.set_major_locator(self._matplotlib.ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-        axes.xaxis.set_major_formatter(self._matplotlib.ticker.FuncFormatter(_number))
+        axes.xaxis.set_major_formatter(self._matplotlib.ticker.FuncFormatter(_format_number))
         axes.patch.set_visible(False)
         figure.patch.set_visible(False)
         return figure, axes
 
-    def _drawn(self, figure: Any, title: str, words: str, keys: tuple[str, ...] = ()) -> Plot:
+    def _to_plot(self, figure: Any, title: str, words: str, keys: tuple[str, ...] = ()) -> Plot:
         self._count += 1
         written = io.StringIO()
         settings = {"svg.fonttype": "none", "svg.hashsalt": "pigeon"}
         # Words are drawn by the browser, with its fonts: what those of matplotlib lack is no matter.
-        with self._matplotlib.rc_context(settings), warnings.catch_warnings(), self._quiet():
+        with self._matplotlib.rc_context(settings), warnings.catch_warnings(), self._silenced_logging():
             warnings.simplefilter("ignore")
             figure.savefig(written, format="svg", metadata={"Date": None})
-        return Plot(title, words, self._for_page(written.getvalue()), keys)
+        return Plot(title, words, self._adapt_svg(written.getvalue()), keys)
 
     @contextmanager
-    def _quiet(self) -> Iterator[None]:
+    def _silenced_logging(self) -> Iterator[None]:
         logger = logging.getLogger("matplotlib")
         before = logger.level
         logger.setLevel(logging.ERROR)
@@ -204,7 +204,7 @@ class Plotter:
         finally:
             logger.setLevel(before)
 
-    def _for_page(self, text: str) -> str:
+    def _adapt_svg(self, text: str) -> str:
         """The SVG alone, with classes instead of styles, and with ids that are unique on the page."""
         svg = text[text.index("<svg") :].strip()
         svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -213,9 +213,9 @@ class Plotter:
         svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
         svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
         svg = _ID.sub(rf"\g<1>g{self._count}-", svg)
-        return _STYLE.sub(self._class, svg)
+        return _STYLE.sub(self._to_class_attribute, svg)
 
-    def _class(self, found: re.Match[str]) -> str:
+    def _to_class_attribute(self, found: re.Match[str]) -> str:
         rule = re.sub(r"font: ([\d.]+)px [^;]*", r"font-size: \1px", found[1])
         for colour, variable in VARIABLES.items():
             rule = rule.replace(colour, f"var({variable})")
@@ -223,7 +223,7 @@ class Plotter:
         return f' class="{name}"'
 
 
-def _short(name: str) -> str:
+def _shorten_label(name: str) -> str:
     """A label that fits: of a long one its last part, or its end. `$` would begin a formula."""
     name = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)
     last = name.rpartition("/")[2] if len(name) > LONGEST_LABEL else name
@@ -231,7 +231,7 @@ def _short(name: str) -> str:
     return text.replace("$", r"\$")
 
 
-def _number(value: float, _: object) -> str:
+def _format_number(value: float, _: object) -> str:
     """A figure of an axis: `0.05`, `1,200`, `150k`, `2.5M`."""
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= 10 * unit or (abs(value) >= unit > 1e3):

@@ -33,7 +33,7 @@ class Estimate(Struct, frozen=True):
         return self.count > 1 and (self.low > 0 or self.high < 0)
 
 
-def rate(successes: int, count: int) -> Estimate:
+def success_rate(successes: int, count: int) -> Estimate:
     """The share of successes, with Wilson's interval, which holds for few tasks and for shares near 0 and 1, too."""
     if not count:
         return Estimate(0.0, 0.0, 1.0, 0)
@@ -64,11 +64,11 @@ class Sample(Struct):
         """The mean, with Student's interval."""
         if self.count < 2:
             return Estimate(self.mean, self.mean, self.mean, self.count)
-        half = _student(self.count - 1) * sqrt(self.squares / (self.count - 1) / self.count)
+        half = _student_t(self.count - 1) * sqrt(self.squares / (self.count - 1) / self.count)
         return Estimate(self.mean, self.mean - half, self.mean + half, self.count)
 
 
-def _student(freedom: int) -> float:
+def _student_t(freedom: int) -> float:
     """Student's t for so many degrees of freedom, two-sided 95 %; beyond the table by its series in 1/freedom."""
     if freedom <= len(T):
         return T[freedom - 1]
@@ -84,19 +84,19 @@ def paired_difference(both: int, better: int, worse: int, neither: int) -> Estim
     count = both + better + worse + neither
     if not count:
         return Estimate(0.0, -1.0, 1.0, 0)
-    first, second = rate(both + worse, count), rate(both + better, count)
+    first, second = success_rate(both + worse, count), success_rate(both + better, count)
     spread = sqrt(float((both + worse) * (better + neither) * (both + better) * (worse + neither)))
     product = float(both * neither - better * worse)
     if product > 0:
         product = max(product - count / 2, 0.0)
     together = product / spread if spread else 0.0
 
-    def joined(one: float, other: float) -> float:
+    def joint_width(one: float, other: float) -> float:
         return sqrt(max(0.0, one * one - 2 * together * one * other + other * other))
 
     change = second.value - first.value
-    low = change - joined(second.value - second.low, first.high - first.value)
-    high = change + joined(second.high - second.value, first.value - first.low)
+    low = change - joint_width(second.value - second.low, first.high - first.value)
+    high = change + joint_width(second.high - second.value, first.value - first.low)
     return Estimate(change, max(-1.0, low), min(1.0, high), count)
 
 
@@ -109,7 +109,7 @@ def median(values: Sequence[float]) -> float:
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
-def flips_by_chance(better: int, worse: int) -> float:
+def flip_probability(better: int, worse: int) -> float:
     """The probability of flips at least as uneven as these if both batches are equally good.
 
     McNemar's exact test: of tasks that flipped, each would be as likely to flip one way as the other.

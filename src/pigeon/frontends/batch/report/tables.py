@@ -58,20 +58,20 @@ def _csv_blocks(results: Iterable[TaskResult]) -> Iterator[bytes]:
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
     for result in results:
-        writer.writerow([_cell(value(result)) for _, value in COLUMNS.values()])
+        writer.writerow([_to_cell(value(result)) for _, value in COLUMNS.values()])
         if text.tell() > 1 << 20:
-            yield _taken(text)
-    yield _taken(text)
+            yield _drain_text(text)
+    yield _drain_text(text)
 
 
-def _taken(text: io.StringIO) -> bytes:
+def _drain_text(text: io.StringIO) -> bytes:
     block = text.getvalue().encode("utf-8", "replace")
     text.seek(0)
     text.truncate()
     return block
 
 
-def _cell(value: Any) -> Any:
+def _to_cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
@@ -90,11 +90,11 @@ def write_parquet(folder: str, results: Iterable[TaskResult]) -> None:
     rows = iter(results)
     with pyarrow.parquet.ParquetWriter(half, schema) as writer:
         while block := list(islice(rows, AT_ONCE)):
-            columns = {name: [_plain(value(one)) for one in block] for name, (_, value) in COLUMNS.items()}
+            columns = {name: [_replace_surrogates(value(one)) for one in block] for name, (_, value) in COLUMNS.items()}
             writer.write_table(pyarrow.table(columns, schema=schema))
     os.replace(half, path)
 
 
-def _plain(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """The value without lone surrogates, which cannot be encoded."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

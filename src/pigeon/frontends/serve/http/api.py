@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from pigeon import __version__
-from pigeon.frontends.serve.conversation import ConversationState
 from pigeon.frontends.serve.http.entrance import COOKIE, HttpRefusal
+from pigeon.frontends.serve.served_worker import ConversationState
 from pigeon.wire.answers import QueueItem
 from pigeon.wire.base import ABSENT, Absent, Json, Record
 from pigeon.wire.commands import Scope
@@ -101,7 +101,7 @@ class LinkAnswer(Record, kw_only=True):
 
 
 class ErrorAnswer(Record, kw_only=True):
-    """Why a request was refused."""
+    """Why a request was refused, in words for a person."""
 
     error: str
 
@@ -117,7 +117,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One operation. If `needed` is none, it needs no token."""
+    """One operation. If `needed` is None, it needs no token."""
 
     id: str
     method: str
@@ -184,7 +184,7 @@ OPERATIONS = (
 )  # fmt: skip
 
 
-def asked(operation: Operation, given: list[tuple[str, str]]) -> dict[str, str | int]:
+def parse_parameters(operation: Operation, given: list[tuple[str, str]]) -> dict[str, str | int]:
     """The parameters of a request, without unknown ones; raises `HttpRefusal`."""
     found: dict[str, str | int] = {}
     known = {one.name: one for one in operation.parameters}
@@ -194,24 +194,24 @@ def asked(operation: Operation, given: list[tuple[str, str]]) -> dict[str, str |
             continue
         if name in found:
             raise HttpRefusal(400, "bad_request", f'"{name}" appears twice')
-        found[name] = _whole(parameter, text) if parameter.whole else _short(parameter, text)
+        found[name] = _parse_whole_number(parameter, text) if parameter.whole else _parse_short_text(parameter, text)
     return found
 
 
-def _whole(parameter: Parameter, text: str) -> int:
+def _parse_whole_number(parameter: Parameter, text: str) -> int:
     least, most = parameter.least, parameter.most
     if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
         raise HttpRefusal(400, "bad_request", f'"{parameter.name}" must be a whole number from {least} to {most}')
     return int(text)
 
 
-def _short(parameter: Parameter, text: str) -> str:
+def _parse_short_text(parameter: Parameter, text: str) -> str:
     if len(text) > parameter.most:
         raise HttpRefusal(400, "bad_request", f'"{parameter.name}" is longer than {parameter.most} characters')
     return text
 
 
-def openapi() -> dict[str, Json]:
+def make_openapi_document() -> dict[str, Json]:
     """All operations as a document of OpenAPI 3.1."""
     types = [one for operation in OPERATIONS for one in (operation.answer, operation.body) if _is_record(one)]
     _, schemas = msgspec.json.schema_components([*types, ErrorAnswer], ref_template=REF)
@@ -221,7 +221,7 @@ def openapi() -> dict[str, Json]:
     ]
     paths: dict[str, dict[str, Json]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe_operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -241,25 +241,25 @@ def openapi() -> dict[str, Json]:
     }
 
 
-def _described(operation: Operation) -> dict[str, Json]:
+def _describe_operation(operation: Operation) -> dict[str, Json]:
     described: dict[str, Json] = {"operationId": operation.id, "summary": operation.summary}
-    parameters: list[Json] = [_parameter(one) for one in operation.parameters]
+    parameters: list[Json] = [_describe_parameter(one) for one in operation.parameters]
     if "{id}" in operation.path:
         schema = {"type": "string", "minLength": 1}
         parameters.append({"name": "id", "in": "path", "required": True, "schema": schema})
     if parameters:
         described["parameters"] = parameters
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _content(operation.body, JSON_TYPE)}
+        described["requestBody"] = {"required": True, "content": _describe_content(operation.body, JSON_TYPE)}
     described["security"] = [{"token": []}, {"cookie": []}] if operation.needed else []
     if operation.needed:
         described["description"] = f"Needs the scope `{operation.needed}`."
-    described["responses"] = _answers(operation)
+    described["responses"] = _describe_answers(operation)
     return described
 
 
-def _answers(operation: Operation) -> dict[str, Json]:
-    content = {"content": _content(operation.answer, operation.media)} if operation.status != 204 else {}
+def _describe_answers(operation: Operation) -> dict[str, Json]:
+    content = {"content": _describe_content(operation.answer, operation.media)} if operation.status != 204 else {}
     done: dict[str, Json] = {"description": "Done.", **content}
     answers: dict[str, Json] = {str(operation.status): done}
     failures = {*operation.also}
@@ -268,19 +268,19 @@ def _answers(operation: Operation) -> dict[str, Json]:
     if operation.body is not None:
         failures |= {413}
     for status in sorted(failures):
-        failed = {"description": "Refused.", "content": _content(ErrorAnswer, JSON_TYPE)}
+        failed = {"description": "Refused.", "content": _describe_content(ErrorAnswer, JSON_TYPE)}
         answers[str(status)] = done if status < 300 else failed
-    answers["default"] = {"description": "Refused.", "content": _content(ErrorAnswer, JSON_TYPE)}
+    answers["default"] = {"description": "Refused.", "content": _describe_content(ErrorAnswer, JSON_TYPE)}
     return answers
 
 
-def _content(kind: Any, media: str) -> dict[str, Json]:
+def _describe_content(kind: Any, media: str) -> dict[str, Json]:
     if _is_record(kind):
         return {media: {"schema": {"$ref": REF.format(name=kind.__name__)}}}
     return {media: {"schema": {"type": "object"} if media == JSON_TYPE else {"type": "string"}}}
 
 
-def _parameter(one: Parameter) -> dict[str, Json]:
+def _describe_parameter(one: Parameter) -> dict[str, Json]:
     text: dict[str, Json] = {"type": "string", "maxLength": one.most}
     number: dict[str, Json] = {"type": "integer", "minimum": one.least, "maximum": one.most}
     return {"name": one.name, "in": "query", "description": one.help, "schema": number if one.whole else text}

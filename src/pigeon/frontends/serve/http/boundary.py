@@ -38,9 +38,8 @@ class HttpBoundary:
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] == "websocket":
-            await self._application(scope, receive, _with_headers(send))
+            await self._application(scope, receive, _add_headers(send))
         elif scope["type"] == "http":
             await self._answer(scope, receive, send)
 
@@ -48,7 +47,7 @@ class HttpBoundary:
         started = time.monotonic()
         status = 0
 
-        async def noted(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -56,27 +55,27 @@ class HttpBoundary:
         connection = scope.get("state", {}).get("connection")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                wrong = _what_is_wrong(scope)
+                wrong = _find_fault(scope)
                 if wrong is not None:
-                    self._counts.refuse("bad_request")
-                    await _refuse(_with_headers(noted), *wrong)
+                    self._counts.count_refusal("bad_request")
+                    await _send_refusal(_add_headers(send_and_note), *wrong)
                 else:
-                    await self._application(scope, receive, _with_headers(noted))
+                    await self._application(scope, receive, _add_headers(send_and_note))
         except Exception as error:
-            self._log.error("fault", failure=type(error).__name__, place=_place(error))
+            self._log.error("fault", failure=type(error).__name__, place=_place_of(error))
             if isinstance(connection, PeerConnection) and status:
                 connection.end()
         finally:
-            route = _route(scope)
+            route = _route_of(scope)
             method = scope["method"] if scope["method"] in METHODS else "other"
-            self._counts.answer(method, route, status)
+            self._counts.count_answer(method, route, status)
             took = round((time.monotonic() - started) * 1000, 1)
             peer = scope["client"][0] if scope.get("client") else ""
             tell = self._log.warning if status in (401, 403, 429, 503) else self._log.debug
             tell("request", method=method, route=route, status=status, ms=took, peer=peer)
 
 
-def _with_headers(send: Send) -> Send:
+def _add_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             given = list(message.get("headers", []))
@@ -87,7 +86,7 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-def _what_is_wrong(scope: Scope) -> tuple[int, str] | None:
+def _find_fault(scope: Scope) -> tuple[int, str] | None:
     """Why a request is refused before the application sees it: a status and a reason."""
     if scope["http_version"] not in ("1.0", "1.1"):
         return 505, "This server speaks HTTP/1.1"
@@ -101,17 +100,17 @@ def _what_is_wrong(scope: Scope) -> tuple[int, str] | None:
     return None
 
 
-async def _refuse(send: Send, status: int, text: str) -> None:
+async def _send_refusal(send: Send, status: int, text: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": codec.encode({"error": text})})
 
 
-def _route(scope: Scope) -> str:
+def _route_of(scope: Scope) -> str:
     """The route pattern of a request, never its address, which may contain anything, even a token."""
     return str(scope.get("pattern", "-"))
 
 
-def _place(error: Exception) -> str:
+def _place_of(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""

@@ -62,14 +62,13 @@ class PeerConnection:
         if not self.known:
             self._connections.make_known(self)
 
-    def close(self) -> None:
-        """It has gone."""
+    def on_connection_lost(self) -> None:
         self._connections.remove(self)
 
     def refuse(self, status: int, text: str) -> None:
         """Answer input that is not a valid request, and close."""
         if not self.transport.is_closing():
-            self.transport.write(_answer(status, text))
+            self.transport.write(_encode_answer(status, text))
         self.end()
 
     def end(self) -> None:
@@ -92,13 +91,13 @@ class Connections:
         self._of_peer: dict[str, dict[PeerConnection, None]] = {}
 
     @property
-    def known(self) -> int:
+    def known_count(self) -> int:
         """How many connections have had a valid token."""
         return len(self._known)
 
     @property
-    def unknown(self) -> int:
-        """How many connections have not."""
+    def unknown_count(self) -> int:
+        """How many connections have had no valid token yet."""
         return len(self._unknown)
 
     def add(self, transport: asyncio.Transport) -> PeerConnection:
@@ -108,9 +107,9 @@ class Connections:
         _end_if_unread(transport, self.limits.unread_seconds)
         mine = self._of_peer.setdefault(connection.peer, {})
         if self._by_peer and len(mine) >= self.limits.unknown_per_peer:
-            self._give_way(next(iter(mine)))
+            self._evict(next(iter(mine)))
         elif len(self._unknown) >= self.limits.unknown:
-            self._give_way(next(iter(self._unknown)))
+            self._evict(next(iter(self._unknown)))
         self._unknown[connection] = None
         self._of_peer.setdefault(connection.peer, {})[connection] = None
         return connection
@@ -118,27 +117,27 @@ class Connections:
     def make_known(self, connection: PeerConnection) -> None:
         """Count it among the known ones; raises `HttpRefusal`."""
         if len(self._known) >= self.limits.known:
-            self._counts.refuse("connections")
+            self._counts.count_refusal("connections")
             raise HttpRefusal(503, "connections", "There are too many connections. Try again later", RETRY_SECONDS)
         self._forget(connection)
         connection.known = True
         self._known.add(connection)
 
     def remove(self, connection: PeerConnection) -> None:
-        """It has gone."""
+        """Forget a connection that was closed."""
         self._forget(connection)
         self._known.discard(connection)
 
     def count_slow(self) -> None:
         """Count a connection whose request was not complete in time."""
-        self._counts.refuse("slow")
+        self._counts.count_refusal("slow")
 
     def count_bad(self) -> None:
         """Count a request that cannot be parsed."""
-        self._counts.refuse("bad_request")
+        self._counts.count_refusal("bad_request")
 
-    def _give_way(self, connection: PeerConnection) -> None:
-        self._counts.refuse("connections")
+    def _evict(self, connection: PeerConnection) -> None:
+        self._counts.count_refusal("connections")
         self._forget(connection)
         connection.refuse(503, "There are too many connections. Try again later")
 
@@ -152,7 +151,7 @@ class Connections:
 
 
 class LimitedHttp(H11Protocol):
-    """Requests of one connection."""
+    """The HTTP requests of one connection, each with a time limit."""
 
     def __init__(
         self,
@@ -174,9 +173,8 @@ class LimitedHttp(H11Protocol):
         self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
         self._clear_deadline()
-        self._connection.close()
+        self._connection.on_connection_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -207,14 +205,14 @@ class LimitedHttp(H11Protocol):
 
     def _set_deadline(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(self._all.limits.request_seconds, self._too_late)
+            self._deadline = self.loop.call_later(self._all.limits.request_seconds, self._on_deadline)
 
     def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_late(self) -> None:
+    def _on_deadline(self) -> None:
         self._deadline = None
         self._all.count_slow()
         if self.cycle is None or not self.cycle.response_started:
@@ -259,10 +257,9 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
             super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
         connection = self.app_state.get("connection")
         if isinstance(connection, PeerConnection):
-            connection.close()
+            connection.on_connection_lost()
         super().connection_lost(exc)
 
 
@@ -273,7 +270,7 @@ def _end_if_unread(transport: asyncio.Transport, seconds: float) -> None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
 
 
-def _answer(status: int, text: str) -> bytes:
+def _encode_answer(status: int, text: str) -> bytes:
     body = codec.encode({"error": text})
     retry = f"retry-after: {RETRY_SECONDS}\r\n" if status == 503 else ""
     head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\ncontent-type: application/json\r\n{retry}"

@@ -20,12 +20,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from starlette.requests import HTTPConnection
 
+from pigeon.frontends.serve.client_rights import has_needed_scope
 from pigeon.frontends.serve.counts import ServeCounts
 from pigeon.frontends.serve.http.tokens import Token, Tokens
-from pigeon.frontends.serve.scopes import covers
 from pigeon.wire.commands import Scope
 from pigeon.wire.errors import Refusal
 
@@ -90,49 +91,50 @@ class Entrance:
         self._behind_proxy = behind_proxy
 
     def admit(self, request: HTTPConnection, needed: Scope) -> Token:
-        """The token of a request; raises `HttpRefusal`."""
+        """Return the token of a request that is let in; raises `HttpRefusal`."""
         try:
             self._check_source(request)
-            token, by_cookie = self._token(request)
-            if not covers(token.scope, needed):
+            token, by_cookie = self._authenticate_request(request)
+            if not has_needed_scope(token.scope, needed):
                 text = f"This needs the scope {needed}, and the token has the scope {token.scope}"
                 raise HttpRefusal(403, "scope", text)
             if by_cookie:
                 self._check_cookie_use(request)
         except HttpRefusal as refusal:
-            self._counts.refuse(refusal.reason)
+            self._counts.count_refusal(refusal.reason)
             raise
         connection = request.scope.get("state", {}).get("connection")
         if connection is not None:
             connection.admit()
         return token
 
-    def holds(self, token: Token) -> bool:
+    def is_valid(self, token: Token) -> bool:
         """Whether a token that was accepted is still valid."""
-        return self._tokens.holds(token)
+        return self._tokens.is_valid(token)
 
-    def redeemed(self, request: HTTPConnection) -> str:
+    def redeem_link(self, request: HTTPConnection) -> str:
         """The cookie value for a valid link; raises `HttpRefusal`."""
         try:
             self._check_source(request)
-            token = self._tokens.redeemed(request.query_params["token"])
+            token = self._tokens.redeem_link(request.query_params["token"])
             if token is None:
-                self._count_wrong(request, "This link has been used or has expired. Get a new one: pigeon serve --link")
+                self._refuse_wrong_token(
+                    request, "This link has been used or has expired. Get a new one: pigeon serve --link"
+                )
         except HttpRefusal as refusal:
-            self._counts.refuse(refusal.reason)
+            self._counts.count_refusal(refusal.reason)
             raise
-        assert token is not None
-        return self._tokens.cookie(token)
+        return self._tokens.create_cookie(token)
 
     def scheme(self, request: HTTPConnection) -> str:
         """`http` or `https`, as the browser sees it."""
         scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
-        forwarded = self._forwarded(request, "x-forwarded-proto").lower()
+        forwarded = self._forwarded_value(request, "x-forwarded-proto").lower()
         return forwarded if forwarded in ("http", "https") else scheme
 
     def peer(self, request: HTTPConnection) -> str:
         """Who sent a request: an address, or for IPv6 its network."""
-        asked = self._forwarded(request, "x-forwarded-for") or (request.client.host if request.client else "")
+        asked = self._forwarded_value(request, "x-forwarded-for") or (request.client.host if request.client else "")
         try:
             address = ipaddress.ip_address(asked.strip("[]"))
         except ValueError:
@@ -141,7 +143,7 @@ class Entrance:
             return str(ipaddress.ip_network((address, 64), strict=False))
         return str(address)
 
-    def _token(self, request: HTTPConnection) -> tuple[Token, bool]:
+    def _authenticate_request(self, request: HTTPConnection) -> tuple[Token, bool]:
         given = request.headers.getlist("authorization")
         cookie = request.cookies.get(COOKIE, "")
         if not given and not cookie:
@@ -150,15 +152,15 @@ class Entrance:
             raise HttpRefusal(400, "bad_request", "There is more than one Authorization header")
         if given:
             kind, _, secret = given[0].partition(" ")
-            token = self._tokens.found(secret.strip()) if kind.lower() == "bearer" else None
+            token = self._tokens.find_token(secret.strip()) if kind.lower() == "bearer" else None
         else:
-            token = self._tokens.in_cookie(cookie)
+            token = self._tokens.find_cookie_token(cookie)
         if token is None:
-            self._count_wrong(request, WRONG_TOKEN)
-        assert token is not None
+            self._refuse_wrong_token(request, WRONG_TOKEN)
         return token, not given
 
-    def _count_wrong(self, request: HTTPConnection, text: str) -> None:
+    def _refuse_wrong_token(self, request: HTTPConnection, text: str) -> NoReturn:
+        """Raise the `HttpRefusal` for a wrong token, which is another one after too many of them."""
         wait = self._wrong.add(self.peer(request))
         if wait:
             raise HttpRefusal(429, "rate", f"Too many wrong tokens. Try again in {wait} s", wait)
@@ -166,9 +168,9 @@ class Entrance:
 
     def _check_source(self, request: HTTPConnection) -> None:
         hosts = request.headers.getlist("host")
-        host = self._forwarded(request, "x-forwarded-host") or (hosts[0] if len(hosts) == 1 else "")
+        host = self._forwarded_value(request, "x-forwarded-host") or (hosts[0] if len(hosts) == 1 else "")
         host = host.lower()
-        if not self._is_ours(request, host):
+        if not self._is_own_host(request, host):
             raise HttpRefusal(
                 403, "host", f"This server is not called {host[:100]!r}. Allow the name with --allow-host"
             )
@@ -176,10 +178,10 @@ class Entrance:
         if origins and origins != [f"{self.scheme(request)}://{host}"]:
             raise HttpRefusal(403, "origin", OTHER_SITE)
         site = request.headers.get("sec-fetch-site", "none").lower()
-        if site not in ("same-origin", "none") and not _opens_page(request):
+        if site not in ("same-origin", "none") and not _is_page_visit(request):
             raise HttpRefusal(403, "origin", OTHER_SITE)
 
-    def _is_ours(self, request: HTTPConnection, host: str) -> bool:
+    def _is_own_host(self, request: HTTPConnection, host: str) -> bool:
         if host in self._names or _without_port(host) in self._names:
             return bool(host)
         # A literal address cannot be the result of a manipulated DNS entry.
@@ -200,7 +202,7 @@ class Entrance:
             if kind != "application/json":
                 raise HttpRefusal(403, "origin", "A POST with a cookie needs an Origin, or the JSON content type")
 
-    def _forwarded(self, request: HTTPConnection, name: str) -> str:
+    def _forwarded_value(self, request: HTTPConnection, name: str) -> str:
         """The value that our proxy has added, which is the last one; earlier ones may be forged."""
         if not self._behind_proxy:
             return ""
@@ -213,7 +215,7 @@ def _without_port(host: str) -> str:
     return name if colon and port.isdigit() else host
 
 
-def _opens_page(request: HTTPConnection) -> bool:
+def _is_page_visit(request: HTTPConnection) -> bool:
     """Whether a person follows a link to our page: then the page is shown to them, not to the other site."""
     headers = request.headers
     opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"

@@ -46,31 +46,30 @@ class PageFiles:
     """All files of the page, by name."""
 
     def __init__(self) -> None:
-        self._files = {"conversation.css": _file("conversation.css", CONVERSATION_CSS.encode())}
+        self._files = {"conversation.css": _prepare_file("conversation.css", CONVERSATION_CSS.encode())}
         for name in sorted(os.listdir(FOLDER)):
             with open(os.path.join(FOLDER, name), "rb") as file:
-                self._files[name] = _file(name, file.read())
+                self._files[name] = _prepare_file(name, file.read())
 
     def routes(self) -> Iterator[Route]:
         """The routes that need no token."""
-        yield Route("/page/{name}", self._asset)
+        yield Route("/page/{name}", self._answer_asset)
 
-    def index(self, request: Request) -> Response:
-        """The page itself."""
-        return self._answer(request, self._files[INDEX], 200)
+    def answer_index(self, request: Request) -> Response:
+        return self._answer_file(request, self._files[INDEX], 200)
 
-    def sign_in(self, request: Request) -> Response:
+    def answer_sign_in(self, request: Request) -> Response:
         """The page for browsers without a token, which says how to get a link."""
-        return self._answer(request, self._files[SIGN_IN], 401)
+        return self._answer_file(request, self._files[SIGN_IN], 401)
 
-    async def _asset(self, request: Request) -> Response:
+    async def _answer_asset(self, request: Request) -> Response:
         request.scope["pattern"] = "/page/{name}"
         file = self._files.get(request.path_params["name"])
         if file is None or request.path_params["name"].endswith(".html"):
             return PlainTextResponse("There is no such file\n", 404)
-        return self._answer(request, file, 200)
+        return self._answer_file(request, file, 200)
 
-    def _answer(self, request: Request, file: PageFile, status: int) -> Response:
+    def _answer_file(self, request: Request, file: PageFile, status: int) -> Response:
         headers = {
             "content-security-policy": POLICY,
             "cache-control": "no-cache" if status == 200 else "no-store",
@@ -86,6 +85,6 @@ class PageFiles:
         return Response(content, status, {**headers, "content-type": file.media})
 
 
-def _file(name: str, data: bytes) -> PageFile:
+def _prepare_file(name: str, data: bytes) -> PageFile:
     tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
     return PageFile(TYPES[os.path.splitext(name)[1]], data, gzip.compress(data, 9, mtime=0), tag)

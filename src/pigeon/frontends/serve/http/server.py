@@ -86,18 +86,18 @@ class HttpServer(uvicorn.Server):
         counts: ServeCounts,
         log: ServiceLog,
     ) -> None:
-        self._tls = _tls(options)
-        self._listener = _listener(options)
+        self._tls = _make_tls_context(options)
+        self._listener = _open_listener(options)
         self._options = options
         port = self._listener.getsockname()[1]
-        names = [f"{name}:{port}" for name in (*LOOPBACK, _in_url(options.host))]
+        names = [f"{name}:{port}" for name in (*LOOPBACK, _to_url_host(options.host))]
         self._connections = Connections(options.connections, counts, by_peer=not options.behind_proxy)
         entrance = Entrance(tokens, [*names, *options.allowed_hosts], counts, WrongTokens(), options.behind_proxy)
         self._application = ServeApplication(conversations, entrance, tokens, self._connections, counts, log)
         super().__init__(
             uvicorn.Config(
                 HttpBoundary(self._application.asgi, counts, log),
-                http=self._protocol,  # type: ignore[arg-type]
+                http=self._make_protocol,  # type: ignore[arg-type]
                 ws=LimitedWebSocket,
                 lifespan="off",
                 log_config=None,
@@ -116,12 +116,12 @@ class HttpServer(uvicorn.Server):
 
     @property
     def address(self) -> ServerAddress:
-        """Where it listens."""
+        """The address at which the server listens."""
         options = self._options
         port = self._listener.getsockname()[1]
         scheme = "https" if self._tls else "http"
         everywhere = options.host in ("0.0.0.0", "::", "")
-        url = f"{scheme}://{'127.0.0.1' if everywhere else _in_url(options.host)}:{port}"
+        url = f"{scheme}://{'127.0.0.1' if everywhere else _to_url_host(options.host)}:{port}"
         public = url
         if options.allowed_hosts:
             name = options.allowed_hosts[0]
@@ -129,7 +129,7 @@ class HttpServer(uvicorn.Server):
             public = f"{'https' if self._tls or options.behind_proxy else 'http'}://{name}{own}"
         return ServerAddress(url, public, os.getpid(), options.tls_cert)
 
-    def take_no_more(self) -> None:
+    def stop_accepting(self) -> None:
         """Accept no further connections; existing ones continue."""
         for one in self.servers:
             one.close()
@@ -139,19 +139,18 @@ class HttpServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         limit = None if self._tls is None else HANDSHAKE_SECONDS
         protocol: Callable[[], asyncio.Protocol] = functools.partial(
-            self._protocol, config=self.config, server_state=self.server_state, app_state={}
+            self._make_protocol, config=self.config, server_state=self.server_state, app_state={}
         )
         self.servers = [
             await loop.create_server(
                 protocol, sock=self._listener, ssl=self._tls, backlog=ACCEPTED_AT_ONCE, ssl_handshake_timeout=limit
             )
         ]
-        self._looking = asyncio.ensure_future(self._application.look_after())
+        self._watching_tokens = asyncio.ensure_future(self._application.disconnect_revoked())
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End all connections."""
-        self._looking.cancel()
+        self._watching_tokens.cancel()
         await super().shutdown(sockets)
 
     @contextmanager
@@ -159,23 +158,22 @@ class HttpServer(uvicorn.Server):
         """Leave signals alone: `NetworkService` handles them."""
         yield
 
-    def _protocol(self, **given: Any) -> LimitedHttp:
+    def _make_protocol(self, **given: Any) -> LimitedHttp:
         return LimitedHttp(self._connections, **given)
 
 
-def keep_address(folder: str, address: ServerAddress) -> None:
+def store_address(folder: str, address: ServerAddress) -> None:
     """Store the address for `pigeon serve --link`."""
     make_private_folder(folder)
     replace_file(os.path.join(folder, ADDRESS_FILE), codec.encode(address), 0o600)
 
 
 def forget_address(folder: str) -> None:
-    """Remove the stored address."""
     with suppress(OSError):
         os.unlink(os.path.join(folder, ADDRESS_FILE))
 
 
-def kept_address(folder: str) -> ServerAddress | None:
+def read_address(folder: str) -> ServerAddress | None:
     """The stored address of the server."""
     try:
         with open(os.path.join(folder, ADDRESS_FILE), "rb") as file:
@@ -192,7 +190,7 @@ class FileShares(Struct, frozen=True):
     unknown: int
 
 
-def file_shares(files: int) -> FileShares:
+def divide_file_limit(files: int) -> FileShares:
     """What a limit of open files allows.
 
     Each conversation has its worker's connection, process and log open; each client its connection and the log.
@@ -212,7 +210,7 @@ def raise_file_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def _listener(options: ServeOptions) -> socket.socket:
+def _open_listener(options: ServeOptions) -> socket.socket:
     if not (_is_loopback(options.host) or options.tls_cert or options.behind_proxy or options.insecure):
         raise StartupError(NOT_SAFE.format(options.host or "Every address"))
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
@@ -223,7 +221,7 @@ def _listener(options: ServeOptions) -> socket.socket:
         listener.listen(ACCEPTED_AT_ONCE)
     except OSError as error:
         listener.close()
-        where = f"{_in_url(options.host)}:{options.port}"
+        where = f"{_to_url_host(options.host)}:{options.port}"
         why = f"Cannot listen on {where}: {error.strerror}. Choose another with --host or --port"
         raise StartupError(why) from None
     return listener
@@ -238,7 +236,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _tls(options: ServeOptions) -> ssl.SSLContext | None:
+def _make_tls_context(options: ServeOptions) -> ssl.SSLContext | None:
     if options.tls_cert is None and options.tls_key is None:
         return None
     if options.tls_cert is None:
@@ -255,7 +253,7 @@ def _tls(options: ServeOptions) -> ssl.SSLContext | None:
     return context
 
 
-def _in_url(host: str) -> str:
+def _to_url_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 

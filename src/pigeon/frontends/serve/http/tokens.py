@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from pigeon.frontends.serve.scopes import SCOPES
+from pigeon.frontends.serve.client_rights import SCOPES
 from pigeon.system.append_file import make_private_folder
 from pigeon.system.files import put_file
 from pigeon.wire.commands import Scope
@@ -30,7 +30,7 @@ SHORTEST = 16
 
 
 class Token(Struct, frozen=True):
-    """One token."""
+    """A secret that lets a client in, and the scope that it gives."""
 
     secret: str
     scope: Scope
@@ -52,48 +52,48 @@ class Tokens:
             make_private_folder(os.path.dirname(path))
             put_file(path, f"admin {secrets.token_urlsafe(32)}\n".encode(), 0o600)
         self.problem = ""
-        self._state = self._look()
+        self._state = self._read_file_stamp()
         self._tokens = self._read()
 
-    def found(self, secret: str) -> Token | None:
-        """The token with this secret."""
+    def find_token(self, secret: str) -> Token | None:
+        """The token with this secret, or None if there is none."""
         self._read_if_changed()
         given = secret.encode("utf-8", "replace")
         matching = [one for one in self._tokens if hmac.compare_digest(one.secret.encode(), given)]
         return matching[0] if matching else None
 
-    def in_cookie(self, value: str) -> Token | None:
-        """The token that a cookie stands for: a value made by `cookie`, or the token itself."""
+    def find_cookie_token(self, value: str) -> Token | None:
+        """The token that a cookie stands for: a value made by `create_cookie`, or the token itself."""
         self._read_if_changed()
         until, _, proof = value.partition(".")
         if proof and until.isascii() and until.isdigit() and len(until) < 20:
             given = proof.encode("utf-8", "replace")
-            matching = [one for one in self._tokens if hmac.compare_digest(_proof(one, until).encode(), given)]
+            matching = [one for one in self._tokens if hmac.compare_digest(_sign_cookie(one, until).encode(), given)]
             if matching:
                 return matching[0] if self._wall() < int(until) else None
-        return self.found(value)
+        return self.find_token(value)
 
-    def cookie(self, token: Token) -> str:
+    def create_cookie(self, token: Token) -> str:
         """The value of a browser's cookie in place of a token: it expires, and does not reveal the token."""
         until = str(int(self._wall()) + COOKIE_SECONDS)
-        return f"{until}.{_proof(token, until)}"
+        return f"{until}.{_sign_cookie(token, until)}"
 
-    def holds(self, token: Token) -> bool:
+    def is_valid(self, token: Token) -> bool:
         """Whether a token that was accepted is still in the file."""
         self._read_if_changed()
         return token in self._tokens
 
-    def first(self, scope: Scope) -> Token | None:
+    def find_first_token(self, scope: Scope) -> Token | None:
         """The first token with this scope."""
         self._read_if_changed()
         return next((one for one in self._tokens if one.scope == scope), None)
 
-    def link(self, scope: Scope = "admin") -> str:
+    def create_link(self, scope: Scope = "admin") -> str:
         """A secret that can be exchanged once, within a few minutes, for the first token with this scope.
 
         Raises a `Refusal` if there is no such token.
         """
-        token = self.first(scope)
+        token = self.find_first_token(scope)
         if token is None:
             raise Refusal(f"{self._path} has no token with the scope {scope}. Add a line: {scope} TOKEN NAME")
         now = self._now()
@@ -104,13 +104,13 @@ class Tokens:
         self._links[word] = (token, now + LINK_SECONDS)
         return word
 
-    def redeemed(self, word: str) -> Token | None:
-        """The token that a link stands for; none if it was used, is too old, or its token is gone."""
+    def redeem_link(self, word: str) -> Token | None:
+        """The token that a link stands for, or None if it was used, is too old, or its token is gone."""
         token, until = self._links.pop(word, (None, 0.0))
-        return token if token is not None and self._now() < until and self.holds(token) else None
+        return token if token is not None and self._now() < until and self.is_valid(token) else None
 
     def _read_if_changed(self) -> None:
-        state = self._look()
+        state = self._read_file_stamp()
         if state == self._state:
             return
         try:
@@ -121,7 +121,7 @@ class Tokens:
             self.problem = str(error)
         self._state = state
 
-    def _look(self) -> tuple[int, ...]:
+    def _read_file_stamp(self) -> tuple[int, ...]:
         try:
             about = os.stat(self._path)
         except OSError:
@@ -138,17 +138,17 @@ class Tokens:
             raise StartupError(f"{self._path} cannot be read: {why}") from None
         if stat.S_IMODE(mode) & 0o077:
             raise StartupError(f"{self._path} can be read by other users. Restrict it: chmod 600 {self._path}")
-        tokens = [_token(words, self._path) for words in lines]
+        tokens = [_parse_token(words, self._path) for words in lines]
         if not tokens:
             raise StartupError(f"{self._path} has no token. Remove it, and a new one is created at the next start")
         return tokens
 
 
-def _proof(token: Token, until: str) -> str:
+def _sign_cookie(token: Token, until: str) -> str:
     return hmac.new(token.secret.encode(), f"pigeon cookie {until}".encode(), hashlib.sha256).hexdigest()
 
 
-def _token(words: list[str], path: str) -> Token:
+def _parse_token(words: list[str], path: str) -> Token:
     scope = next((scope for scope in SCOPES if scope == words[0]), None)
     if scope is None and len(words) == 1:
         scope, words = "admin", ["admin", *words]

@@ -10,7 +10,7 @@ from pigeon.frontends.terminal.past import past_blocks
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import SessionRow, Tree, TreeNode
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 from pigeon.wire.content import text_of
 from pigeon.wire.entries import BranchSummaryEntry, CompactionEntry, MessageEntry
 from pigeon.wire.messages import AssistantMessage, UserMessage
@@ -35,27 +35,28 @@ class SessionCommands:
         self._facts = facts
         self._update_facts = update_facts
 
-    async def new(self, rest: str) -> None:
-        """Begin anew."""
+    async def start_new(self, rest: str) -> None:
         if not (await self._conversation.new_session()).cancelled:
-            await self._arrived("A new conversation")
+            await self._show_session("A new conversation")
 
     async def resume(self, rest: str) -> None:
         """Choose one of those on disk."""
         rows = (await self._conversation.list_sessions(limit=MOST_SESSIONS)).sessions
-        current = or_else((await self._conversation.get_state()).session_file, "")
-        choices = [Choice(row.path, _one_line(_named(row)), hint=_when(row)) for row in rows if row.path != current]
+        current = value_or_default((await self._conversation.get_state()).session_file, "")
+        choices = [
+            Choice(row.path, _to_one_line(_title_of(row)), hint=_time_of(row)) for row in rows if row.path != current
+        ]
         if not choices:
             self._view.show(Notice("There is no other conversation in this folder", "warning"))
             return
         chosen = await self._view.ask(ChoiceQuestion("Continue which conversation?", choices, search=True))
         if chosen is not None and not (await self._conversation.switch_session(chosen)).cancelled:
-            await self._arrived("")
+            await self._show_session("")
 
     async def fork(self, rest: str) -> None:
         """Copy the conversation up to a message of the person, which may then be written anew."""
         messages = (await self._conversation.get_fork_messages()).messages
-        choices = [Choice(one.entry_id, _one_line(one.text)) for one in reversed(messages)]
+        choices = [Choice(one.entry_id, _to_one_line(one.text)) for one in reversed(messages)]
         if not choices:
             self._view.show(Notice("There is no message to go back to yet", "warning"))
             return
@@ -64,10 +65,10 @@ class SessionCommands:
             return
         forked = await self._conversation.fork(chosen)
         if not forked.cancelled:
-            await self._arrived("A copy of the conversation up to that message")
-            self._view.set_input(or_else(forked.text, ""))
+            await self._show_session("A copy of the conversation up to that message")
+            self._view.set_input(value_or_default(forked.text, ""))
 
-    async def tree(self, rest: str) -> None:
+    async def navigate_tree(self, rest: str) -> None:
         """Go to another point of the tree of this conversation."""
         tree = await self._conversation.get_tree()
         choices, here = _tree_choices(tree)
@@ -79,11 +80,10 @@ class SessionCommands:
             return
         gone = await self._conversation.navigate_tree(chosen)
         if not gone.cancelled:
-            await self._arrived("")
-            self._view.set_input(or_else(gone.text, ""))
+            await self._show_session("")
+            self._view.set_input(value_or_default(gone.text, ""))
 
-    async def name(self, rest: str) -> None:
-        """Give it a name."""
+    async def rename(self, rest: str) -> None:
         if not rest:
             self._view.show(Notice(f"Its name: {self._facts.session or 'none yet. Set it with /name NAME'}"))
             return
@@ -92,7 +92,6 @@ class SessionCommands:
         self._view.show(Notice(f"Named: {rest}", "faint"))
 
     async def export(self, rest: str) -> None:
-        """Write it as a page."""
         exported = await self._conversation.export_html(output_path=rest or None)
         self._view.show(Notice(f"Written to {exported.path}"))
 
@@ -101,7 +100,7 @@ class SessionCommands:
         for block in past_blocks((await self._conversation.get_messages()).messages):
             self._view.show(block)
 
-    async def _arrived(self, notice: str) -> None:
+    async def _show_session(self, notice: str) -> None:
         self._view.clear()
         if notice:
             self._view.show(Notice(notice, "faint"))
@@ -109,15 +108,15 @@ class SessionCommands:
         await self._update_facts()
 
 
-def _named(row: SessionRow) -> str:
-    return or_else(row.name, "") or or_else(row.first_message, "") or row.id
+def _title_of(row: SessionRow) -> str:
+    return value_or_default(row.name, "") or value_or_default(row.first_message, "") or row.id
 
 
-def _when(row: SessionRow) -> str:
+def _time_of(row: SessionRow) -> str:
     return row.modified[:16].replace("T", " ")
 
 
-def _one_line(text: str) -> str:
+def _to_one_line(text: str) -> str:
     line = " ".join(text[: LONGEST_ROW * 4].split())
     return line if len(line) <= LONGEST_ROW else line[: LONGEST_ROW - 1] + "…"
 
@@ -134,14 +133,14 @@ def _tree_choices(tree: Tree) -> tuple[list[Choice], str]:
         node, depth = waiting.pop()
         parents[node.entry.id] = node.entry.parent_id
         if text := _entry_text(node):
-            rows.append((node, f"{'  ' * min(depth, DEEPEST)}{_one_line(text)}"))
+            rows.append((node, f"{'  ' * min(depth, DEEPEST)}{_to_one_line(text)}"))
         deeper = depth + (len(node.children) > 1)
         waiting += [(child, deeper) for child in reversed(node.children)]
     listed = {node.entry.id for node, _ in rows}
     here = tree.leaf_id
     while here is not None and here not in listed:
         here = parents.get(here)
-    marks = {node.entry.id: or_else(node.label, "") for node, _ in rows}
+    marks = {node.entry.id: value_or_default(node.label, "") for node, _ in rows}
     if here is not None:
         marks[here] = ", ".join(mark for mark in (marks[here], "you are here") if mark)
     return [Choice(node.entry.id, text, hint=marks[node.entry.id]) for node, text in rows], here or ""

@@ -14,12 +14,12 @@ from msgspec import Struct
 from pigeon.frontends.terminal.blocks import AnswerText, Notice
 from pigeon.frontends.terminal.clipboard import Clipboard
 from pigeon.frontends.terminal.commands.session_commands import SessionCommands
-from pigeon.frontends.terminal.content.tool_details import counted
+from pigeon.frontends.terminal.content.tool_details import format_count
 from pigeon.frontends.terminal.footer import FooterFacts
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, View
 from pigeon.sdk.conversation import Conversation
 from pigeon.wire.answers import Permissions
-from pigeon.wire.base import or_else
+from pigeon.wire.base import value_or_default
 
 KEYS = """
 | key | |
@@ -82,23 +82,23 @@ class SlashCommands:
         sessions = SessionCommands(conversation, view, facts, update_facts)
         self._sessions = sessions
         rows = (
-            CommandRow("model", "choose the model", self._model, "[name]"),
-            CommandRow("thinking", "choose the thinking level", self._thinking, "[level]"),
-            CommandRow("new", "start a new conversation", sessions.new),
+            CommandRow("model", "choose the model", self._choose_model, "[name]"),
+            CommandRow("thinking", "choose the thinking level", self._choose_thinking, "[level]"),
+            CommandRow("new", "start a new conversation", sessions.start_new),
             CommandRow("resume", "continue another conversation", sessions.resume),
-            CommandRow("tree", "go to another point in this conversation", sessions.tree),
+            CommandRow("tree", "go to another point in this conversation", sessions.navigate_tree),
             CommandRow("fork", "branch off into a new conversation before one of your messages", sessions.fork),
-            CommandRow("name", "name the conversation", sessions.name, "[name]"),
+            CommandRow("name", "name the conversation", sessions.rename, "[name]"),
             CommandRow(
                 "compact", "replace older messages with a summary, to free context", self._compact, "[what matters]"
             ),
             CommandRow("export", "write the conversation as an HTML page", sessions.export, "[file]"),
-            CommandRow("copy", "copy the last answer", self._copy),
-            CommandRow("image", "attach an image to the next message", self._image, "file"),
-            CommandRow("cost", "show tokens and cost", self._cost),
-            CommandRow("permissions", "show and change what tools may do", self._permissions),
-            CommandRow("trust", "trust this folder: use its extensions and settings", self._trust),
-            CommandRow("help", "show keys and commands", self._help),
+            CommandRow("copy", "copy the last answer", self._copy_answer),
+            CommandRow("image", "attach an image to the next message", self._attach_image, "file"),
+            CommandRow("cost", "show tokens and cost", self._show_cost),
+            CommandRow("permissions", "show and change what tools may do", self._choose_permissions),
+            CommandRow("trust", "trust this folder: use its extensions and settings", self._decide_trust),
+            CommandRow("help", "show keys and commands", self._show_help),
             CommandRow("quit", "leave", self._quit),
         )
         self._table = {row.name: row for row in rows}
@@ -109,17 +109,17 @@ class SlashCommands:
         self._names.update({row.name: row.about for row in rows})
         self._of_agent: dict[str, str] = {}
 
-    async def learn(self) -> None:
+    async def load_commands(self) -> None:
         """Ask for the commands of the agent: skills, templates and extensions."""
         found = (await self._conversation.get_commands()).commands
-        self._of_agent = {one.name: or_else(one.description, "") for one in found}
+        self._of_agent = {one.name: value_or_default(one.description, "") for one in found}
         for name, about in self._of_agent.items():
             self._names.setdefault(name, about)
         models = (await self._conversation.get_available_models()).models
         self._arguments["model"] = [f"{one.provider}/{one.id}" for one in models]
         self._arguments["thinking"] = list((await self._conversation.get_available_thinking_levels()).levels)
 
-    async def run(self, line: str) -> bool:
+    async def try_run(self, line: str) -> bool:
         """Run a line that begins with a slash; false if it is for the agent."""
         name, _, rest = line[1:].strip().partition(" ")
         row = self._table.get(name)
@@ -128,7 +128,7 @@ class SlashCommands:
             return True
         if name in self._of_agent or "/" in name or not name:
             return False
-        await self.learn()
+        await self.load_commands()
         # Prompts of tool servers may not be known yet: the agent waits for the server, or says that there is none.
         if name in self._of_agent or name.startswith("mcp__"):
             return False
@@ -143,10 +143,9 @@ class SlashCommands:
         await self._sessions.resume("")
 
     async def show_past(self) -> None:
-        """Show what was said before."""
         await self._sessions.show_past()
 
-    async def _help(self, rest: str) -> None:
+    async def _show_help(self, rest: str) -> None:
         shown = [
             f"| `/{row.name}{' ' + row.argument if row.argument else ''}` | {row.about} |"
             for row in self._table.values()
@@ -157,7 +156,7 @@ class SlashCommands:
         marks = "`@file` refers to a file, `!command` runs a command for you and the model, `!!command` only for you."
         self._view.show(AnswerText(f"| command | |\n|---|---|\n{rows}\n\n{KEYS}\n{marks}"))
 
-    async def _model(self, rest: str) -> None:
+    async def _choose_model(self, rest: str) -> None:
         models = (await self._conversation.get_available_models()).models
         names = [f"{one.provider}/{one.id}" for one in models]
         fitting = [name for name in names if rest.lower() in name.lower()]
@@ -182,7 +181,7 @@ class SlashCommands:
             await self._update_facts()
             self._view.show(Notice(f"Model: {chosen}", "faint"))
 
-    async def _thinking(self, rest: str) -> None:
+    async def _choose_thinking(self, rest: str) -> None:
         levels = (await self._conversation.get_available_thinking_levels()).levels
         level: str | None = rest
         if rest not in levels:
@@ -199,31 +198,31 @@ class SlashCommands:
     async def _compact(self, rest: str) -> None:
         await self._conversation.compact(custom_instructions=rest or None)
 
-    async def _copy(self, rest: str) -> None:
+    async def _copy_answer(self, rest: str) -> None:
         text = (await self._conversation.get_last_assistant_text()).text
         if not text:
             self._view.show(Notice("There is no answer to copy yet", "warning"))
             return
-        if await self._clipboard.copy(text):
+        if await self._clipboard.copy_text(text):
             self._view.show(Notice("Copied", "faint"))
         else:
             self._view.show(
                 Notice("It is too long for this terminal's clipboard; /export writes it to a file", "warning")
             )
 
-    async def _image(self, rest: str) -> None:
+    async def _attach_image(self, rest: str) -> None:
         if not rest:
             self._view.show(Notice("Name a file: /image picture.png", "error"))
             return
         self._attach(rest)
 
-    async def _cost(self, rest: str) -> None:
+    async def _show_cost(self, rest: str) -> None:
         stats = await self._conversation.get_session_stats()
         tokens = stats.tokens
-        usage = or_else(stats.context_usage, None)
+        usage = value_or_default(stats.context_usage, None)
         rows = [
-            f"${stats.cost:.4f} for {counted(stats.user_messages, 'message')} of yours, "
-            f"{counted(stats.assistant_messages, 'answer')} and {counted(stats.tool_calls, 'tool call')}",
+            f"${stats.cost:.4f} for {format_count(stats.user_messages, 'message')} of yours, "
+            f"{format_count(stats.assistant_messages, 'answer')} and {format_count(stats.tool_calls, 'tool call')}",
             f"tokens: {tokens.input:,} in, {tokens.output:,} out, {tokens.cache_read:,} read from the cache, "
             f"{tokens.cache_write:,} written to it",
         ]
@@ -231,10 +230,10 @@ class SlashCommands:
             rows.append(f"context: {usage.tokens:,} of {usage.context_window:,} tokens")
         self._view.show(Notice("\n".join(rows)))
 
-    async def _permissions(self, rest: str) -> None:
+    async def _choose_permissions(self, rest: str) -> None:
         now = await self._conversation.get_permissions()
         choices = [Choice(one.value, one.label, one.key, "now" if one.value == now.default else "") for one in DEFAULTS]
-        question = ChoiceQuestion("What may tools do in this conversation?", choices, detail=_rules(now))
+        question = ChoiceQuestion("What may tools do in this conversation?", choices, detail=_rules_text(now))
         chosen = await self._view.ask(question)
         if chosen is None or chosen == now.default:
             return
@@ -250,7 +249,7 @@ class SlashCommands:
                 )
             )
 
-    async def _trust(self, rest: str) -> None:
+    async def _decide_trust(self, rest: str) -> None:
         state = await self._conversation.get_trust()
         if not state.waiting:
             self._view.show(Notice("This folder is trusted" if state.trusted else "Nothing here needs trust", "faint"))
@@ -275,14 +274,14 @@ class SlashCommands:
                 self._view.show(Notice(f"In use now: {names}", "faint"))
             else:
                 self._view.show(Notice(f"In use after a restart: {names}", "faint"))
-        if problem := or_else(change.problem, ""):
+        if problem := value_or_default(change.problem, ""):
             self._view.show(Notice(problem, "warning"))
 
     async def _quit(self, rest: str) -> None:
         self._view.leave()
 
 
-def _rules(now: Permissions) -> str:
+def _rules_text(now: Permissions) -> str:
     lines = [
         f"{verdict}: {', '.join(rules)}"
         for source in (now.user, now.project, now.host)

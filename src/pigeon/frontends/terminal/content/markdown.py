@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from pigeon.frontends.terminal.content.tables import Alignment, table_lines
-from pigeon.frontends.terminal.content.wrapping import NARROWEST_TEXT, folded, indented, joined, wrapped
+from pigeon.frontends.terminal.content.wrapping import NARROWEST_TEXT, fold_lines, indent_lines, join_texts, wrap_words
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -49,7 +49,7 @@ INLINE_STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
 @cache
-def parser() -> MarkdownIt:
+def make_parser() -> MarkdownIt:
     """The parser of answers: what is usual on code hosting sites, HTML as text."""
     from markdown_it import MarkdownIt
 
@@ -60,10 +60,9 @@ def parser() -> MarkdownIt:
 
 
 def syntax_tree(text: str) -> SyntaxTreeNode:
-    """The blocks of a text."""
     from markdown_it.tree import SyntaxTreeNode
 
-    return SyntaxTreeNode(parser().parse(text))
+    return SyntaxTreeNode(make_parser().parse(text))
 
 
 def is_tight(node: SyntaxTreeNode) -> bool:
@@ -93,8 +92,7 @@ class _Lexers:
         self._asked: set[str] = set()
         self._making = Lock()
 
-    def of(self, language: str) -> Lexer | None:
-        """The lexer of a language."""
+    def load_lexer(self, language: str) -> Lexer | None:
         from pygments.lexers import get_lexer_by_name
         from pygments.util import ClassNotFound
 
@@ -106,12 +104,12 @@ class _Lexers:
                     self._made[language] = None
             return self._made[language]
 
-    def at_once(self, language: str) -> Lexer | None:
-        """The same if it was made before; else it is made in a thread, for the next time."""
+    def find_loaded_lexer(self, language: str) -> Lexer | None:
+        """The lexer if it was made before; otherwise None, and it is made in a thread for the next time."""
         made = self._made.get(language)
         if language not in self._asked:
             self._asked.add(language)
-            Thread(target=self.of, args=(language,), daemon=True, name="pigeon-lexer").start()
+            Thread(target=self.load_lexer, args=(language,), daemon=True, name="pigeon-lexer").start()
         return made
 
 
@@ -133,55 +131,55 @@ class MarkdownLines:
     def __init__(self, signs: Mapping[str, str], coloured: bool, at_once: bool = False) -> None:
         self._signs = signs
         self._coloured = coloured
-        self._lexer = _lexers.at_once if at_once else _lexers.of
+        self._lexer = _lexers.find_loaded_lexer if at_once else _lexers.load_lexer
 
     def lines(self, text: str, width: int) -> list[Text]:
         """The lines of a text, none wider than `width`, with one blank line between blocks. The text is clean."""
-        return self._blocks(syntax_tree(text).children, width)
+        return self._block_list_lines(syntax_tree(text).children, width)
 
-    def _blocks(self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False) -> list[Text]:
+    def _block_list_lines(self, nodes: Sequence[SyntaxTreeNode], width: int, tight: bool = False) -> list[Text]:
         from rich.text import Text
 
         lines: list[Text] = []
         for node in nodes:
-            made = self._block(node, width)
+            made = self._block_lines(node, width)
             if lines and made and not tight:
                 lines.append(Text())
             lines += made
         return lines
 
-    def _block(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+    def _block_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:
         match node.type:
             case "paragraph":
-                return wrapped(self._inline(node), min(width, WIDEST_PROSE))
+                return wrap_words(self._inline_text(node), min(width, WIDEST_PROSE))
             case "heading":
-                return self._heading(node, min(width, WIDEST_PROSE))
+                return self._heading_lines(node, min(width, WIDEST_PROSE))
             case "bullet_list" | "ordered_list":
-                return self._list(node, width)
+                return self._list_lines(node, width)
             case "blockquote":
-                return self._quote(node, width)
+                return self._quote_lines(node, width)
             case "fence" | "code_block":
-                return self._code(node, width)
+                return self._code_lines(node, width)
             case "table":
-                return self._table(node, width)
+                return self._table_lines(node, width)
             case "hr":
-                return [self._text(self._signs["rule"] * min(width, RULE_CELLS), "faint")]
+                return [self._make_text(self._signs["rule"] * min(width, RULE_CELLS), "faint")]
             case _:
-                return wrapped(self._text(node.content.rstrip("\n")), width)
+                return wrap_words(self._make_text(node.content.rstrip("\n")), width)
 
-    def _text(self, text: str, style: str = "") -> Text:
+    def _make_text(self, text: str, style: str = "") -> Text:
         from rich.text import Text
 
         return Text(text, style)
 
-    def _heading(self, node: SyntaxTreeNode, width: int) -> list[Text]:
-        text = self._inline(node)
+    def _heading_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+        text = self._inline_text(node)
         if not self._coloured:
-            return wrapped(joined(self._text("#" * int(node.tag[1:]) + " "), text), width)
+            return wrap_words(join_texts(self._make_text("#" * int(node.tag[1:]) + " "), text), width)
         text.stylize("bold underline" if node.tag == "h1" else "bold")
-        return wrapped(text, width)
+        return wrap_words(text, width)
 
-    def _list(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+    def _list_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:
         from rich.text import Text
 
         tight = is_tight(node)
@@ -192,51 +190,51 @@ class MarkdownLines:
             mark = f"{self._signs['item']} " if start is None else f"{start + index:>{last}}. "
             room = width - len(mark)
             narrow = room < NARROWEST_TEXT
-            made = self._blocks(item.children, width if narrow else room, tight) or [Text()]
+            made = self._block_list_lines(item.children, width if narrow else room, tight) or [Text()]
             if lines and not tight:
                 lines.append(Text())
-            lines += made if narrow else indented(made, Text(mark))
+            lines += made if narrow else indent_lines(made, Text(mark))
         return lines
 
-    def _quote(self, node: SyntaxTreeNode, width: int) -> list[Text]:
-        mark = self._text(f"{self._signs['bar']} " if self._coloured else "> ", "faint")
+    def _quote_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+        mark = self._make_text(f"{self._signs['bar']} " if self._coloured else "> ", "faint")
         narrow = width - 2 < NARROWEST_TEXT
-        lines = self._blocks(node.children, width if narrow else width - 2)
-        return lines if narrow else indented(lines, mark, mark)
+        lines = self._block_list_lines(node.children, width if narrow else width - 2)
+        return lines if narrow else indent_lines(lines, mark, mark)
 
-    def _code(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+    def _code_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:
         code, language = code_of(node)
         if self._coloured:
-            return folded(self._highlighted(code, language), width)
+            return fold_lines(self._highlight_code(code, language), width)
         fence = node.markup or "```"
-        return folded(self._text(f"{fence}{language}\n{code}\n{fence}"), width)
+        return fold_lines(self._make_text(f"{fence}{language}\n{code}\n{fence}"), width)
 
-    def _highlighted(self, code: str, language: str) -> Text:
+    def _highlight_code(self, code: str, language: str) -> Text:
         lexer = self._lexer(language.lower()) if language and len(code) <= LONGEST_COLOURED else None
         if lexer is None:
-            return self._text(code)
-        text = self._text("")
+            return self._make_text(code)
+        text = self._make_text("")
         for token, part in lexer.get_tokens(code):
             text.append(part, _code_style(token))
         # Lexers need the last line to be ended.
         return text[: len(code)]
 
-    def _table(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+    def _table_lines(self, node: SyntaxTreeNode, width: int) -> list[Text]:
         cells = cell_nodes(node)
-        header, *rows = [[self._inline(cell) for cell in row] for row in cells]
+        header, *rows = [[self._inline_text(cell) for cell in row] for row in cells]
         for name in header:
             name.stylize("bold")
-        alignments: list[Alignment] = [_alignment(cell) for cell in cells[0]]
+        alignments: list[Alignment] = [_alignment_of(cell) for cell in cells[0]]
         return table_lines(header, rows, alignments, width, self._signs["rule"])
 
-    def _inline(self, node: SyntaxTreeNode) -> Text:
+    def _inline_text(self, node: SyntaxTreeNode) -> Text:
         """The text of a block, styled, with its line breaks."""
-        text = self._text("")
+        text = self._make_text("")
         for child in node.children:
-            self._append(text, child)
+            self._append_node(text, child)
         return text
 
-    def _append(self, text: Text, node: SyntaxTreeNode) -> None:
+    def _append_node(self, text: Text, node: SyntaxTreeNode) -> None:
         begin = len(text)
         match node.type:
             case "text":
@@ -249,28 +247,28 @@ class MarkdownLines:
                 content = " ".join(node.content.split("\n"))
                 text.append(content if self._coloured else f"`{content}`", "code")
             case "image":
-                text.append(f"[image: {node.content or 'without a name'}] ({_address(node, 'src')})", "faint")
+                text.append(f"[image: {node.content or 'without a name'}] ({_address_of(node, 'src')})", "faint")
             case "link":
-                self._link(text, node)
+                self._append_link(text, node)
             case _:
                 for child in node.children:
-                    self._append(text, child)
+                    self._append_node(text, child)
                 text.stylize(INLINE_STYLES.get(node.type, ""), begin)
 
-    def _link(self, text: Text, node: SyntaxTreeNode) -> None:
+    def _append_link(self, text: Text, node: SyntaxTreeNode) -> None:
         begin = len(text)
         for child in node.children:
-            self._append(text, child)
+            self._append_node(text, child)
         text.stylize("underline", begin)
-        address = _address(node, "href")
+        address = _address_of(node, "href")
         if address.removeprefix("mailto:") != text.plain[begin:]:
             text.append(f" ({address})", "faint")
 
 
-def _address(node: SyntaxTreeNode, name: str) -> str:
+def _address_of(node: SyntaxTreeNode, name: str) -> str:
     return str(node.attrs.get(name, ""))
 
 
-def _alignment(cell: SyntaxTreeNode) -> Alignment:
+def _alignment_of(cell: SyntaxTreeNode) -> Alignment:
     style = str(cell.attrs.get("style", ""))
     return "right" if "right" in style else "center" if "center" in style else "left"

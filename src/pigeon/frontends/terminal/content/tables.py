@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from pigeon.frontends.terminal.content.wrapping import joined, wrapped
+from pigeon.frontends.terminal.content.wrapping import join_texts, wrap_words
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -25,7 +25,7 @@ def table_lines(
     """The lines of a table, none wider than `width`; `rule` is the character below the header."""
     widths = _column_widths([header, *rows], width - GAP * (len(header) - 1))
     if widths is None:
-        return _records(header, rows, width)
+        return _record_lines(header, rows, width)
     from rich.text import Text
 
     lines = _row_lines(header, widths, alignments)
@@ -57,7 +57,7 @@ def _column_widths(rows: Sequence[Sequence[Text]], room: int) -> list[int] | Non
 def _row_lines(row: Sequence[Text], widths: Sequence[int], alignments: Sequence[Alignment]) -> list[Text]:
     from rich.text import Text
 
-    cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    cells = [wrap_words(cell, width) for cell, width in zip(row, widths, strict=True)]
     lines = []
     for number in range(max(len(cell) for cell in cells)):
         line = Text()
@@ -74,7 +74,7 @@ def _row_lines(row: Sequence[Text], widths: Sequence[int], alignments: Sequence[
     return lines
 
 
-def _records(header: Sequence[Text], rows: Sequence[Sequence[Text]], width: int) -> list[Text]:
+def _record_lines(header: Sequence[Text], rows: Sequence[Sequence[Text]], width: int) -> list[Text]:
     from rich.text import Text
 
     lines: list[Text] = []
@@ -83,5 +83,5 @@ def _records(header: Sequence[Text], rows: Sequence[Sequence[Text]], width: int)
             lines.append(Text())
         for name, cell in zip(header, row, strict=True):
             if cell.plain.strip():
-                lines += wrapped(joined(name, Text(": " if name.plain.strip() else ""), cell), width)
+                lines += wrap_words(join_texts(name, Text(": " if name.plain.strip() else ""), cell), width)
     return lines

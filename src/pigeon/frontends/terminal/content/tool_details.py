@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.wire.base import Json
 
 if TYPE_CHECKING:
@@ -54,13 +54,13 @@ def main_argument(args: Mapping[str, Json]) -> str:
     for name in _MAIN_ARGUMENT:
         value = args.get(name)
         if isinstance(value, str) and value.strip():
-            return " ".join(cleaned(value[:LONGEST_LINE]).split())
-    return " ".join(f"{cleaned(name)}={cleaned(str(value)[:80])}" for name, value in list(args.items())[:4])
+            return " ".join(clean_text(value[:LONGEST_LINE]).split())
+    return " ".join(f"{clean_text(name)}={clean_text(str(value)[:80])}" for name, value in list(args.items())[:4])
 
 
 def first_line(text: str, cut: str) -> str:
     """The first line of a command, with a sign where there are more."""
-    lines = [line.strip() for line in cleaned(text[:LONGEST_LINE]).strip().split("\n")]
+    lines = [line.strip() for line in clean_text(text[:LONGEST_LINE]).strip().split("\n")]
     return f"{lines[0]} {cut}" if len(lines) > 1 else lines[0]
 
 
@@ -72,36 +72,36 @@ def details_of(card: ToolCard, cut: str) -> ToolDetails:
     about = first_line(command, cut) if isinstance(command := card.args.get("command"), str) else ""
     details = ToolDetails(about or main_argument(card.args), failed=card.failed)
     if kind == "execute":
-        _command(details, card)
+        _fill_command(details, card)
     elif card.failed:
-        _head(details, card.output)
+        _fill_head(details, card.output)
     elif card.diff:
-        _change(details, card.diff, cut)
+        _fill_change(details, card.diff, cut)
     elif kind == "read":
-        _reading(details, card)
+        _fill_reading(details, card)
     elif kind == "edit" and isinstance(content := card.args.get("content"), str):
         details.first_number = 1
-        details.note = counted(_line_count(content), "line")
-        _head(details, content)
+        details.note = format_count(_line_count(content), "line")
+        _fill_head(details, content)
     else:
-        _head(details, card.output)
+        _fill_head(details, card.output)
     return details
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
+def format_count(number: int, noun: str) -> str:
+    """Returns a number with its noun, in the plural unless it is 1."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def condensed(diff: str, cut: str) -> list[str]:
+def condense_diff(diff: str, cut: str) -> list[str]:
     """The lines of a change with a little of what stands around it; `cut` stands for what is left out."""
-    lines = cleaned(diff).rstrip("\n").split("\n")
+    lines = clean_text(diff).rstrip("\n").split("\n")
     changed = [number for number, line in enumerate(lines) if line[:1] in ("+", "-")]
     if not changed:
         return lines
     shown: list[str] = []
     last = -1
-    for number in _near(changed, len(lines)):
+    for number in _lines_near(changed, len(lines)):
         line = lines[number]
         if line[:1] == " " and line.strip() == "...":
             continue
@@ -114,56 +114,58 @@ def condensed(diff: str, cut: str) -> list[str]:
     return shown
 
 
-def _near(changed: Sequence[int], count: int) -> list[int]:
+def _lines_near(changed: Sequence[int], count: int) -> list[int]:
     kept = {near for at in changed for near in range(at - DIFF_CONTEXT, at + DIFF_CONTEXT + 1)}
     return sorted(number for number in kept if 0 <= number < count)
 
 
-def tail(output: str, most: int) -> tuple[list[str], int]:
+def tail_of_output(output: str, most: int) -> tuple[list[str], int]:
     """The last lines of an output, and how many stand before them; blank lines at both ends do not count."""
     text = output.strip("\r\n").rstrip()
     if not text.strip():
         return [], 0
-    lines = cleaned(text[-most * LONGEST_LINE :]).rstrip().split("\n")[-most:]
+    lines = clean_text(text[-most * LONGEST_LINE :]).rstrip().split("\n")[-most:]
     return lines, text.count("\n") + 1 - len(lines)
 
 
-def _head(details: ToolDetails, output: str) -> None:
+def _fill_head(details: ToolDetails, output: str) -> None:
     text = output.strip("\r\n").rstrip()
     if text.strip():
-        details.lines = cleaned(text[: RESULT_LINES * LONGEST_LINE]).split("\n")[:RESULT_LINES]
+        details.lines = clean_text(text[: RESULT_LINES * LONGEST_LINE]).split("\n")[:RESULT_LINES]
         details.after = text.count("\n") + 1 - len(details.lines)
 
 
-def _command(details: ToolDetails, card: ToolCard) -> None:
+def _fill_command(details: ToolDetails, card: ToolCard) -> None:
     output = card.output
     ending = _ENDING.search(output[-LONGEST_LINE:]) if card.failed else None
     if ending:
         output = output[: len(output) - len(ending[0])]
         details.reason = f"exit code {ending[2]}" if ending[2] else ending[1].replace("aborted", "stopped")
     if output.strip() != "(no output)":
-        details.lines, details.before = tail(output, RESULT_LINES)
+        details.lines, details.before = tail_of_output(output, RESULT_LINES)
 
 
-def _change(details: ToolDetails, diff: str, cut: str) -> None:
+def _fill_change(details: ToolDetails, diff: str, cut: str) -> None:
     lines = diff.split("\n")
     details.added = sum(line.startswith("+") for line in lines)
     details.removed = sum(line.startswith("-") for line in lines)
-    shown = condensed(diff, cut)
+    shown = condense_diff(diff, cut)
     details.diff = shown[:DIFF_LINES]
     details.after = len(shown) - len(details.diff)
 
 
-def _reading(details: ToolDetails, card: ToolCard) -> None:
+def _fill_reading(details: ToolDetails, card: ToolCard) -> None:
     if image := _IMAGE.match(card.output):
-        details.note = cleaned(image[1])
+        details.note = clean_text(image[1])
         return
     rest = _REST.search(card.output[-LONGEST_LINE:])
     text = card.output[: len(card.output) - len(rest[0])] if rest else card.output
     offset = card.args.get("offset")
     first = int(offset) if isinstance(offset, int | float) and 1 <= offset < 1e9 else 1
     count = _line_count(text)
-    details.note = f"lines {first}-{first + count - 1}" if (rest or first > 1) and count else counted(count, "line")
+    details.note = (
+        f"lines {first}-{first + count - 1}" if (rest or first > 1) and count else format_count(count, "line")
+    )
 
 
 def _line_count(text: str) -> int:

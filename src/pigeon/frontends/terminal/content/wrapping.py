@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 NARROWEST_TEXT = 8
 
 
-def wrapped(text: Text, width: int) -> list[Text]:
+def wrap_words(text: Text, width: int) -> list[Text]:
     """Lines cut between words; a word that is wider than a line is cut too."""
-    return [line for part in text.split("\n", allow_blank=True) for line in _cut(part, width, words=True)]
+    return [line for part in text.split("\n", allow_blank=True) for line in _cut_line(part, width, words=True)]
 
 
-def folded(text: Text, width: int) -> list[Text]:
+def fold_lines(text: Text, width: int) -> list[Text]:
     """Lines cut where they are full, as code must be: nothing is left out."""
-    return [line for part in text.split("\n", allow_blank=True) for line in _cut(part, width, words=False)]
+    return [line for part in text.split("\n", allow_blank=True) for line in _cut_line(part, width, words=False)]
 
 
-def shortened(text: Text, width: int, cut: str) -> Text:
+def shorten_line(text: Text, width: int, cut: str) -> Text:
     """The beginning of a text in one line; `cut` stands for what is left out."""
     line = text.split("\n", allow_blank=True)[0] if "\n" in text.plain else text.copy()
-    if "\n" not in text.plain and _cells(line.plain) <= width:
+    if "\n" not in text.plain and _text_width(line.plain) <= width:
         return line
     kept = 0
     room = width - len(cut)
     for kept, character in enumerate(line.plain):  # noqa: B007 - how far it came is what is wanted
-        room -= _cells(character)
+        room -= _text_width(character)
         if room < 0:
             break
     else:
@@ -44,16 +44,15 @@ def shortened(text: Text, width: int, cut: str) -> Text:
     return short.append(cut[: max(width, 0)])
 
 
-def indented(lines: Sequence[Text], first: Text, rest: Text | None = None) -> list[Text]:
+def indent_lines(lines: Sequence[Text], first: Text, rest: Text | None = None) -> list[Text]:
     """Lines behind a prefix, those after the first behind `rest`, or as many spaces."""
     from rich.text import Text
 
     others = Text(" " * first.cell_len) if rest is None else rest
-    return [joined(others if index else first, line) for index, line in enumerate(lines)]
+    return [join_texts(others if index else first, line) for index, line in enumerate(lines)]
 
 
-def joined(*parts: Text) -> Text:
-    """Texts in one line."""
+def join_texts(*parts: Text) -> Text:
     from rich.text import Text
 
     line = Text()
@@ -63,39 +62,39 @@ def joined(*parts: Text) -> Text:
 
 
 @lru_cache(4096)
-def _cell(character: str) -> int:
+def _cell_width(character: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(character)
 
 
-def _cells(text: str) -> int:
-    return len(text) if text.isascii() else sum(map(_cell, text))
+def _text_width(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(_cell_width, text))
 
 
-def _cut(line: Text, width: int, words: bool) -> list[Text]:
+def _cut_line(line: Text, width: int, words: bool) -> list[Text]:
     """One line cut into several, at the last space that fits or, without one, where it is full."""
-    if _cells(line.plain) <= width:
+    if _text_width(line.plain) <= width:
         return [line]
-    lines = list(line.divide(_breaks(line.plain, max(width, 2), words)))
+    lines = list(line.divide(_break_positions(line.plain, max(width, 2), words)))
     for one in lines if words else ():
         # The space at which a line was cut stands at its end.
         one.rstrip()
     return lines
 
 
-def _breaks(plain: str, width: int, words: bool) -> list[int]:
+def _break_positions(plain: str, width: int, words: bool) -> list[int]:
     """Where the lines after the first begin; spaces at a cut belong to the line before it."""
     breaks: list[int] = []
     start = used = 0
     after_space = -1
     at = 0
     while at < len(plain):
-        size = _cell(plain[at])
+        size = _cell_width(plain[at])
         if used + size > width and at > start and not (words and plain[at] == " "):
             start = after_space if after_space > start else at
             breaks.append(start)
-            used = _cells(plain[start:at])
+            used = _text_width(plain[start:at])
             after_space = -1
             # The word may have filled its new line already, where this character is a wide one.
             continue

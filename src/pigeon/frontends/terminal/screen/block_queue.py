@@ -22,7 +22,7 @@ PIECE_CHARACTERS = 8_000
 
 
 class BlockQueue:
-    """`changed` is called when there is something to `take`, and when nothing is painted any more."""
+    """`changed` is called when there is something to pop (`pop_text`), and when nothing is painted any more."""
 
     def __init__(self, painter: Painter, changed: Callable[[], None]) -> None:
         self._painter = painter
@@ -32,36 +32,36 @@ class BlockQueue:
         self._working: asyncio.Future[None] | None = None
 
     @property
-    def painting(self) -> bool:
+    def is_painting(self) -> bool:
         """Whether a block is being painted, or waits for it."""
         return self._working is not None
 
     @property
     def has_text(self) -> bool:
-        """Whether there is something to `take`."""
+        """Whether there is something for `pop_text`."""
         return bool(self._painted)
 
     def add(self, block: Block, width: int) -> None:
         """Add a block, which is painted for this width."""
-        self._put(partial(self._painter.paint, block, width), _length(block))
+        self._enqueue(partial(self._painter.paint, block, width), _text_length(block))
 
     def add_lines(self, lines: str) -> None:
         """Add lines that are painted already."""
-        self._put(lambda: lines, 0)
+        self._enqueue(lambda: lines, 0)
 
-    def take(self) -> str:
+    def pop_text(self) -> str:
         """The next piece of what is painted, with whole lines."""
         text = "".join(self._painted)
         end = text.find("\n", PIECE_CHARACTERS) + 1 or len(text)
         self._painted = [text[end:]] if end < len(text) else []
         return text[:end]
 
-    async def painted(self) -> None:
+    async def wait_until_painted(self) -> None:
         """Wait until nothing is painted any more."""
         if self._working is not None:
             await asyncio.wait({self._working})
 
-    def _put(self, paint: Callable[[], str], length: int) -> None:
+    def _enqueue(self, paint: Callable[[], str], length: int) -> None:
         if self._working is None and length <= LONGEST_AT_ONCE:
             self._painted.append(paint())
             self._changed()
@@ -74,7 +74,7 @@ class BlockQueue:
         try:
             while self._unpainted:
                 try:
-                    # Not in one expression: `take` puts another list in place while the thread paints.
+                    # Not in one expression: `pop_text` puts another list in place while the thread paints.
                     text = await asyncio.to_thread(self._unpainted.popleft())
                     self._painted.append(text)
                     self._changed()
@@ -85,7 +85,7 @@ class BlockQueue:
             self._changed()
 
 
-def _length(block: Block) -> int:
+def _text_length(block: Block) -> int:
     """The characters of a block's texts, and of those that a tool was given."""
     values = [
         inner for value in astuple(block) for inner in (value.values() if isinstance(value, Mapping) else (value,))

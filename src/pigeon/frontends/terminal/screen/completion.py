@@ -57,7 +57,7 @@ class ChatCompleter(Completer):
     ) -> AsyncGenerator[Completion, None]:
         """What could stand at the cursor; the event loop goes on while it is looked for."""
         before = document.text_before_cursor
-        if self._few(before):
+        if self._finds_quickly(before):
             found = list(self.get_completions(document, complete_event))
         else:
             found = await asyncio.to_thread(lambda: list(self.get_completions(document, complete_event)))
@@ -69,40 +69,40 @@ class ChatCompleter(Completer):
                 if offer.text not in shown:
                     yield Completion(offer.text, -len(offer.replaces), offer.label or offer.text, offer.about[:80])
 
-    def at_once(self, document: Document) -> bool:
-        """Whether `get_completions` takes no time to speak of."""
+    def is_instant(self, document: Document) -> bool:
+        """Whether completions are found without a noticeable pause, and without asking tool servers."""
         before = document.text_before_cursor
-        return self._few(before) and (self._servers is None or not _may_name_server(before))
+        return self._finds_quickly(before) and (self._servers is None or not _may_name_server(before))
 
-    def _few(self, before: str) -> bool:
+    def _finds_quickly(self, before: str) -> bool:
         argument = _ARGUMENT.fullmatch(before)
         names_file = argument is not None and argument[1] in OF_FILES
-        return self._files.few or not (names_file or _AT_WORD.search(before))
+        return self._files.is_small or not (names_file or _AT_WORD.search(before))
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The same, which may take a moment."""
+        """What could stand at the cursor, without what tool servers have; may take a moment."""
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
-            yield from self._commands(before[1:])
+            yield from self._command_completions(before[1:])
         elif argument := _ARGUMENT.fullmatch(before):
-            yield from self._values(*argument.groups())
+            yield from self._value_completions(*argument.groups())
         elif word := _AT_WORD.search(before):
-            yield from self._paths(word[1])
+            yield from self._path_completions(word[1])
 
-    def _commands(self, typed: str) -> Iterable[Completion]:
+    def _command_completions(self, typed: str) -> Iterable[Completion]:
         for name, about in self._names.items():
             if name.startswith(typed):
                 yield Completion(f"{name} " if typed != name else name, -len(typed), f"/{name}", about[:80])
 
-    def _values(self, name: str, typed: str) -> Iterable[Completion]:
-        values = self._files.matching(typed.lower(), OFFERED) if name in OF_FILES else self._arguments.get(name, ())
+    def _value_completions(self, name: str, typed: str) -> Iterable[Completion]:
+        values = self._files.find_files(typed.lower(), OFFERED) if name in OF_FILES else self._arguments.get(name, ())
         for value in values:
             if name in OF_FILES or typed.lower() in value.lower():
                 yield Completion(value, -len(typed))
 
-    def _paths(self, typed: str) -> Iterable[Completion]:
+    def _path_completions(self, typed: str) -> Iterable[Completion]:
         wanted = typed.removeprefix('"').lower()
-        for path in self._files.matching(wanted, OFFERED):
+        for path in self._files.find_files(wanted, OFFERED):
             text = f'"{path}"' if " " in path else path
             yield Completion(text, -len(typed), path)
 

@@ -28,7 +28,7 @@ class InputHistory(History):
         self._path = path
 
     def load_history_strings(self) -> Iterable[str]:
-        """The newest first."""
+        """Returns the stored inputs, the newest first."""
         try:
             with open(self._path, "rb") as file:
                 lines = file.read().splitlines()
@@ -38,10 +38,9 @@ class InputHistory(History):
             lines = lines[-KEPT:]
             with suppress(OSError):
                 files.put_file(self._path, b"\n".join(lines) + b"\n", PRIVATE)
-        return [text for line in reversed(lines) if (text := _text(line))]
+        return [text for line in reversed(lines) if (text := _decode_line(line))]
 
     def store_string(self, string: str) -> None:
-        """Append one."""
         from pigeon.wire import codec
 
         if len(string) > LONGEST:
@@ -55,7 +54,7 @@ class InputHistory(History):
                 os.close(descriptor)
 
 
-def _text(line: bytes) -> str:
+def _decode_line(line: bytes) -> str:
     from pigeon.wire import codec
 
     try:

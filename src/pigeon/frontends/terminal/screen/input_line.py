@@ -56,16 +56,15 @@ class InputLine:
         """How long it takes until the person has paused, if nothing more is written; 0 for an empty line."""
         return max(0.0, self._edited + PAUSE_SECONDS - self._now()) if self.buffer.text else 0.0
 
-    def set(self, text: str) -> None:
-        """Replace what stands there."""
+    def set_text(self, text: str) -> None:
         self.buffer.set_document(Document(text, len(text)))
 
-    def put_back(self, text: str) -> None:
+    def prepend_text(self, text: str) -> None:
         """Put a text before what stands there."""
-        self.set("\n\n".join(part for part in (text, self.buffer.text) if part))
+        self.set_text("\n\n".join(part for part in (text, self.buffer.text) if part))
 
-    def take(self) -> str:
-        """The text with all that was pasted; the line is empty then. Nothing where it is blank."""
+    def pop_text(self) -> str:
+        """Returns the text with all that was pasted, and empties the line; returns an empty text for a blank line."""
         text = _FOLD.sub(lambda fold: self._pastes.get(fold[0], fold[0]), self.buffer.text)
         if not text.strip():
             return ""
@@ -75,7 +74,6 @@ class InputLine:
         return text
 
     def clear(self) -> None:
-        """Begin with an empty line."""
         self.buffer.reset()
         self._pastes.clear()
 
@@ -84,10 +82,10 @@ class InputLine:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         lines = text.rstrip("\n").count("\n") + 1
         if lines > PASTED_LINES or len(text) > PASTED_CHARACTERS:
-            text = self._folded(text, f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
+            text = self._fold_paste(text, f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters")
         self.buffer.insert_text(text, fire_event=False)
 
-    def _folded(self, text: str, size: str) -> str:
+    def _fold_paste(self, text: str, size: str) -> str:
         fold, number = f"[pasted {size}]", 1
         while self._pastes.get(fold, text) != text:
             number += 1
@@ -102,7 +100,7 @@ class InputLine:
         """
         # Not by a completion of the buffer: one that typing has begun would take the place of it.
         document, event = self.buffer.document, CompleteEvent(completion_requested=True)
-        if self._completer.at_once(document):
+        if self._completer.is_instant(document):
             self._write_completion(list(self._completer.get_completions(document, event)))
         else:
             self._completing = asyncio.ensure_future(self._complete_later(document, event))
@@ -122,7 +120,7 @@ class InputLine:
             buffer.insert_text(get_common_complete_suffix(buffer.document, found))
             buffer.start_completion()
 
-    def written(self, most: int) -> list[str]:
+    def list_history(self, most: int) -> list[str]:
         """What was sent before, the newest first, each once."""
         return list(dict.fromkeys(reversed(self._history.get_strings())))[:most]
 

@@ -29,7 +29,7 @@ HANDED_ON: dict[str, InputKind] = {
 MOST_AHEAD = 1024 * 1024
 
 
-def typed_ahead(terminal: int) -> list[KeyPress]:
+def read_typed_ahead(terminal: int) -> list[KeyPress]:
     """The keys that were pressed before there was a screen.
 
     Until the program has the terminal, Enter arrives as a new line, and what is pasted looks as if it was typed. So a
@@ -54,15 +54,15 @@ def typed_ahead(terminal: int) -> list[KeyPress]:
     return keys
 
 
-def chat_keys(screen: Screen) -> KeyBindingsBase:
+def make_chat_keys(screen: Screen) -> KeyBindingsBase:
     """The keys of the input and of the conversation."""
-    parts = (_writing_keys, _fetching_keys, _stopping_keys, _other_keys)
+    parts = (_make_writing_keys, _make_fetching_keys, _make_stopping_keys, _make_other_keys)
     return merge_key_bindings([part(screen) for part in parts])
 
 
-def _writing_keys(screen: Screen) -> KeyBindings:
+def _make_writing_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.active)
+    writing = Condition(lambda: not screen.panel.is_active)
 
     @keys.add("enter", filter=writing & completion_is_selected)
     def _(event: KeyPressEvent) -> None:
@@ -77,7 +77,7 @@ def _writing_keys(screen: Screen) -> KeyBindings:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            screen.accept("send")
+            screen.submit_input("send")
 
     @keys.add("c-j", filter=writing)
     def _(event: KeyPressEvent) -> None:
@@ -85,8 +85,8 @@ def _writing_keys(screen: Screen) -> KeyBindings:
 
     @keys.add("escape", "enter", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        if screen.working:
-            screen.accept("queue")
+        if screen.is_working:
+            screen.submit_input("queue")
         else:
             event.current_buffer.insert_text("\n")
 
@@ -101,30 +101,30 @@ def _writing_keys(screen: Screen) -> KeyBindings:
     return keys
 
 
-def _fetching_keys(screen: Screen) -> KeyBindings:
+def _make_fetching_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.active)
+    writing = Condition(lambda: not screen.panel.is_active)
 
     @keys.add("escape", "up", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        screen.give("take_back")
+        screen.put_input("recall_queued")
 
     @keys.add("c-r", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        screen.start(asyncio.ensure_future(screen.search_history()))
+        screen.keep_task(asyncio.ensure_future(screen.search_history()))
 
     @keys.add("c-g", filter=writing)
     @keys.add("c-x", "c-e", filter=writing)
     def _(event: KeyPressEvent) -> None:
-        screen.start(asyncio.ensure_future(screen.edit_outside()))
+        screen.keep_task(asyncio.ensure_future(screen.edit_in_editor()))
 
     return keys
 
 
-def _stopping_keys(screen: Screen) -> KeyBindings:
+def _make_stopping_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.active)
-    working = Condition(lambda: screen.working)
+    writing = Condition(lambda: not screen.panel.is_active)
+    working = Condition(lambda: screen.is_working)
     empty = Condition(lambda: not screen.line.text)
 
     @keys.add("escape", filter=writing & has_completions)
@@ -133,16 +133,16 @@ def _stopping_keys(screen: Screen) -> KeyBindings:
 
     @keys.add("escape", filter=writing & working & ~has_completions)
     def _(event: KeyPressEvent) -> None:
-        screen.give("stop")
+        screen.put_input("stop")
 
     @keys.add("c-c", filter=writing)
     def _(event: KeyPressEvent) -> None:
         if screen.line.text:
             screen.line.clear()
-        elif screen.working:
-            screen.give("stop")
+        elif screen.is_working:
+            screen.put_input("stop")
         else:
-            screen.interrupt()
+            screen.on_interrupt()
 
     @keys.add("c-d", filter=writing & empty)
     def _(event: KeyPressEvent) -> None:
@@ -155,20 +155,17 @@ def _stopping_keys(screen: Screen) -> KeyBindings:
     return keys
 
 
-def _other_keys(screen: Screen) -> KeyBindings:
+def _make_other_keys(screen: Screen) -> KeyBindings:
     keys = KeyBindings()
-    writing = Condition(lambda: not screen.panel.active)
+    writing = Condition(lambda: not screen.panel.is_active)
     empty = Condition(lambda: not screen.line.text)
 
-    def hand_on(kind: InputKind) -> None:
-        screen.give(kind)
-
     for key, kind in HANDED_ON.items():
-        keys.add(key, filter=writing)(lambda event, kind=kind: hand_on(kind))
+        keys.add(key, filter=writing)(lambda event, kind=kind: screen.put_input(kind))
 
     @keys.add("c-p", filter=writing & empty)
     def _(event: KeyPressEvent) -> None:
-        screen.give("cycle_model")
+        screen.put_input("cycle_model")
 
     @keys.add("c-l")
     def _(event: KeyPressEvent) -> None:

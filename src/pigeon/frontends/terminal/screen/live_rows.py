@@ -46,7 +46,7 @@ def row_of(painted: str) -> Row:
     for style, text, *_ in to_formatted_text(ANSI(painted)):
         for letter in text:
             cell = _cell(letter, style)
-            if cell.width == 0 and (before := _last(row, column)) is not None:
+            if cell.width == 0 and (before := _previous_column(row, column)) is not None:
                 # It belongs to the character before it.
                 row[before] = _cell(row[before].char + letter, row[before].style)
                 continue
@@ -57,7 +57,7 @@ def row_of(painted: str) -> Row:
     return row
 
 
-def _last(row: Row, column: int) -> int | None:
+def _previous_column(row: Row, column: int) -> int | None:
     """Where the character before a column begins."""
     return next((at for at in (column - 1, column - 2) if row[at].char and at in row), None)
 
@@ -71,15 +71,20 @@ class LiveRows(Container):
         self._made: dict[str, Row] = {}
         self._left_out: tuple[Screen, dict[int, Row]] | None = None
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self._lines())
+
     def reset(self) -> None:
         """Nothing is kept that could be reset."""
 
     def preferred_width(self, max_available_width: int) -> Dimension:
-        """All there is."""
+        """Asks for the whole width of the terminal."""
         return Dimension()
 
     def preferred_height(self, width: int, max_available_height: int) -> Dimension:
-        """A row for each line."""
+        """Asks for one row for each line that is drawn."""
         return Dimension.exact(min(len(self._lines()), max_available_height))
 
     def write_to_screen(
@@ -106,7 +111,7 @@ class LiveRows(Container):
         screen.width = max(screen.width, write_position.xpos + write_position.width)
         screen.height = max(screen.height, write_position.ypos + write_position.height)
 
-    def drawn(self, _: Any = None) -> None:
+    def on_drawn(self, _: Any = None) -> None:
         """The drawing is done: what was left out of the comparison stands on the screen as it did."""
         if self._left_out is not None:
             screen, rows = self._left_out
@@ -114,5 +119,5 @@ class LiveRows(Container):
             self._left_out = None
 
     def get_children(self) -> list[Container]:
-        """None."""
+        """Returns an empty list: the rows contain no other containers."""
         return []

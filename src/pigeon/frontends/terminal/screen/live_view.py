@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.terminal.content.tool_details import LONGEST_LINE
 from pigeon.frontends.terminal.painting import Painter
 from pigeon.frontends.terminal.transcript import ChatTranscript
@@ -16,7 +16,7 @@ THOUGHT_CHARACTERS = 600
 
 
 class LiveView:
-    """Draws the live part of a transcript; the lines are made anew only after `changed`."""
+    """Draws the live part of a transcript; the lines are made anew only after `invalidate`."""
 
     def __init__(self, transcript: ChatTranscript, painter: Painter, now: Callable[[], float]) -> None:
         self._transcript = transcript
@@ -24,12 +24,12 @@ class LiveView:
         self._now = now
         self._made: tuple[int, int, bool, list[str]] | None = None
 
-    def changed(self) -> None:
+    def invalidate(self) -> None:
         """What was drawn is out of date."""
         self._made = None
 
     def lines(self, width: int, rows: int, asking: bool = False) -> list[str]:
-        """At most so many, the newest of them; while the person is asked, nothing is said to be going on."""
+        """The newest lines, at most `rows`; while the person is asked, without what is going on."""
         if self._made is None or self._made[:3] != (width, rows, asking):
             self._made = (width, rows, asking, self._draw(width, rows, asking))
         return self._made[3]
@@ -37,22 +37,25 @@ class LiveView:
     def _draw(self, width: int, rows: int, asking: bool) -> list[str]:
         """What grows, what runs and what waits, with a blank line between them, as between finished blocks."""
         now = self._now()
-        cards = [self._painter.live_card(card, now, width).splitlines() for card in self._transcript.cards]
+        cards = [self._painter.paint_live_card(card, now, width).splitlines() for card in self._transcript.cards]
         activity = self._transcript.activity
-        status = [self._status(activity, width)] if activity and not asking else []
-        before, after = [self._thought(width), self._answer(width, rows)], [self._queue(width), status]
-        lines = _apart(*before, *([] if asking else cards), *after)
+        status = [self._status_line(activity, width)] if activity and not asking else []
+        before, after = (
+            [self._thinking_lines(width), self._answer_lines(width, rows)],
+            [self._queue_lines(width), status],
+        )
+        lines = _separate_parts(*before, *([] if asking else cards), *after)
         if len(lines) > rows and cards and not asking:
             # What runs matters more than what it writes.
-            lines = _apart(*before, [line for card in cards for line in card[:1]], *after)
+            lines = _separate_parts(*before, [line for card in cards for line in card[:1]], *after)
         # The last line stands on the rule of the input; before a question it is blank.
         return lines[-rows:] if asking else lines[:-1][-rows:]
 
-    def _thought(self, width: int) -> list[str]:
+    def _thinking_lines(self, width: int) -> list[str]:
         text = self._transcript.thinking_tail(THOUGHT_CHARACTERS) if self._painter.shows_thinking else ""
-        return self._painter.faint(text, width).splitlines()[-3:] if text.strip() else []
+        return self._painter.paint_faint(text, width).splitlines()[-3:] if text.strip() else []
 
-    def _answer(self, width: int, rows: int) -> list[str]:
+    def _answer_lines(self, width: int, rows: int) -> list[str]:
         """The unfinished block; of a very long one the last lines, as a block of code if it is one."""
         text = self._transcript.text
         lines, before = text.tail_lines(rows)
@@ -61,24 +64,24 @@ class LiveView:
             return []
         if before and text.fence:
             shown = f"{text.fence}\n{shown}"
-        return self._painter.live_markdown(shown, width).splitlines()
+        return self._painter.paint_live_markdown(shown, width).splitlines()
 
-    def _queue(self, width: int) -> list[str]:
+    def _queue_lines(self, width: int) -> list[str]:
         queued = self._transcript.queued
-        rows = [f"Next: {' '.join(cleaned(text[:LONGEST_LINE]).split())}" for text in queued[:QUEUE_ROWS]]
+        rows = [f"Next: {' '.join(clean_text(text[:LONGEST_LINE]).split())}" for text in queued[:QUEUE_ROWS]]
         if len(queued) > QUEUE_ROWS:
             rows.append(f"and {len(queued) - QUEUE_ROWS} more")
-        return [self._painter.faint_line(row, width) for row in rows]
+        return [self._painter.paint_faint_line(row, width) for row in rows]
 
-    def _status(self, activity: str, width: int) -> str:
+    def _status_line(self, activity: str, width: int) -> str:
         spinner = self._painter.spinner
         turn = spinner[int(self._now() * TURNS_A_SECOND) % len(spinner)]
         dot = f" {self._painter.signs['dot']} "
         text = dot.join((f"{turn} {activity}", duration_text(self._transcript.seconds, tenths=True)))
         hint = f"{dot}Esc stops it"
-        return self._painter.faint_line(text + (hint if len(text) + len(hint) <= width else ""), width)
+        return self._painter.paint_faint_line(text + (hint if len(text) + len(hint) <= width else ""), width)
 
 
-def _apart(*parts: Sequence[str]) -> list[str]:
+def _separate_parts(*parts: Sequence[str]) -> list[str]:
     """The lines of those that have some, each with a blank one behind it."""
     return [line for part in parts if part for line in (*part, "")]

@@ -17,7 +17,7 @@ from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 
-from pigeon.frontends.cleaning import cleaned
+from pigeon.frontends.cleaning import clean_text
 from pigeon.frontends.terminal.painting import Painter
 from pigeon.frontends.terminal.view import Choice, ChoiceQuestion, Question, TextQuestion
 
@@ -40,14 +40,14 @@ class Detail(Struct, frozen=True):
 class QuestionPanel:
     """One question at a time; others wait for their turn.
 
-    `answered` is called when a key has answered it; `roomy` says whether there are rows for more than that.
+    `on_answered` is called when a key has answered it; `roomy` says whether there are rows for more than that.
     """
 
     def __init__(
         self,
         painter: Painter,
         refresh: Callable[[], None],
-        answered: Callable[[], None],
+        on_answered: Callable[[], None],
         roomy: Filter,
         write: Callable[[str], None],
     ) -> None:
@@ -55,19 +55,19 @@ class QuestionPanel:
         self._write = write
         self._refresh = refresh
         self._roomy = roomy
-        self._answered = answered
+        self._on_answered = on_answered
         self._turn = asyncio.Lock()
         self._question: Question | None = None
         self._answer: asyncio.Future[str | None] | None = None
         self._at = 0
         self._typed = ""
-        self._list = FormattedTextControl(self._text, focusable=True, key_bindings=self._choice_keys())
+        self._list = FormattedTextControl(self._question_text, focusable=True, key_bindings=self._make_choice_keys())
         self._buffer = Buffer(multiline=True)
-        self._writer = BufferControl(self._buffer, key_bindings=self._text_keys())
+        self._writer = BufferControl(self._buffer, key_bindings=self._make_text_keys())
         self._detail = Detail()
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         """Whether there is a question."""
         return self._question is not None
 
@@ -97,16 +97,15 @@ class QuestionPanel:
             finally:
                 self._question = self._answer = None
 
-    def painted_detail(self, question: Question, columns: int) -> Detail:
+    def paint_detail(self, question: Question, columns: int) -> Detail:
         """What the question is about; takes its time where that is long, so it is called in a thread."""
         if isinstance(question, TextQuestion) or not (question.diff or question.detail):
             return Detail()
         lines = self._painter.whole_lines(question.diff or question.detail, columns, bool(question.diff))
-        shown = self._painter.rendered([line.copy() for line in lines[:DETAIL_ROWS]])
-        return Detail(shown, max(0, len(lines) - DETAIL_ROWS), self._painter.rendered(lines))
+        shown = self._painter.render_lines([line.copy() for line in lines[:DETAIL_ROWS]])
+        return Detail(shown, max(0, len(lines) - DETAIL_ROWS), self._painter.render_lines(lines))
 
-    def container(self) -> AnyContainer:
-        """Where it is drawn."""
+    def make_container(self) -> AnyContainer:
         writes = Condition(lambda: isinstance(self._question, TextQuestion))
         return HSplit(
             [
@@ -133,7 +132,7 @@ class QuestionPanel:
             self._answer.set_result(value)
             # At once: what is pressed next is not for this question.
             self._question = None
-            self._answered()
+            self._on_answered()
 
     def _choices(self) -> list[Choice]:
         question = self._question
@@ -142,7 +141,7 @@ class QuestionPanel:
         words = self._typed.lower().split()
         return [one for one in question.choices if all(word in f"{one.label} {one.hint}".lower() for word in words)]
 
-    def _text(self) -> StyleAndTextTuples:
+    def _question_text(self) -> StyleAndTextTuples:
         question = self._question
         if question is None:
             return []
@@ -153,14 +152,14 @@ class QuestionPanel:
                 text.append(
                     ("class:hint", f"{self._painter.signs['cut']} {count:,} more lines; see above for all of it\n")
                 )
-        text.append(("class:question", cleaned(question.title)))
+        text.append(("class:question", clean_text(question.title)))
         if isinstance(question, TextQuestion) and question.placeholder and not self._buffer.text:
-            text.append(("class:placeholder", f"  {cleaned(question.placeholder)}"))
+            text.append(("class:placeholder", f"  {clean_text(question.placeholder)}"))
         if self._typed:
             text.append(("class:hint", f"  {self._typed}"))
-        return text + self._rows()
+        return text + self._choice_rows()
 
-    def _rows(self) -> StyleAndTextTuples:
+    def _choice_rows(self) -> StyleAndTextTuples:
         choices = self._choices()
         begin = max(0, min(self._at - LIST_ROWS // 2, len(choices) - LIST_ROWS))
         rows: StyleAndTextTuples = []
@@ -172,9 +171,9 @@ class QuestionPanel:
             if chosen:
                 # A terminal of few rows shows this one.
                 rows.append(("[SetCursorPosition]", ""))
-            rows.append(("class:chosen" if chosen else "", f"{mark} {key}{cleaned(one.label)}"))
+            rows.append(("class:chosen" if chosen else "", f"{mark} {key}{clean_text(one.label)}"))
             if one.hint:
-                rows.append(("class:hint", f"  {cleaned(one.hint)}"))
+                rows.append(("class:hint", f"  {clean_text(one.hint)}"))
         return rows
 
     def _hint(self) -> StyleAndTextTuples:
@@ -183,7 +182,7 @@ class QuestionPanel:
         search = isinstance(self._question, ChoiceQuestion) and self._question.search
         return [("", "Type to search, Enter chooses, Esc cancels" if search else "Enter chooses, Esc says no")]
 
-    def _choice_keys(self) -> KeyBindings:
+    def _make_choice_keys(self) -> KeyBindings:
         keys = KeyBindings()
 
         def move(by: int) -> None:
@@ -220,11 +219,11 @@ class QuestionPanel:
 
         @keys.add(Keys.Any)
         def _(event: KeyPressEvent) -> None:
-            self._letter(event.data)
+            self._press_letter(event.data)
 
         return keys
 
-    def _letter(self, letter: str) -> None:
+    def _press_letter(self, letter: str) -> None:
         question = self._question
         if not isinstance(question, ChoiceQuestion) or not letter.isprintable():
             return
@@ -236,7 +235,7 @@ class QuestionPanel:
                 self._finish(one.value)
                 return
 
-    def _text_keys(self) -> KeyBindings:
+    def _make_text_keys(self) -> KeyBindings:
         keys = KeyBindings()
 
         @keys.add("enter")

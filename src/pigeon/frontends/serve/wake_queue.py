@@ -1,0 +1,143 @@
+"""Which conversations of `pigeon serve` may have a worker when more are wanted than may be awake at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec import Struct
+
+from pigeon.frontends.serve.conversation import ServedConversation
+from pigeon.wire.errors import Refusal
+
+# How long a conversation may have to wait before it is woken, and how many may.
+WAKE_SECONDS = 3.0
+MOST_WAITING = 100
+ASLEEP_AT_ONCE = 8
+# How long a conversation whose worker has said that it is needed is left alone.
+NEEDED_SECONDS = 1.0
+BUSY = "All conversations that may be awake are busy (--max-awake {}). Try again later"
+CROWDED = "Too many conversations were to be woken at once (--max-awake {}). Try again later"
+
+
+class TooMany(Refusal):
+    """The limit of awake conversations is reached and none can sleep, or the limit of kept conversations is."""
+
+
+class Stopping(TooMany):
+    """The service is about to stop."""
+
+
+class WakeRequest(Struct, frozen=True, eq=False):
+    """A conversation that waits to be woken, and until when."""
+
+    one: ServedConversation
+    until: float
+    admission: asyncio.Future[None]
+
+
+class WakeQueue:
+    """Lets at most `most` conversations be awake; those that have to wait are woken in the order in which they came.
+
+    For these, idle conversations are put to sleep, beginning with the one that has been idle longest. They are refused
+    when all that are awake are busy, and after some seconds.
+    """
+
+    def __init__(self, most: int, awake: Callable[[], list[ServedConversation]], now: Callable[[], float]) -> None:
+        self._most = most
+        self._awake = awake
+        self._now = now
+        self._waiting: deque[WakeRequest] = deque()
+        # Those that were admitted and have not begun to wake, and those that are being put to sleep.
+        self._admitted: set[ServedConversation] = set()
+        self._leaving: dict[ServedConversation, asyncio.Task[None]] = {}
+        self._needed: dict[ServedConversation, float] = {}
+
+    async def wait_for_admission(self, one: ServedConversation) -> None:
+        """Return when it may be woken, which the caller does at once; raises `TooMany`."""
+        if not self._waiting and self._has_room():
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            raise TooMany(CROWDED.format(self._most))
+        loop = asyncio.get_running_loop()
+        request = WakeRequest(one, self._now() + WAKE_SECONDS, loop.create_future())
+        self._waiting.append(request)
+        self.process_requests()
+        try:
+            await request.admission
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(request)
+            self._admitted.discard(one)
+            # The caller may have gone meanwhile, or may not wake it after all.
+            loop.call_soon(self.process_requests)
+
+    def process_requests(self) -> None:
+        """Admit those for whom there is room, make room for others, and refuse those that would wait in vain.
+
+        Called when a conversation may have become busy, idle or asleep, and once a second.
+        """
+        if not self._waiting:
+            return
+        self._admit()
+        now = self._now()
+        self._needed = {one: until for one, until in self._needed.items() if until > now}
+        self._make_room()
+        under_way = self._leaving or self._admitted
+        if not under_way and all(_is_busy(one) or one in self._needed for one in self._awake()):
+            self.refuse_all(TooMany, BUSY.format(self._most))
+        while self._waiting and self._waiting[0].until <= now:
+            _resolve_request(self._waiting.popleft(), TooMany(CROWDED.format(self._most)))
+
+    def refuse_all(self, kind: type[TooMany], why: str) -> None:
+        """Refuse every conversation that waits to be woken."""
+        while self._waiting:
+            _resolve_request(self._waiting.popleft(), kind(why))
+
+    def _has_room(self) -> bool:
+        return len({*self._awake(), *self._admitted}) < self._most
+
+    def _admit(self) -> None:
+        for request in list(self._waiting):
+            # Another client may have asked for the same one.
+            if is_staying_awake(request.one) or request.one in self._admitted or self._has_room():
+                self._waiting.remove(request)
+                self._admitted.add(request.one)
+                _resolve_request(request)
+
+    def _make_room(self) -> None:
+        wanted = min(len(self._waiting), ASLEEP_AT_ONCE) - len(self._leaving)
+        idle = [one for one in self._awake() if one.is_idle and one not in self._leaving and one not in self._needed]
+        for one in sorted(idle, key=lambda one: one.used)[: max(0, wanted)]:
+            self._leaving[one] = asyncio.ensure_future(self._put_to_sleep(one))
+
+    async def _put_to_sleep(self, one: ServedConversation) -> None:
+        try:
+            # One that is still idle has work that only its worker knows.
+            if not await one.try_sleep() and one.is_idle:
+                self._needed[one] = self._now() + NEEDED_SECONDS
+        finally:
+            del self._leaving[one]
+            self.process_requests()
+
+
+def is_staying_awake(one: ServedConversation) -> bool:
+    """Whether it has a worker, or will have, that is not being stopped."""
+    return one.has_worker and one.state != "stopping"
+
+
+def _is_busy(one: ServedConversation) -> bool:
+    """Whether there is a run or a question, which may take long to end."""
+    return one.is_running or one.work.is_busy
+
+
+def _resolve_request(request: WakeRequest, why: Refusal | None = None) -> None:
+    if request.admission.done():
+        # Its client has gone.
+        return
+    if why is None:
+        request.admission.set_result(None)
+    else:
+        request.admission.set_exception(why)

@@ -1,0 +1,106 @@
+"""When and how the screen is drawn: finished blocks above, and the lower part anew below them.
+
+What changes is drawn twenty times a second at most, whatever arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from pigeon.frontends.terminal.blocks import Block
+from pigeon.frontends.terminal.painting import Painter
+from pigeon.frontends.terminal.screen.block_queue import BlockQueue
+from pigeon.frontends.terminal.screen.chat_output import ChatApplication, ChatOutput
+from pigeon.frontends.terminal.screen.live_view import LiveView
+
+DRAWS_A_SECOND = 20
+# The rows that the live part leaves to what is below it.
+ROWS_BELOW = 8
+
+
+class Drawing:
+    """Draws the blocks and the live part of one chat. `app` returns the application, which is made after this."""
+
+    def __init__(
+        self,
+        output: ChatOutput,
+        painter: Painter,
+        live: LiveView,
+        is_asking: Callable[[], bool],
+        app: Callable[[], ChatApplication],
+    ) -> None:
+        self._output = output
+        self._live = live
+        self._is_asking = is_asking
+        self._app = app
+        self._blocks = BlockQueue(painter, self.refresh)
+        self._pauses = 0
+        self._refreshing: asyncio.Handle | None = None
+
+    def show(self, block: Block) -> None:
+        """Write a finished block above the lower part."""
+        self._blocks.add(block, self._output.get_size().columns)
+
+    def show_lines(self, lines: str) -> None:
+        """Write lines that are painted already."""
+        self._blocks.add_lines(lines)
+
+    def live_lines(self) -> Sequence[str]:
+        """The lines of the live part, as they were when it was last refreshed."""
+        size = self._output.get_size()
+        return self._live.lines(size.columns, max(1, size.rows - ROWS_BELOW), self._is_asking())
+
+    def refresh(self) -> None:
+        """Draw anew, soon: many changes together are one drawing, and a key is not held up by them."""
+        if self._refreshing is None:
+            self._refreshing = asyncio.get_running_loop().call_later(1 / DRAWS_A_SECOND, self._draw)
+
+    @contextmanager
+    def pausing(self) -> Iterator[None]:
+        """In here nothing is written above the lower part: another program has the terminal."""
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            self.refresh()
+
+    async def finish(self) -> None:
+        """Write all blocks that are left; the lower part is not drawn any more."""
+        await self._blocks.wait_until_painted()
+        while self._blocks.has_text:
+            text = self._blocks.pop_text().replace("\n", "\r\n")
+            with suppress(OSError):
+                self._output.write_raw(text)
+                self._output.flush()
+
+    def _draw(self) -> None:
+        """Both parts in one drawing: what has left the live part stands above it at the same moment."""
+        self._refreshing = None
+        app = self._app()
+        if self._blocks.has_text and not self._pauses and app.is_running:
+            self._flush(app)
+            if self._blocks.has_text:
+                self._refreshing = asyncio.get_running_loop().call_soon(self._draw)
+        else:
+            self._refresh_live()
+            # Now, not when it is drawn: what has ended by then must not be missing in both parts.
+            self.live_lines()
+            # Behind the keys that came meanwhile: they are drawn with it, instead of before it and again after it.
+            asyncio.get_running_loop().call_later(0, app.invalidate)
+
+    def _refresh_live(self) -> None:
+        """What has left the live part while it is painted stands there until then."""
+        if not self._blocks.is_painting:
+            self._live.invalidate()
+
+    def _flush(self, app: ChatApplication) -> None:
+        """Write what is finished above the lower part, which is drawn anew below it."""
+        text = self._blocks.pop_text().replace("\n", "\r\n")
+        with self._output.drawing():
+            app.renderer.erase(leave_alternate_screen=False)
+            self._output.write_raw(text)
+            self._refresh_live()
+            app.draw_now()

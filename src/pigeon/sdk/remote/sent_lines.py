@@ -1,0 +1,191 @@
+"""What a client has sent to a served conversation, and what becomes of it when the connection is lost.
+
+Of what was sent and not answered,
+
+    reads, settings, aborts        are sent again: done twice, they do the same
+    messages to the model          are sent again under the id that they got here, under which each is accepted once
+    answers to questions           are sent again: the server uses the first, and none to a question that is closed
+    a line that is too long        fails with the code `too_long`: the server closes the connection over it each time
+    everything else                fails with the code `connection_lost`: it is not known whether it was done
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+
+import msgspec
+from msgspec import Struct
+
+from pigeon.system.ids import RANDOM_IDS
+from pigeon.wire import codec
+from pigeon.wire.answers import failure_response
+from pigeon.wire.base import Json
+
+LOST_CODE = "connection_lost"
+LOST = "The connection was lost before {} was answered; it is not known whether it was done"
+TOO_LONG_CODE = "too_long"
+TOO_LONG = "{} is larger than the server accepts: {:.0f} MB"
+MB = 1024 * 1024
+# A server that is still sent a long line when it closes cannot say why; so often such a line is sent.
+MOST_TRIES = 5
+# What does the same when it is done twice, by name or by the beginning of its name.
+AGAIN = ("get_", "set_", "list_sessions", "find_text", "render_html", "hello", "abort")
+MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
+ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
+_OUR_IDS = "pigeon-link-"
+# What an id of ours adds to messages and answers; a client that gave none is not shown it.
+_OUR_ID_MEMBERS = re.compile(rb',"clientMessageId":"pigeon-link-[0-9a-f]+"(?:,"accepted":\{[^{}]*\})?')
+
+
+class LineHead(Struct, rename="camel"):
+    """What has to be known of a line, whichever way it goes."""
+
+    type: str = ""
+    id: Json = None
+    command: Json = None
+    error: Json = None
+    seq: int = 0
+    run_id: str = ""
+    client_message_id: Json = None
+    target_id: str = ""
+    events: Json = None
+    snapshot: msgspec.Raw = msgspec.Raw(b"{}")
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+decode_head = msgspec.json.Decoder(LineHead).decode
+
+
+class SentLine:
+    """A line of the client: its name, whether it is on its way, and on how many connections it was in vain."""
+
+    __slots__ = ("_tries", "is_on_its_way", "line", "name")
+
+    def __init__(self, line: bytes, name: str) -> None:
+        self.line = line
+        self.name = name
+        self.is_on_its_way = False
+        self._tries = 0
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message to the model."""
+        return self.name in MESSAGES
+
+    def start(self) -> bytes:
+        """Return the line, which is on its way from now on."""
+        self.is_on_its_way = True
+        return self.line
+
+    def count_failure(self) -> bool:
+        """Note that a connection was lost over it; true if it probably is the reason, because it is long."""
+        self._tries += 1
+        return len(self.line) > MB and self._tries >= MOST_TRIES
+
+
+class SentLines:
+    """The lines of a client that wait for a connection, and those that were sent and not answered."""
+
+    def __init__(self) -> None:
+        self._outgoing: deque[SentLine] = deque()
+        self._more = asyncio.Event()
+        # By the id of the command, as JSON; in the order in which they were sent.
+        self._unanswered: dict[bytes, SentLine] = {}
+        # Answers of the client, by the id of the question, until that is closed.
+        self._answers: dict[str, SentLine] = {}
+        self._wanted_events: frozenset[str] | None = None
+
+    def wants_event(self, kind: str) -> bool:
+        """Whether the client's last `set_event_filter` lets an event of this type through."""
+        return self._wanted_events is None or kind in self._wanted_events
+
+    def put(self, line: bytes) -> None:
+        """Send a line, now or on the next connection."""
+        self._outgoing.append(self._track_line(line))
+        self._more.set()
+
+    async def next_line(self) -> bytes:
+        """Wait for the next line to send."""
+        while not self._outgoing:
+            self._more.clear()
+            await self._more.wait()
+        return self._outgoing.popleft().start()
+
+    def pop_command(self, id: bytes) -> SentLine | None:
+        """Remove the command that was answered; None if the client has sent none with this id."""
+        return self._unanswered.pop(id, None)
+
+    def close_question(self, id: str) -> bool:
+        """Note that a question is closed; true if the client has answered it."""
+        return self._answers.pop(id, None) is not None
+
+    def close_all_questions(self) -> None:
+        """Note that no question is open any more."""
+        self._answers.clear()
+
+    def fail_too_long(self, refused_line: bool) -> list[bytes]:
+        """Give up what would break every connection: a long line that did, and the longest if the server refused one.
+
+        Called when a connection was lost; returns the failures that the client is to get as answers.
+        """
+        under_way = [sent for sent in (*self._unanswered.values(), *self._answers.values()) if sent.is_on_its_way]
+        wrong = [sent for sent in under_way if sent.count_failure()]
+        if refused_line and under_way:
+            wrong.append(max(under_way, key=lambda sent: len(sent.line)))
+        self._answers = {id: sent for id, sent in self._answers.items() if sent not in wrong}
+        return [
+            _encode_failure(sent, id, TOO_LONG.format(sent.name, len(sent.line) / MB), TOO_LONG_CODE)
+            for id, sent in self._unanswered.items()
+            if sent in wrong
+        ]
+
+    def resend_or_fail(self) -> tuple[list[bytes], list[bytes]]:
+        """Send again what was on its way when the connection was lost, and give up what must not be done twice.
+
+        Returns the ids of the messages that are sent again, and the failures that the client is to get as answers.
+        """
+        again: list[SentLine] = []
+        messages: list[bytes] = []
+        failures: list[bytes] = []
+        for id, sent in list(self._unanswered.items()):
+            if not sent.is_on_its_way:
+                continue
+            if sent.is_message:
+                messages.append(id)
+            elif not sent.name.startswith(AGAIN):
+                del self._unanswered[id]
+                failures.append(_encode_failure(sent, id, LOST.format(sent.name), LOST_CODE))
+                continue
+            again.append(sent)
+        again += [sent for sent in self._answers.values() if sent.is_on_its_way]
+        self._outgoing.extendleft(reversed(again))
+        self._more.set()
+        return messages, failures
+
+    def _track_line(self, line: bytes) -> SentLine:
+        """Keep what may have to be sent again, a message under an id by which it is known then."""
+        try:
+            head = decode_head(line)
+        except msgspec.DecodeError:
+            return SentLine(line, "")
+        if head.type in MESSAGES and head.client_message_id is None:
+            line = b'{"clientMessageId":"%s%s",' % (_OUR_IDS.encode(), RANDOM_IDS.request_id().encode()) + line[1:]
+        sent = SentLine(line, head.type)
+        if head.type in ANSWERS:
+            self._answers[str(head.id)] = sent
+        elif head.id is not None:
+            self._unanswered[codec.encode(head.id)] = sent
+        if head.type == "set_event_filter":
+            self._wanted_events = frozenset(map(str, head.events)) if isinstance(head.events, list) else None
+        return sent
+
+
+def remove_our_ids(line: bytes) -> bytes:
+    """The line of a server without the ids that messages got here."""
+    return _OUR_ID_MEMBERS.sub(b"", line)
+
+
+def _encode_failure(sent: SentLine, id: bytes, text: str, code: str) -> bytes:
+    return codec.encode(failure_response(sent.name, text, msgspec.json.decode(id), code))
