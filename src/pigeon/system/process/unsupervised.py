@@ -81,8 +81,14 @@ class UnsupervisedProcess:
     ) -> None:
         self._transport = transport
         self._protocol = protocol
-        self._exited = protocol.exited
-        self._exited.add_done_callback(lambda _: on_gone(self))
+        self._on_gone = on_gone
+        self._exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        protocol.exited.add_done_callback(self._on_exit)
+
+    def _on_exit(self, exited: asyncio.Future[None]) -> None:
+        """Report the end first, so that whoever waits for it finds it reported."""
+        self._on_gone(self)
+        self._exited.set_result(None)
 
     async def read(self, timeout: float | None = None) -> bytes | None:
         """More output; after the exit, a silence of `PIPE_GRACE` counts as its end."""
