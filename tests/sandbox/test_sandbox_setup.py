@@ -231,7 +231,11 @@ async def test_a_project_that_is_trusted_while_the_agent_runs_tightens_at_once(a
     assert "may be why" in agent.results()[0]
 
 
-async def test_the_agents_folder_is_kept_in_a_working_folder_too(agent: InProcessAgent) -> None:
+@pytest.mark.parametrize("many_mounts", [1, 1000], ids=["landlock", "the usual builder"])
+async def test_the_agents_folder_is_kept_in_a_working_folder_too(
+    agent: InProcessAgent, monkeypatch: pytest.MonkeyPatch, many_mounts: int
+) -> None:
+    monkeypatch.setattr("pigeon.sandbox.control.MANY_MOUNTS", many_mounts)
     named = agent.work / "extension.py"
     named.write_text("def setup(ext):\n    pass\n")
     agent.agent_dir = agent.work / "agent"

@@ -76,7 +76,7 @@ def plan_of(policy: SandboxPolicy, artifacts: str | None = None) -> MountPlan:
         root = _innermost_folder(written, wanted)
         if wanted in policy.own and wanted in written:
             raise Unprotectable(f"Pigeon itself runs from {wanted}, so commands must not write there. Work elsewhere")
-        if root is None:
+        if root is None or _is_in_view(policy, root, wanted):
             continue
         _check_path(root, wanted)
         path = wanted
@@ -149,6 +149,12 @@ def _views(policy: SandboxPolicy) -> Iterator[Mount]:
                 hidden = any(is_inside(real, secret) or is_inside(secret, real) for secret in apart)
                 if entry.is_dir() and entry.path not in secrets and not hidden:
                     yield Mount("show", entry.path, source=real)
+
+
+def _is_in_view(policy: SandboxPolicy, root: str, path: str) -> bool:
+    """Whether a path is inside a private folder of this root, of which commands get only a view that is read-only."""
+    views = [folder for folder in policy.private if is_inside(folder, root) and os.path.isdir(folder)]
+    return any(path != folder and is_inside(path, folder) for folder in views)
 
 
 def _is_readable(path: str) -> bool:

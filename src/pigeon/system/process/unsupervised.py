@@ -86,7 +86,7 @@ class UnsupervisedProcess:
         protocol.exited.add_done_callback(self._on_exit)
 
     def _on_exit(self, exited: asyncio.Future[None]) -> None:
-        """Report the end first, so that whoever waits for it finds it reported."""
+        """Report the end first, so that it is reported when `wait` returns."""
         self._on_gone(self)
         self._exited.set_result(None)
 
