@@ -431,10 +431,11 @@ def test_thousands_of_items_are_compared_in_no_time() -> None:
     assert time.process_time() - began < 3
 
 
-def test_the_library_is_loaded_by_the_first_check() -> None:
+def test_the_library_is_loaded_by_the_first_schema_that_is_not_plain() -> None:
     code = (
         "import sys; from pigeon.agent.arguments import validate_arguments;"
-        "print('jsonschema_rs' in sys.modules); validate_arguments('t', {}, {}); print('jsonschema_rs' in sys.modules)"
+        "validate_arguments('t', {'type': 'object'}, {'a': 1}); print('jsonschema_rs' in sys.modules);"
+        "validate_arguments('t', {'minProperties': 1}, {'a': 1}); print('jsonschema_rs' in sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["False", "True"]

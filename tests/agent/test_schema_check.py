@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft4Validator, Draft7Validator, Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from pigeon.agent.schema_check import BrokenSchema, SchemaCheck
+from pigeon.agent.arguments import validate_arguments
+from pigeon.agent.schema_check import BrokenSchema, SchemaCheck, is_plainly_valid
+from pigeon.wire.errors import ToolFailed
 
 KEYS = st.sampled_from(["a", "b", "ab", "a/b", "a~b"])
 NUMBERS = (
@@ -132,6 +134,47 @@ def test_a_generous_check_differs_only_in_one_of(schema: dict[str, Any], value: 
     errors = SchemaCheck(schema, value).find_errors(value)
     assert bool(errors) is not Draft202012Validator(_with_any_of(schema)).is_valid(value), errors
     assert schema == before
+
+
+def _simple_schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {"type": TYPES},
+        optional={
+            "properties": st.dictionaries(KEYS, inner, max_size=3),
+            "required": st.lists(KEYS, max_size=2, unique=True),
+            "items": inner,
+            "additionalProperties": st.booleans() | inner,
+            "minLength": COUNTS,
+        },
+    )
+
+
+@given(st.recursive(_simple_schemas(st.booleans()), _simple_schemas, max_leaves=5), VALUES)
+@example({"type": "object", "required": [["a"]]}, {"a": 1})
+@example({"type": "array", "items": False}, [])
+@example({"type": "integer"}, True)
+def test_plain_schemas_are_checked_like_all_others(schema: dict[str, Any], value: Any) -> None:
+    plain = {"type": "object", "properties": {"x": schema}}
+    outcomes = []
+    for whole in (plain, {**plain, "minProperties": 0}):
+        try:
+            outcomes.append(repr(validate_arguments("t", whole, {"x": value})))
+        except ToolFailed as error:
+            outcomes.append(error.text)
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_usual_call_is_plainly_valid() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"command": {"type": "string"}, "edits": {"type": "array", "items": {"type": "object"}}},
+        "required": ["command"],
+    }
+    assert is_plainly_valid(schema, {"command": "ls", "edits": [{}], "more": 1.5})
+    assert not is_plainly_valid(schema, {"command": 5})
+    assert not is_plainly_valid(schema, {"edits": []})
+    assert not is_plainly_valid(schema | {"additionalProperties": False}, {"command": "ls", "more": 1})
+    assert not is_plainly_valid(schema | {"minProperties": 1}, {"command": "ls"})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pigeon.trust.decision import RESOURCES, Decision, find_guarded_paths, initial_decision, skill_folders
+from pigeon.trust.decision import RESOURCES, Decision, find_guarded_paths, initial_decision
 from pigeon.trust.trust_file import save_decision, saved_decision
 from support.agent_folders import ODD
 
@@ -42,7 +42,6 @@ def test_skills_for_any_agent_above_count_but_not_the_users_own(tmp_path: Path) 
     above = home / "code" / ".agents" / "skills"
     above.mkdir(parents=True)
     assert find_guarded_paths(str(project), folders(project), str(home)) == [str(above)]
-    assert str(home / ".agents" / "skills") not in skill_folders(str(project), str(home))
 
 
 def test_the_users_own_skills_need_no_trust_under_another_name(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pigeon.agent.schema_check import (
     SchemaCheck,
     fixed_values,
     is_of_kind,
+    is_plainly_valid,
     is_same_json,
     types_of,
 )
@@ -26,6 +27,8 @@ from pigeon.wire.errors import ToolFailed
 
 def validate_arguments(tool: str, schema: Schema, arguments: dict[str, Any]) -> dict[str, Any]:
     """A corrected copy of the arguments; raises `ToolFailed` with one line per error."""
+    if is_plainly_valid(schema, arguments):
+        return copy.deepcopy(arguments)
     try:
         check = SchemaCheck(schema, arguments)
         value = _Coercion(check).coerce(drop_optional_nulls(check, copy.deepcopy(arguments)), check.schema)

@@ -40,6 +40,7 @@ _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSc
 _VALUES = ("enum", "const", "default", "examples")
 _NO_SIBLINGS = ("draft-04", "draft-06", "draft-07")  # where the standard ignores what stands beside a reference
 _REMARKS = {"$defs", "definitions", "$schema", "$id", "$comment", "title", "description", "default", "examples"}
+_PLAIN = _REMARKS | {"type", "properties", "required", "items", "additionalProperties"}
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
@@ -85,6 +86,32 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "Custom": lambda kind, _: str(kind.message),
     "OneOfMultipleValid": lambda *_: "matches more than one alternative",
 }
+
+
+def is_plainly_valid(schema: Any, value: Any) -> bool:
+    """Whether a value fits a schema that has only types, properties and items; False leaves it to `SchemaCheck`.
+
+    Most calls of tools are like this. They cost no compilation, and do not load the library.
+    """
+    if not isinstance(schema, dict) or not schema.keys() <= _PLAIN or isinstance(value, float):
+        return False
+    kind = schema.get("type")
+    if not isinstance(kind, str) or kind not in _KINDS or not _KINDS[kind](value):
+        return False
+    if isinstance(value, list):
+        items = schema.get("items", True)
+        return items is True or all(is_plainly_valid(items, item) for item in value)
+    if isinstance(value, dict):
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if not isinstance(properties, dict) or not isinstance(required, list):
+            return False
+        if not all(isinstance(name, str) and name in value for name in required):
+            return False
+        others = schema.get("additionalProperties", True) is True
+        return all(
+            is_plainly_valid(properties[key], item) if key in properties else others for key, item in value.items()
+        )
+    return True
 
 
 def _with_finite_numbers(value: Any) -> Any:

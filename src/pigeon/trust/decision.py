@@ -35,21 +35,23 @@ Default = Literal["ask", "always", "never"]
 
 
 def find_guarded_paths(cwd: str, folders: Iterable[str], home: str) -> list[str]:
-    """What there is in a project that needs trust; `folders` are those that may hold our files."""
-    found = [os.path.join(folder, name) for folder in folders for name in RESOURCES]
+    """What there is in a project that needs trust; `folders` are those that may hold our files.
+
+    This is looked up again with each run, so folders that do not exist must cost next to nothing.
+    """
+    found = [os.path.join(folder, name) for folder in filter(os.path.lexists, folders) for name in RESOURCES]
     found.append(os.path.join(cwd, SERVERS))
-    found += skill_folders(cwd, home)
-    return [path for path in found if os.path.lexists(path)]
+    return [path for path in found if os.path.lexists(path)] + _find_skill_folders(cwd, home)
 
 
-def skill_folders(cwd: str, home: str) -> list[str]:
-    """Where a project may keep skills for any agent: in its folder or above, but not the user's own."""
-    own = os.path.realpath(os.path.join(home, SKILLS))
+def _find_skill_folders(cwd: str, home: str) -> list[str]:
+    """The folders with skills for any agent in a project's folder and above, but not the user's own."""
+    own = os.path.join(home, SKILLS)
     found = []
     folder = os.path.realpath(cwd)
     while True:
         candidate = os.path.join(folder, SKILLS)
-        if os.path.realpath(candidate) != own:
+        if os.path.lexists(candidate) and os.path.realpath(candidate) != os.path.realpath(own):
             found.append(candidate)
         above = os.path.dirname(folder)
         if above == folder:
