@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pigeon.sandbox.plan import plan_of
 from pigeon.sandbox.policy import Unprotectable
 from pigeon.system.process.reaper import LOST
 from pigeon.system.process.run_program import ProgramResult, run_program
@@ -39,7 +40,8 @@ class Place:
         self.owners: list[ProcessOwner] = []
 
     def owner(self, **policy: Any) -> ProcessOwner:
-        owner = ProcessOwner(wall_of(self.builder, policy_for(self.work, self.home, self.scratch, **policy)))
+        self.policy = policy_for(self.work, self.home, self.scratch, **policy)
+        owner = ProcessOwner(wall_of(self.builder, self.policy))
         self.owners.append(owner)
         return owner
 
@@ -241,7 +243,7 @@ async def test_hooks_that_the_configuration_names_are_not_made(place: Place) -> 
     place.repository()
     place.outside(f"git -C {place.work} config core.hooksPath tools/hooks")
     ran = await place.run("mkdir -p tools/hooks && echo made")
-    assert (ran.stdout, place.names()) == (b"", {".git"})
+    assert (ran.stdout, place.names()) == (b"", {".git"}), plan_of(place.policy)
 
 
 async def test_what_git_takes_orders_from_is_kept_at_any_depth(place: Place) -> None:

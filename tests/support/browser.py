@@ -171,6 +171,7 @@ class Browser:
         options = [
             "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync",
+            "--disable-component-update", "--disable-quic",
             "--remote-debugging-pipe", f"--user-data-dir={folder}", *more, "about:blank",
         ]  # fmt: skip
         # The browser reads from descriptor 3 and writes to descriptor 4.

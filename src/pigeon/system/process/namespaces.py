@@ -207,6 +207,24 @@ def _mount_all(mounts: list[tuple[str, bytes, bytes]], empty: bytes) -> None:
         held = open_without_links(path)
         _set_attributes(held, ATTR_RDONLY, alone=True)
         os.close(held)
+    _check_read_only(
+        [path for kind, path, _ in mounts if kind == "keep"], [path for kind, path, _ in mounts if kind in HIDDEN]
+    )
+
+
+def _check_read_only(kept: list[bytes], hidden: list[bytes]) -> None:
+    """Refuse to run the command if something that it must not change can be written after all.
+
+    The kernel takes away a mount without an error when its mount point is removed in another namespace.
+    """
+    for path in kept:
+        if any(path == folder or path.startswith(folder + b"/") for folder in hidden):
+            continue
+        held = open_without_links(path)
+        flags = os.fstatvfs(held).f_flag
+        os.close(held)
+        if not flags & os.ST_RDONLY:
+            raise OSError(errno.EROFS, f"{os.fsdecode(path)} could not be kept from being written")
 
 
 def _mount_devices(devices: list[tuple[bytes, int]]) -> None:

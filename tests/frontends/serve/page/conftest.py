@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from fakes.model_server import ModelServer
 from support.browser import ASKING, PARSER, Browser, ServedPigeon, Tab
 
+HERE = Path(__file__).parent
 SERVER_GONE = ("ERR_CONNECTION", "ERR_CONTENT_LENGTH_MISMATCH", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A browser that shares two processors with other tests may take a minute for what else takes a moment."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.timeout(240))
 
 
 @pytest.fixture(scope="session")
