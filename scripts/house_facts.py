@@ -26,7 +26,7 @@ from house_measures import PACKAGE, SourceTree, nodes_of
 
 from pigeon.providers.apis import APIS
 from pigeon.tools import catalog
-from pigeon.wire.answers import Feature
+from pigeon.wire.choices import Feature
 
 TOOL_WORDS = {"tool", "tools", "toolset"}
 NAMED_WORDS = {*TOOL_WORDS, "name", "names", "called"}

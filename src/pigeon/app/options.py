@@ -16,7 +16,7 @@ from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from pigeon.dialects.base import Dialect
-    from pigeon.wire.answers import ApprovalMode
+    from pigeon.wire.choices import ApprovalMode
     from pigeon.wire.commands import InterruptMode
 
 
