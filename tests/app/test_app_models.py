@@ -52,7 +52,7 @@ def around(variables: dict[str, str]) -> Environment:
 
 
 def a_gateway(settings: Settings, environment: Environment) -> Gateway:
-    recordings = AgentRecordings("", None, environment, Redactor(), None, print)
+    recordings = AgentRecordings("", None, environment, Redactor(), (), print)
     return make_gateway(a_registry(BOTH), settings, environment, NoProviderHooks(), Redactor(), recordings, {})
 
 

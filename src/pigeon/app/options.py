@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from pigeon.wire.commands import InterruptMode
 
 
+# Options that apply to a single conversation, so they cannot be given to all agents of a program.
+OF_ONE_SESSION = (
+    *("session", "session_id", "resume", "continue_newest", "fork"),
+    *("no_session", "name", "cwd", "session_dir", "record"),
+)
+
+
 class AgentOptions(Struct, frozen=True, kw_only=True):
     """The options of one agent. Nothing here is checked before `build`, which raises `StartupError`."""
 
