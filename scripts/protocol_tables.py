@@ -17,13 +17,19 @@ import msgspec
 from pigeon.rpc.session_connection import BEHAVIOUR_FEATURES
 from pigeon.wire import commands, content, dialogs, entries, events, messages, model
 from pigeon.wire.base import Absent, Record, intended_hint
-from pigeon.wire.choices import ALL_FEATURES, FORM_FEATURES
+from pigeon.wire.choices import ALL_FEATURES
 from pigeon.wire.commands import Command
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 _PLACE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
 _NOTHING = "none"
+# What features change in the form of all events; the events and members that they show are declared at the records.
+FORM_FEATURES = {
+    "deltas": "`message_update` without the message so far",
+    "seq": "`seq`, the number of each event and dialog",
+    "attribution": "`runId` on each event and dialog of a run",
+}
 _GIVEN = {content.ImageInput, content.ImageSource, content.Attachment, commands.HostTool, commands.HostToolOutcome}
 
 

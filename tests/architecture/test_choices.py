@@ -6,7 +6,7 @@ import re
 from typing import get_args
 
 import pytest
-from protocol_tables import feature_records
+from protocol_tables import FORM_FEATURES, feature_records
 
 from pigeon.cli.args import WORDS, option_rows
 from pigeon.frontends.acp.options import MODES
@@ -16,7 +16,7 @@ from pigeon.rpc.session_connection import BEHAVIOUR_FEATURES
 from pigeon.sandbox import control
 from pigeon.sandbox.policy import PolicyMode
 from pigeon.wire.answers import SourceRules
-from pigeon.wire.choices import ALL_FEATURES, APPROVAL_MODES, FORM_FEATURES, VERDICTS, SandboxMode, to_alternatives
+from pigeon.wire.choices import ALL_FEATURES, APPROVAL_MODES, VERDICTS, SandboxMode, to_alternatives
 from support.source_tree import TREE
 
 PAGE = TREE.source / "pigeon" / "frontends" / "serve" / "page"

@@ -5,21 +5,12 @@ They have a module without records, because the command line names them in its h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
 Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection"]
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
-# What features change in the form of every event; the events and members that they show are declared at the records.
-FORM_FEATURES: Mapping[Feature, str] = MappingProxyType(
-    {
-        "deltas": "`message_update` without the message so far",
-        "seq": "`seq`, the number of each event and dialog",
-        "attribution": "`runId` on each event and dialog of a run",
-    }
-)
 SandboxMode = Literal["off", "read-only", "workspace"]
 ApprovalMode = Literal["always-ask", "write", "yolo"]
 # The strictest first.
