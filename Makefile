@@ -94,6 +94,7 @@ docs: $(DEV) sdk
 	$(BIN)/python scripts/protocol_tables.py
 	$(BIN)/python scripts/model_tables.py
 	$(BIN)/python scripts/extension_tables.py
+	$(BIN)/python scripts/permission_tables.py
 	$(BIN)/python scripts/library_reference.py
 
 sdk: $(DEV)

@@ -9,7 +9,7 @@ else:
   is called a tool (`tools["todo"]`, `toolset.offer("todo")`), or assigned to it; it is in a piece of JSON
   (`"toolName":"todo"`).
 * feature: the same with things that are called features or wanted; a tuple, list, set or dict must have two or more.
-* API, session file: anywhere, since no other string looks like these; of a session's file it is the ending.
+* API: anywhere, since no other string looks like these. Session file: a name, or a part of one, that ends as theirs.
 
 What is said in a `Literal` is a type and does not count.
 """
@@ -26,7 +26,7 @@ from house_measures import PACKAGE, SourceTree, nodes_of
 
 from pigeon.providers.apis import APIS
 from pigeon.tools import catalog
-from pigeon.wire.answers import Feature
+from pigeon.wire.choices import Feature
 
 TOOL_WORDS = {"tool", "tools", "toolset"}
 NAMED_WORDS = {*TOOL_WORDS, "name", "names", "called"}
@@ -39,8 +39,10 @@ DECLARED = {
     "session file": ("session/history/file_store.py", "session/history/repository.py"),
 }
 _JSON = re.compile(r'"toolName":\s*"(\w+)"')
+_SPACE = re.compile(r"\s")
 _JS_LIST = re.compile(r"\[((?:\s*\"\w+\"\s*,?)+)\]")
 _JS_COMPARED = re.compile(r'\b(?:toolName|tool|name)\s*[!=]==?\s*"(\w+)"')
+_JS_FEATURES = re.compile(r"\b[fF]eatures\b[^\"']*((?:[\"'][\w-]+[\"'][\s,]*)+)")
 
 
 class NamedFact(NamedTuple):
@@ -63,7 +65,7 @@ def named_facts(tree: SourceTree) -> list[NamedFact]:
     for module, path in tree.modules.items():
         found += list(facts_in(tree.tree(module), path.relative_to(root), names))
     for path in sorted(root.rglob("*.js")):
-        found += list(facts_in_script(path.read_text("utf-8"), path.relative_to(root), names["tool"]))
+        found += list(facts_in_script(path.read_text("utf-8"), path.relative_to(root), names))
     return found
 
 
@@ -103,20 +105,31 @@ def facts_in(tree: ast.Module, path: Path, names: dict[str, frozenset[str]]) -> 
             continue
         value = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
         for kind in kinds:
-            if value in names[kind] and _means(node, parents, kind, names[kind]):
+            if _is_among(value, kind, names[kind]) and _means(node, parents, kind, names[kind]):
                 yield NamedFact(path.as_posix(), node.lineno, kind, value)
         if "tool" in kinds and (found := _JSON.search(value)) and found[1] in names["tool"]:
             yield NamedFact(path.as_posix(), node.lineno, "tool", found[1])
 
 
-def facts_in_script(text: str, path: Path, tools: frozenset[str]) -> Iterator[NamedFact]:
-    """The places of one script of the page, line by line."""
+def facts_in_script(text: str, path: Path, names: dict[str, frozenset[str]]) -> Iterator[NamedFact]:
+    """The tools and features that one script of the page names, line by line."""
+    tools = names["tool"]
     for number, line in enumerate(text.split("\n"), 1):
         lists = [re.findall(r"\w+", found[1]) for found in _JS_LIST.finditer(line)]
-        listed = [name for names in lists if tools.issuperset(names) for name in names]
+        listed = [name for words in lists if tools.issuperset(words) for name in words]
         compared = [name for name in _JS_COMPARED.findall(line) if name in tools]
         for name in (*listed, *compared):
             yield NamedFact(path.as_posix(), number, "tool", name)
+        for words in _JS_FEATURES.findall(line):
+            for name in re.findall(r"[\w-]+", words):
+                if name in names["feature"]:
+                    yield NamedFact(path.as_posix(), number, "feature", name)
+
+
+def _is_among(value: str, kind: str, names: frozenset[str]) -> bool:
+    if kind == "session file":
+        return value.endswith(tuple(names)) and not _SPACE.search(value)
+    return value in names
 
 
 def _means(node: ast.Constant, parents: dict[ast.AST, ast.AST], kind: str, names: frozenset[str]) -> bool:

@@ -24,7 +24,7 @@ from pigeon.frontends.batch.public import BatchChoices
 from pigeon.sdk import command_methods
 from pigeon.sdk.agent import AgentChoices
 from pigeon.sdk.conversation import Conversation
-from pigeon.wire import answers, content, dialogs, entries, events, messages, model, steering
+from pigeon.wire import answers, choices, content, dialogs, entries, events, messages, model, steering
 from pigeon.wire.base import Absent, intended_hint
 from pigeon.wire.commands import NAMES, changes, mcp, services
 
@@ -51,7 +51,7 @@ SPELLED = {
     "OnPermission": "Callable[[PermissionRequest], PermissionAnswer]",
     "OnDialog": "Callable[[DialogRequest], str | bool | None]",
     "AnyTool": "HostFunction | Callable",
-    "ApprovalMode": " | ".join(repr(word) for word in get_args(answers.ApprovalMode)),
+    "ApprovalMode": " | ".join(repr(word) for word in choices.APPROVAL_MODES),
     "ANSWER_SECONDS": "30.0",
 }
 ALIASES = {

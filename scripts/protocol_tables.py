@@ -14,14 +14,22 @@ from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origi
 
 import msgspec
 
+from pigeon.rpc.session_connection import BEHAVIOUR_FEATURES
 from pigeon.wire import commands, content, dialogs, entries, events, messages, model
 from pigeon.wire.base import Absent, Record, intended_hint
+from pigeon.wire.choices import ALL_FEATURES
 from pigeon.wire.commands import Command
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 _PLACE = re.compile(r"(<!-- table: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null", Any: "any"}
 _NOTHING = "none"
+# What features change in the form of all events; the events and members that they show are declared at the records.
+FORM_FEATURES = {
+    "deltas": "`message_update` without the message so far",
+    "seq": "`seq`, the number of each event and dialog",
+    "attribution": "`runId` on each event and dialog of a run",
+}
 _GIVEN = {content.ImageInput, content.ImageSource, content.Attachment, commands.HostTool, commands.HostToolOutcome}
 
 
@@ -85,7 +93,36 @@ def vocabulary_table() -> str:
     return _records_table(_by_name(parts), "record", _heading)
 
 
+def features_table() -> str:
+    """What each feature of `hello` shows and does: the declarations of events and members, and what else it changes."""
+    shown = feature_records()
+    rows = [
+        (
+            f"`{feature}`",
+            "<br>".join((*filter(None, [FORM_FEATURES.get(feature)]), *shown.get(feature, ()))),
+            BEHAVIOUR_FEATURES[feature][0] if feature in BEHAVIOUR_FEATURES else "",
+        )
+        for feature in ALL_FEATURES
+    ]
+    return table(("feature", "what it shows", "what it changes besides"), rows)
+
+
+def feature_records() -> dict[str, list[str]]:
+    """The events and the members of records that features show, by the name of the feature."""
+    found: dict[str, list[str]] = {}
+    for event in events.ALL:
+        if event.feature is not None:
+            found.setdefault(event.feature, []).append(f"the event {_tag(event)}")
+    for kind in (*_by_name(_answers()), *events.ALL):
+        names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+        of = _tag(kind) if kind in events.ALL else f"[{kind.__name__}](#{_anchor(kind)})"
+        for name, feature in kind.member_features.items():
+            found.setdefault(feature, []).append(f"`{names[name]}` of {of}")
+    return found
+
+
 TABLES: dict[str, Callable[[], str]] = {
+    "features": features_table,
     "commands": commands_table,
     "answers": answers_table,
     "events": events_table,

@@ -1,25 +1,39 @@
-"""Build the wheel and the sdist, install each into an empty virtual environment, and use it there.
+"""Build the sdist, and from it the wheel; install both into empty virtual environments, and use them there.
 
-`make release-check` does it with the dependencies that pip finds for it; `--offline` takes them from the environment
-that runs this script instead, which is how the tests do it. `--out DIR` keeps the two files.
+`make release-check` installs them with pip, which finds the dependencies. `--offline` unpacks the wheel and links what
+it declares from the environment that runs this script, which is how the tests do it: what `pyproject.toml` does not
+name is not there either. `--out DIR` keeps the two files.
 """
 
 from __future__ import annotations
 
 import argparse
+import configparser
 import os
 import shutil
 import subprocess
 import sys
-import sysconfig
+import tarfile
 import tempfile
+import zipfile
+from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).resolve().parent.parent
+# Imports everything that agents and the chat may need, also what is imported inside functions.
+_IMPORT_ALL = "import pigeon.frontends.agent_imports as agents, pigeon.frontends.terminal.chat; agents.import_all()"
 USES = (
     ["bin/pigeon", "--version"],
     ["bin/pigeon", "-p", "--model", "demo", "--no-session", "hello"],
     ["bin/python", "-c", "import pigeon, pigeon.testing, pigeon.extensions; pigeon.Agent, pigeon.Client"],
+    # Everything that agents and the chat import, also inside functions.
+    [
+        "bin/python",
+        "-c",
+        "import pigeon.frontends.agent_imports as all, pigeon.frontends.terminal.chat; all.import_all()",
+    ],
 )
 
 
@@ -31,7 +45,8 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         built = build_files(Path(folder))
-        for file in built:
+        # The wheel was made from the sdist, so offline it stands for both.
+        for file in built if not options.offline else built[-1:]:
             use_in_empty_environment(file, Path(folder), offline=options.offline)
             print(f"{file.name}: installs and runs", flush=True)  # noqa: T201
         if options.out is not None:
@@ -50,31 +65,77 @@ def build_files(folder: Path) -> list[Path]:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
     out.mkdir()
-    for kind in ("sdist", "wheel"):
-        call = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
-        subprocess.run([sys.executable, "-c", call], cwd=copy, check=True, stdout=subprocess.DEVNULL)
-    return sorted(out.iterdir())
+    _call_backend("sdist", copy, out)
+    [sdist] = out.iterdir()
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "unpacked", filter="data")
+    [unpacked] = (folder / "unpacked").iterdir()
+    _call_backend("wheel", unpacked, out)
+    [wheel] = out.glob("*.whl")
+    return [sdist, wheel]
+
+
+def _call_backend(kind: str, source: Path, out: Path) -> None:
+    call = f"from setuptools import build_meta; build_meta.build_{kind}({str(out)!r})"
+    subprocess.run([sys.executable, "-c", call], cwd=source, check=True, stdout=subprocess.DEVNULL)
 
 
 def use_in_empty_environment(file: Path, folder: Path, *, offline: bool) -> None:
-    """Install one file into a new virtual environment and run the program, one answer and an import from it."""
+    """Install one file into a new virtual environment and run the program, one answer and imports from it."""
     venv = folder / f"venv-{file.name}"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
-    install = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", f"{venv}/bin/python"]
     if offline:
-        # A path file adds our packages, but not the files in there that make this checkout importable.
-        site = next(venv.glob("lib/python*/site-packages"))
-        (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", "utf-8")
-        install += ["install", "--no-deps", "--no-build-isolation"]
+        unpack_wheel(file, venv)
     else:
-        install += ["install"]
-    subprocess.run([*install, str(file)], check=True)
+        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", f"{venv}/bin/python"]
+        subprocess.run([*pip, "install", str(file)], check=True)
     home = folder / "home"
     home.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "TMPDIR", "LANG", "LC_ALL")}
     for program, *arguments in USES:
         command = [str(venv / program), *arguments]
         subprocess.run(command, cwd=home, env={**kept, "HOME": str(home)}, check=True, stdin=subprocess.DEVNULL)
+
+
+def unpack_wheel(wheel: Path, venv: Path) -> None:
+    """Do what an installer does with a wheel of Python modules, and link the distributions that it requires."""
+    [site] = venv.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    [about] = site.glob("*.dist-info")
+    entries = configparser.ConfigParser()
+    entries.read(about / "entry_points.txt")
+    for name, entry in entries["console_scripts"].items():
+        module, _, function = entry.partition(":")
+        script = venv / "bin" / name
+        script.write_text(f"#!{venv}/bin/python\nimport sys\nfrom {module} import {function}\nsys.exit({function}())\n")
+        script.chmod(0o755)
+    for name in required_distributions(metadata.PathDistribution(about)):
+        _link_distribution(metadata.distribution(name), venv, site)
+
+
+def required_distributions(of: metadata.Distribution) -> set[str]:
+    """The names of all distributions that this one needs without its extras; raises for one that is not installed."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(of, "")]
+    while waiting:
+        about, extra = waiting.pop()
+        for needed in map(Requirement, about.requires or ()):
+            if needed.marker is None or needed.marker.evaluate({"extra": extra}):
+                new = {(needed.name, chosen) for chosen in ("", *needed.extras)} - found
+                found |= new
+                waiting += [(metadata.distribution(name), chosen) for name, chosen in new]
+    return {name for name, _ in found}
+
+
+def _link_distribution(about: metadata.Distribution, venv: Path, site: Path) -> None:
+    """Link what a distribution has installed: its packages and modules, and its programs."""
+    for file in about.files or ():
+        # A program is beside the folder of modules; of a package the folder is linked, not each file.
+        name = Path(*file.parts) if file.parts[0] == ".." else Path(file.parts[0])
+        place = Path(os.path.normpath(site / name))
+        if name.name != "__pycache__" and place.is_relative_to(venv) and not os.path.lexists(place):
+            place.symlink_to(os.path.normpath(str(about.locate_file(name))))
 
 
 if __name__ == "__main__":

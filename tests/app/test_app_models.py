@@ -1,18 +1,21 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fakes.http_server import HttpServer, plain
-from pigeon.app.models import make_gateway, resolve_model_options
+from pigeon.app.models import make_gateway, make_registry, resolve_model_options
 from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import Values
 from pigeon.config.settings import Settings
+from pigeon.providers.catalog.built_in import key_variables
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.recording.agent_recordings import AgentRecordings
 from pigeon.providers.registry import ModelRegistry
 from pigeon.providers.request import NoProviderHooks
+from pigeon.secrets.command_environment import tool_environment
 from pigeon.secrets.redactor import Redactor
 from pigeon.system.environment import Environment
 from pigeon.system.process.start import ProcessOwner
@@ -52,7 +55,7 @@ def around(variables: dict[str, str]) -> Environment:
 
 
 def a_gateway(settings: Settings, environment: Environment) -> Gateway:
-    recordings = AgentRecordings("", None, environment, Redactor(), None, print)
+    recordings = AgentRecordings("", None, environment, Redactor(), (), print)
     return make_gateway(a_registry(BOTH), settings, environment, NoProviderHooks(), Redactor(), recordings, {})
 
 
@@ -222,3 +225,14 @@ def test_built_in_models_need_no_key_and_win(options: dict[str, Any], provider: 
     choice = make_choice(**options, settings=DEFAULT, environ={})
     assert choice.model is not None
     assert (choice.model.provider, choice.explicit) == (provider, True)
+
+
+def test_the_key_of_every_known_provider_is_masked_and_kept_from_commands(tmp_path: Path) -> None:
+    names = sorted(key_variables())
+    keys = {name: f"canary-{number}-{'x' * 20}" for number, name in enumerate((*names, names[0].lower()))}
+    redactor = Redactor()
+    make_registry(str(tmp_path), keys, str(tmp_path), None, redactor)
+    redactor.refresh()
+    shown = redactor.mask("\n".join(keys.values()).encode()).decode()
+    assert "canary" not in shown
+    assert tool_environment(keys, also_secret=redactor.variables()).keys().isdisjoint(keys)

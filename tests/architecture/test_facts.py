@@ -25,12 +25,15 @@ EXCEPTIONS: dict[str, str] = {
     "rpc/connection.py": "what each feature shows is decided here, for every connection",
     "rpc/session_connection.py": "the few features that change behaviour, each with its reason",
     "cli/commands/mcp.py": "a client asks for the feature that it shows",
+    "frontends/batch/batch_folder.py": "the files of a batch, which are not sessions",
     "frontends/batch/task_files.py": "the ending of task files, which are not sessions",
     "frontends/serve/conversation.py": "the command `bash` of the protocol, which is not the tool",
     "providers/catalog/built_in.py": "the name of a provider, which is that of its API",
     "providers/demo/guide.py": "the demo model calls tools by the names in its request, as models do",
+    "sandbox/written_folders.py": "a file of the sandbox, which is no session",
     "sdk/conversation.py": "a client asks for the features that it uses",
     "transport/event_log.py": "the ending of its own files, which are not sessions",
+    "trust/trust_file.py": "a file of its own, which is no session",
 }
 
 
@@ -69,6 +72,7 @@ def test_the_names_are_those_of_the_declarations() -> None:
         'WANTED = ["deltas", "seq"]',
         'path.endswith(".jsonl")',
         'name = f"{time}_{id}.jsonl"',
+        'SESSION_FILE = "session.jsonl"',
     ],
 )
 def test_a_name_is_found(line: str) -> None:
@@ -87,7 +91,8 @@ def test_a_name_is_found(line: str) -> None:
         'if program in ("find", "fd", "xargs"): pass',
         'raw.get("permissions")',
         '"permissions" in raw',
-        'say("results.jsonl")',
+        'say("Write the results to results.jsonl")',
+        'say("a .jsonl file")',
     ],
 )
 def test_an_ordinary_word_is_not_taken_for_a_name(line: str) -> None:
@@ -95,6 +100,12 @@ def test_an_ordinary_word_is_not_taken_for_a_name(line: str) -> None:
 
 
 def test_lists_of_tools_in_scripts_are_found() -> None:
-    tools = house_facts.declared_names(TREE)["tool"]
     script = 'const CHANGING = ["edit", "write"];\nif (record.toolName === "bash") { go(["a", "edit"]); }\n'
-    assert [one.line for one in house_facts.facts_in_script(script, Path("x.js"), tools)] == [1, 1, 2]
+    found = house_facts.facts_in_script(script, Path("x.js"), house_facts.declared_names(TREE))
+    assert [one.line for one in found] == [1, 1, 2]
+
+
+@pytest.mark.parametrize("line", ['await ask("hello", { features: ["seq", "mcp"] });', 'if (features.has("seq")) {'])
+def test_features_in_scripts_are_found(line: str) -> None:
+    found = house_facts.facts_in_script(line, Path("x.js"), house_facts.declared_names(TREE))
+    assert "feature seq" in [f"{one.kind} {one.name}" for one in found]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pigeon.app.options import AgentOptions
-from pigeon.cli.args import MODES, OUTPUTS, option_rows, parse_arguments
+from pigeon.cli.args import MODES, WORDS, option_rows, parse_arguments
 from pigeon.frontends.call import CommandLine
 from pigeon.wire.errors import StartupError, UsageError
 from pigeon.wire.steering import Limits
@@ -137,7 +137,7 @@ def test_every_mode_of_the_family_is_taken(mode: str) -> None:
     assert parse_arguments(["--mode", mode]).mode == mode
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("output", WORDS["--output"])
 def test_every_form_of_output_is_taken(output: str) -> None:
     assert parse_arguments(["-p", "--output", output]).output == output
     with pytest.raises(UsageError, match=r'Invalid output "xml"\. Valid values: text, json, stream-json'):

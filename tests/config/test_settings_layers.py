@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pigeon.config.known_keys import describe_unknown_keys, find_hidden_rules
 from pigeon.config.layers import USERS_ONLY, Layers
-from pigeon.config.settings import Settings, ToolSettings, keys_of
+from pigeon.config.settings import GROUPS, Group, Settings, ToolSettings, keys_of
 from pigeon.wire.base import ABSENT
 
 
@@ -256,3 +257,23 @@ def test_a_project_lowers_limits_and_never_raises_or_removes_them(files: Files, 
     assert layers.settings.limits == {"turns": 5, "cost": 1, "seconds": 60}
     files.put(files.one, {"limits": wrong})
     assert layers.add_project([str(files.one)]).limits == {"turns": 5, "cost": 1, "seconds": 60}
+
+
+def test_every_group_of_settings_is_read_key_by_key() -> None:
+    groups = {name: kind for name, kind in GROUPS.items() if "." not in name}
+    types = {field.encode_name: (field.type, *get_args(field.type)) for field in msgspec.structs.fields(Settings)}
+    assert groups == {
+        key: kind
+        for key, kinds in types.items()
+        for kind in kinds
+        if isinstance(kind, type) and issubclass(kind, Group)
+    }
+    assert set(GROUPS.values()) == set(Group.__subclasses__())
+
+
+def test_a_wrong_value_and_an_unknown_key_of_a_group_are_reported_and_the_rest_is_kept(files: Files) -> None:
+    layers = files.layers({"mcp": {"toolBudget": "much", "toolBuget": 5, "discoveryMode": True}})
+    assert layers.settings == Settings()
+    wrong, unknown = files.problems
+    assert "mcp.toolBudget is ignored" in wrong
+    assert "unknown key 'mcp.toolBuget' is ignored; did you mean \"mcp.toolBudget\"?" in unknown

@@ -12,11 +12,14 @@ import pytest
 from pigeon.app.pages import export_file
 from pigeon.export.page_writer import PageWriter
 from pigeon.secrets.redactor import KEY, Redactor
+from pigeon.session.history.file_store import FileStore
 from pigeon.system.environment import Environment
 from support.browser import PageReader
 from support.sessions import FIRST_PROMPT, OTHER_PROMPT, SECRET, SessionLines, rich_session
 
 OWN_KEY = "ck-mine+/Zq70Xw=&9_tR"
+
+STORE = FileStore("/nowhere")
 
 
 @pytest.fixture
@@ -70,7 +73,7 @@ def test_a_key_of_the_agent_is_masked_before_colours_take_it_apart(environment: 
     lines.tool("edit", {"path": "a.py", "oldText": f"a = {text}", "newText": f"b = {text}"}, "done")
     folder = Path(environment.cwd)
     (folder / "session.jsonl").write_text(lines.text())
-    page = folder / PageWriter(environment, redactor.mask, mask_shapes=False).export("session.jsonl")
+    page = folder / PageWriter(environment, STORE, redactor.mask, mask_shapes=False).export("session.jsonl")
     shown = PageReader(page.read_text()).text
     assert "***" in shown
     assert OWN_KEY not in shown
@@ -122,7 +125,7 @@ def test_a_page_that_cannot_be_finished_leaves_the_older_one(environment: Enviro
         return data
 
     with pytest.raises(MemoryError):
-        PageWriter(environment, mask).export("session.jsonl", "page.html")
+        PageWriter(environment, STORE, mask).export("session.jsonl", "page.html")
     folder = Path(environment.cwd)
     assert (folder / "page.html").read_text() == made
     assert sorted(path.name for path in folder.iterdir()) == ["page.html", "session.jsonl"]

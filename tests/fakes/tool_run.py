@@ -8,6 +8,7 @@ from typing import Any
 
 from fakes.agent_loop import AnyTool
 from pigeon.agent.interfaces import (
+    NO_HOST,
     ArgumentSubject,
     CommandSubject,
     PathSubject,
@@ -19,7 +20,10 @@ from pigeon.system.paths import PathResolver
 from pigeon.system.process.start import ProcessOwner
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Shell, Workplace
-from pigeon.tools.base import BaseTool
+from pigeon.tools.agent_tools import make_path_resolver
+from pigeon.tools.base import BaseTool, ToolParts
+from pigeon.tools.bash import BashTool
+from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.resizing import Fitted, Profile, fit_image
 from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.wire.content import ImageContent, TextContent, ToolCall
@@ -64,7 +68,24 @@ def workplace(
     """Where commands run; long outputs go to the folder `artifacts` in it, or where the function says."""
     beside = os.path.join(str(folder), "artifacts")
     kept = Artifacts(artifacts or (lambda: beside), temporary=str(folder))
-    return Workplace(str(folder), shell, environment, kept, processes)
+    return Workplace(str(folder), shell, environment, kept, processes, BashTool.name)
+
+
+def tool_parts(place: Workplace, home: str = "/nowhere", **more: Any) -> ToolParts:
+    """What built-in tools are made from, for an agent without a plan."""
+    sandbox = more.get("sandbox", lambda: None)
+    parts: dict[str, Any] = {
+        "paths": make_path_resolver(place.cwd, home, sandbox),
+        "files": FileAccess(),
+        "search": Ripgrep(place.processes, place.environment, home),
+        "fitter": PlainFitter(),
+        "resize_images": lambda: True,
+        "declared": False,
+        "host": NO_HOST,
+        "plan": None,
+        "sandbox": sandbox,
+    }
+    return ToolParts(place=place, **{**parts, **more})
 
 
 def subject_of(tool: str, arguments: dict[str, Any], paths: PathResolver) -> Subject:

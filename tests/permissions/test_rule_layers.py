@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fakes.tool_run import subject_of
 from pigeon.permissions.rules import PermissionLayers, build_layers, make_concealment_test, parse_host_rules, ruling_of
 from pigeon.system.paths import PathResolver
-from pigeon.wire.answers import ApprovalMode, Verdict
+from pigeon.wire.choices import ApprovalMode, Verdict
 from pigeon.wire.errors import Refusal
 
 PATHS = PathResolver("/work/project", "/home/me")
@@ -144,7 +144,7 @@ def test_a_refusal_is_short_however_long_the_rules_are() -> None:
 def test_a_list_with_more_rules_than_can_be_followed_is_refused() -> None:
     with pytest.raises(Refusal, match=r"permissions\.deny has 1001 rules"):
         parse_host_rules({"deny": [f"read(x{n})" for n in range(1001)]}, "yolo")
-    assert len(parse_host_rules({"deny": [f"read(x{n})" for n in range(1000)]}, "yolo").deny) == 1000
+    assert len(parse_host_rules({"deny": [f"read(x{n})" for n in range(1000)]}, "yolo").by_verdict["deny"]) == 1000
 
 
 def test_the_shortest_time_to_answer_counts() -> None:

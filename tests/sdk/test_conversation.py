@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import pigeon
+from pigeon.sdk.conversation import FEATURES
 from pigeon.sdk.images import image_of, images_of
+from pigeon.wire.choices import ALL_FEATURES
 from support.sdk_agents import Conversations, call
 
 
@@ -263,8 +265,8 @@ async def test_events_are_numbered_on_request_and_the_dialect_cannot_be_changed(
         welcome = await agent.hello(features=["deltas", "seq"])
         assert welcome.dialect == "pi-latest"
         # All clients of a served conversation share one form of events, with every feature.
-        more = {"mcp", "selection", "trust"} if conversations.kind == "websocket" else set()
-        assert set(welcome.features) == {"attribution", "deltas", "permissions", "seq"} | more
+        of_kind = ALL_FEATURES if conversations.kind == "websocket" else (*FEATURES, "seq")
+        assert set(welcome.features) == set(of_kind)
         assert (await agent.run("what results need is asked for again")).run_id is not None
         events = [event for event in await events_of(agent, "hi") if isinstance(event, pigeon.AgentEnd)]
         assert isinstance(events[0].seq, int)

@@ -173,7 +173,7 @@ class SessionSetup:
         self.repository = DiskRepository(folder or NOWHERE, persistent=folder is not None)
         bus.set_announcer(self.heard.events.append)
         workplace = Workplace(
-            "/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), processes or ProcessOwner()
+            "/", shell, dict, Artifacts(lambda: None, str(folder or NOWHERE)), processes or ProcessOwner(), "bash"
         )
         hooks = hooks or NoHooks()
         transcript = Transcript(journal or (self.repository.create_journal("/") if folder else empty_journal()))
@@ -213,7 +213,9 @@ class SessionSetup:
                 tool_servers=ConfiguredServers(
                     cast("AgentParts", SimpleNamespace(agent_dir="/nowhere", toolset=toolset))
                 ),
-                pages=PageWriter(Environment(variables={}, home="/", cwd="/"), lambda data: data),
+                pages=PageWriter(
+                    Environment(variables={}, home="/", cwd="/"), self.repository.store, lambda data: data
+                ),
                 files=ProjectFiles(lambda: transcript.journal.cwd, {}, "/"),
                 sandbox=lambda: ABSENT,
                 now=lambda: NOW,

@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.tool_run import PlainFitter, workplace
+from fakes.tool_run import tool_parts, workplace
 from pigeon.agent.interfaces import Tool
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.catalog import DEFAULT_TOOLS, all_facts, built_in_tools, facts_of, facts_of_recorded, plan_tools
 
 
 def test_the_built_in_tools_are_these(tmp_path: Path) -> None:
-    tools = built_in_tools(workplace(tmp_path, ProcessOwner()), "/nowhere", fitter=PlainFitter())
+    tools = built_in_tools(tool_parts(workplace(tmp_path, ProcessOwner())))
     assert list(tools) == ["read", "bash", "edit", "write", "grep", "find", "ls"]
     assert DEFAULT_TOOLS == ("read", "bash", "edit", "write")
     assert [name for name, tool in tools.items() if tool.reads_only] == ["read", "grep", "find", "ls"]
 
 
 def test_each_describes_itself(tmp_path: Path) -> None:
-    for name, tool in built_in_tools(workplace(tmp_path, ProcessOwner()), "/nowhere", fitter=PlainFitter()).items():
+    for name, tool in built_in_tools(tool_parts(workplace(tmp_path, ProcessOwner()))).items():
         checked: Tool = tool
         assert checked.spec.name == name == tool.name
         assert tool.description

@@ -15,11 +15,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from fakes.tool_run import FakeRun, PlainFitter, call_tool, workplace
+from fakes.tool_run import FakeRun, call_tool, tool_parts, workplace
 from pigeon.system.process.start import ProcessOwner
 from pigeon.tools.base import BaseTool
-from pigeon.tools.catalog import built_in_tools
-from pigeon.tools.todo import TodoTool
+from pigeon.tools.catalog import TOOLS, built_in_tools
 from pigeon.wire.errors import Aborted, ToolFailed
 from pigeon.wire.steering import TodoPhase
 
@@ -91,7 +90,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def tools(project: Path, processes: ProcessOwner) -> dict[str, BaseTool]:
-    return {**built_in_tools(workplace(project, processes), "/nowhere", fitter=PlainFitter()), "todo": TodoTool(Plan())}
+    return built_in_tools(tool_parts(workplace(project, processes), plan=Plan()))
 
 
 def descriptors() -> list[str]:
@@ -116,6 +115,10 @@ async def left_open(processes: ProcessOwner, work: Callable[[], Awaitable[object
         await work()
     assert await processes.kill_everything(10)
     return Counter(descriptors()) - Counter(before)
+
+
+def test_every_tool_is_called_with_success_and_without() -> None:
+    assert {name for name, _ in GOOD} == {name for name, _ in BAD} == {tool.name for tool in TOOLS}
 
 
 async def test_calls_that_succeed_leave_nothing_open(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from fakes.agent_loop import answer_with_calls
-from fakes.tool_run import PlainFitter, workplace
+from fakes.tool_run import tool_parts, workplace
 from pigeon.agent.interfaces import ArgumentSubject, PathSubject
 from pigeon.agent.tool_facts import ToolFacts
 from pigeon.export.markdown import TextFormatter
@@ -63,7 +63,7 @@ def card(name: str, **arguments: Any) -> str:
 
 
 def test_it_is_made_with_the_others(tmp_path: Path) -> None:
-    tools = catalog.built_in_tools(workplace(tmp_path, ProcessOwner()), "/nowhere", fitter=PlainFitter())
+    tools = catalog.built_in_tools(tool_parts(workplace(tmp_path, ProcessOwner())))
     assert list(tools)[-2:] == ["patch", "look"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fakes.tool_run import FakeRun, workplace
+from fakes.tool_run import FakeRun, tool_parts, workplace
 from pigeon.agent.interfaces import CommandSubject
 from pigeon.sandbox.explaining import describe_policy, failure_hint
 from pigeon.sandbox.policy import SandboxPolicy
@@ -32,10 +32,7 @@ class Tools:
         (self.work / ".git").mkdir(parents=True)
         self.policy: SandboxPolicy = policy_for(self.work, self.home, folder / "scratch", **more)
         self.all: dict[str, BaseTool] = built_in_tools(
-            workplace(self.work, processes),
-            str(self.home),
-            fitter=None,  # type: ignore[arg-type]
-            sandbox=lambda: self.policy,
+            tool_parts(workplace(self.work, processes), str(self.home), sandbox=lambda: self.policy)
         )
 
     async def call(self, name: str, **arguments: Any) -> str:

@@ -10,7 +10,7 @@ subject.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -87,16 +87,16 @@ async def build(
     options: AgentOptions,
     environment: Environment,
     redactor: Redactor | None = None,
-    recorder: ExchangeRecorder | None = None,
+    recorders: Sequence[ExchangeRecorder] = (),
     pacing: Pacing | None = None,
 ) -> BuiltAgent:
     """The agent that the options describe; raises `StartupError` where they cannot be followed.
 
-    A caller that masks its own output passes the redactor, which then learns the keys of the agent. The recorder sees
+    A caller that masks its own output passes the redactor, which then learns the keys of the agent. The recorders see
     what model servers are sent and answer, keys included. `pacing` says when requests may be sent, where others share
     what providers allow.
     """
-    return await _Builder(options, environment, redactor or Redactor(), recorder, pacing).build()
+    return await _Builder(options, environment, redactor or Redactor(), recorders, pacing).build()
 
 
 class _Builder:
@@ -107,14 +107,14 @@ class _Builder:
         options: AgentOptions,
         environment: Environment,
         redactor: Redactor,
-        recorder: ExchangeRecorder | None,
+        recorders: Sequence[ExchangeRecorder],
         pacing: Pacing | None,
     ) -> None:
         self._redactor = redactor
         self._pacing = pacing
         self._reports = Reports()
         self._recordings = AgentRecordings(
-            options.model_reference, options.record, environment, redactor, recorder, self._reports.notify
+            options.model_reference, options.record, environment, redactor, recorders, self._reports.notify
         )
         environment = self._recordings.environment
         self._reports.set_ids(environment.ids)
@@ -315,7 +315,7 @@ class _Builder:
             gate=permissions.build_gate,
             run_started=tools.warm_up,
             mask_result=self._redactor.mask_result,
-            pages=PageWriter(environment, self._redactor.mask, settings.export.mask_secrets),
+            pages=PageWriter(environment, repository.store, self._redactor.mask, settings.export.mask_secrets),
             files=tools.make_project_files(permissions.make_concealment_test),
             tool_servers=self._servers,
             sandbox=self._sandbox.state,

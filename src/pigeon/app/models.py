@@ -11,7 +11,7 @@ from pigeon.app.options import AgentOptions
 from pigeon.config.credentials import AuthFile, Values
 from pigeon.config.models_file import read_models_file
 from pigeon.config.settings import ProviderRetrySettings, Settings
-from pigeon.providers.catalog.built_in import BuiltInCatalog, current_provider_name, current_reference
+from pigeon.providers.catalog.built_in import BuiltInCatalog, current_provider_name, current_reference, key_variables
 from pigeon.providers.gateway import Gateway
 from pigeon.providers.http.client import HttpClient
 from pigeon.providers.local_models import RECORDED, AvailableModels, RecordedCatalog, local_model, local_providers
@@ -53,7 +53,7 @@ def make_registry(
         for provider in registry.providers():
             registry.use_key(provider, RECORDED)
     redactor.add_source(registry.secrets, registry.variables)
-    redactor.watch_variables(environment)
+    redactor.watch_variables(environment, key_variables())
     return registry
 
 

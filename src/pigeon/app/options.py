@@ -16,8 +16,15 @@ from pigeon.wire.steering import Limits
 
 if TYPE_CHECKING:
     from pigeon.dialects.base import Dialect
-    from pigeon.wire.answers import ApprovalMode
+    from pigeon.wire.choices import ApprovalMode
     from pigeon.wire.commands import InterruptMode
+
+
+# Options that apply to a single conversation, so they cannot be given to all agents of a program.
+OF_ONE_SESSION = (
+    *("session", "session_id", "resume", "continue_newest", "fork"),
+    *("no_session", "name", "cwd", "session_dir", "record"),
+)
 
 
 class AgentOptions(Struct, frozen=True, kw_only=True):

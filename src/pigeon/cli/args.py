@@ -15,13 +15,23 @@ from typing import Any, NoReturn, get_args
 from pigeon.app.options import AgentOptions
 from pigeon.config.tool_selection import option_selection
 from pigeon.frontends.call import CommandLine, Row
+from pigeon.wire.choices import APPROVAL_MODES, DialectName, SandboxMode, to_alternatives
 from pigeon.wire.errors import BadRecord, UsageError
+from pigeon.wire.model import LEVELS
 from pigeon.wire.steering import LIMIT_FIELDS, Limits, check_limit
 
 LONG_DASHES = "\u2013\u2014"
 TOOL_LISTS = ("--tools", "-t", "--exclude-tools", "-xt")
 MODES = ("text", "json", "rpc", "rpc-ui", "acp")
-OUTPUTS = ("text", "json", "stream-json")
+# Options whose value is one of a few words.
+WORDS: dict[str, Sequence[str]] = {
+    "--mode": MODES[:3],
+    "--output": ("text", "json", "stream-json"),
+    "--thinking": LEVELS,
+    "--approval-mode": APPROVAL_MODES,
+    "--sandbox": get_args(SandboxMode),
+    "--dialect": get_args(DialectName),
+}
 
 GROUPS: dict[str, list[Row]] = {
     "What to do": [
@@ -38,7 +48,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--model", "PATTERN", "id, provider/id or part of a name, optionally with :level for thinking"),
         ("--provider", "NAME", "the model's provider"),
         ("--models", "LIST", "models to switch between: comma-separated patterns, globs allowed"),
-        ("--thinking", "LEVEL", "off, minimal, low, medium, high, xhigh or max"),
+        ("--thinking", "LEVEL", to_alternatives(LEVELS)),
         ("--api-key", "KEY", "key for the model's provider, for this process only; visible in the process list"),
         ("--api-key-file", "FILE", "the same, from the first line of a file or pipe; - reads the first line of stdin"),
     ],
@@ -99,7 +109,7 @@ GROUPS: dict[str, list[Row]] = {
         ("--export", "FILE", "write a session file as an HTML page (to a second FILE, if given)"),
     ],
     "For host programs": [
-        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--dialect", "NAME", to_alternatives(get_args(DialectName))),
         ("--socket", "PATH", "serve the first connection to a Unix socket instead of stdin and stdout"),
         ("--drain", "", "when stdin ends, finish the current run before exiting"),
         ("--no-ui", "", "with --mode rpc: send the host no questions and no notices"),
@@ -206,23 +216,10 @@ def parse_arguments(
 
 def _check_words(found: argparse.Namespace) -> None:
     """Options whose value is one of a few words."""
-    checked: list[tuple[str, str | None, Sequence[str], Sequence[str]]] = [
-        ("mode", found.mode, MODES, MODES[:3]),
-        ("output", found.output, OUTPUTS, OUTPUTS),
-    ]
-    if found.approval_mode is not None:
-        from pigeon.wire.answers import ApprovalMode
-
-        modes: tuple[str, ...] = get_args(ApprovalMode)
-        checked.append(("approval mode", found.approval_mode, modes, modes))
-    if found.sandbox is not None:
-        from pigeon.wire.answers import SandboxMode
-
-        modes = get_args(SandboxMode)
-        checked.append(("sandbox", found.sandbox, modes, modes))
-    for option, given, words, shown in checked:
-        if given is not None and given not in words:
-            raise UsageError(f'Invalid {option} "{given}". Valid values: {", ".join(shown)}')
+    for field in ("mode", "output", "approval_mode", "sandbox"):
+        given, shown = getattr(found, field), WORDS[f"--{field.replace('_', '-')}"]
+        if given is not None and given not in (MODES if field == "mode" else shown):
+            raise UsageError(f'Invalid {field.replace("_", " ")} "{given}". Valid values: {", ".join(shown)}')
 
 
 def _check_dashes(words: Sequence[str], table: Collection[str]) -> None:

@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pigeon.wire.choices import VERDICTS
+
 # What other agents of the family read: at the top of their settings, and in the groups that Pigeon reads as well.
 _AT_THE_TOP = """
     $schema ask astEdit astGrep async autoResume autocompleteMaxVisible bash bashInterceptor branchSummary browser
@@ -36,16 +38,20 @@ _IN_TOOLS = """
     approval artifactHeadBytes artifactSpillThreshold artifactTailBytes artifactTailLines discoveryMode
     essentialOverride intentTracing maxTimeout outputMaxColumns
 """
+_IN_MCP = """
+    discoveryDefaultServers discoveryMode enableProjectConfig notificationDebounceMs notifications
+    renderMarkdownResults startupTimeoutMs
+"""
 _IN_RETRY = "fallbackChains fallbackRevertPolicy maxDelayMs"
 _OF_OTHERS = {
     "": frozenset(_AT_THE_TOP.split()),
     "compaction": frozenset(_IN_COMPACTION.split()),
+    "mcp": frozenset(_IN_MCP.split()),
     "retry": frozenset(_IN_RETRY.split()),
     "tools": frozenset(_IN_TOOLS.split()),
 }
 PERMISSIONS = "permissions"
 APPROVAL = "approvalMode"
-_LISTS = ("deny", "ask", "allow")
 _NEAR = 0.75
 _MOST_REPORTED = 20
 _MOST_LOOKED_AT = 1000
@@ -84,7 +90,7 @@ def _unread_items(raw: Mapping[str, Any], known: Sequence[str], group: str) -> I
 
 def _guess_rules_key(key: str, value: Any) -> str | None:
     plain = _normalize_key(key)
-    if plain in _LISTS:
+    if plain in VERDICTS:
         return f"{PERMISSIONS}.{plain}" if isinstance(value, (list, str)) else None
     if "permission" in plain or _likeness(plain, PERMISSIONS) >= _NEAR:
         return PERMISSIONS

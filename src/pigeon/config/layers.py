@@ -22,11 +22,13 @@ from pigeon.config.tool_selection import join_tool_lists, read_tool_names
 from pigeon.system.files import read_whole
 from pigeon.wire import codec
 from pigeon.wire.base import merge_objects
+from pigeon.wire.choices import VERDICTS
 from pigeon.wire.errors import BadRecord
 from pigeon.wire.steering import limits_of
 
 TOOLS = "defaultTools"
 LIMITS = "limits"
+NO_RULES = f"permissions must be an object with the lists {', '.join(VERDICTS[:-1])} and {VERDICTS[-1]}"
 USERS_ONLY = (
     "defaultProjectTrust",
     "export",
@@ -154,7 +156,7 @@ def _doubts_of(raw: dict[str, Any], path: str) -> Iterator[str]:
     """What in a settings file may keep permission rules from being seen."""
     rules, tools = raw.get("permissions", {}), raw.get("tools", {})
     if not isinstance(rules, dict):
-        yield "permissions must be an object with the lists deny, ask and allow"
+        yield NO_RULES
     if not isinstance(tools, dict):
         yield "tools must be an object; its approvalMode is ignored"
         tools = {}

@@ -7,7 +7,7 @@ rules is decided in `layers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -188,13 +188,17 @@ def keys_of(kind: type[Struct]) -> tuple[str, ...]:
     return kind.__struct_encode_fields__
 
 
-GROUPS: dict[str, type[Group]] = {
-    "compaction": CompactionSettings,
-    "retry": RetrySettings,
-    "retry.provider": ProviderRetrySettings,
-    "images": ImageSettings,
-    "tasks": TaskSettings,
-    "tools": ToolSettings,
-    "loopGuard": LoopGuardSettings,
-    "export": ExportSettings,
-}
+def _groups_of(kind: type[Struct], above: str = "") -> Iterator[tuple[str, type[Group]]]:
+    """The groups among the settings of this kind and of its groups, by their whole names.
+
+    The annotations are read as they are written: to resolve them all would cost milliseconds at every start.
+    """
+    known = {group.__name__: group for group in Group.__subclasses__()}
+    for name, key in zip(kind.__struct_fields__, keys_of(kind), strict=True):
+        for word in kind.__annotations__[name].split(" | "):
+            if word in known:
+                yield f"{above}{key}", known[word]
+                yield from _groups_of(known[word], f"{above}{key}.")
+
+
+GROUPS: dict[str, type[Group]] = dict(_groups_of(Settings))

@@ -13,8 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.dialects.snapshots import Snapshot
-from pigeon.wire.answers import DialectName, Response
+from pigeon.wire.answers import Response
 from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.events import (

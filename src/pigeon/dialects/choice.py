@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from pigeon.dialects.base import Dialect
-from pigeon.wire.answers import DialectName
+from pigeon.wire.choices import DialectName
 from pigeon.wire.errors import UsageError
 
 NAMES: tuple[str, ...] = get_args(DialectName)

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from pigeon.dialects.base import OutputLine
 from pigeon.dialects.omp import OhMyPi
-from pigeon.wire.answers import DialectName, Response
+from pigeon.wire.answers import Response
 from pigeon.wire.base import Absent, Record
+from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.events import (
     AgentEnd,

@@ -13,8 +13,9 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, OutputLine, to_older_event, with_member, without_id
-from pigeon.wire.answers import Accepted, DialectName, LocalOnly, Response, success_response
+from pigeon.wire.answers import Accepted, LocalOnly, Response, success_response
 from pigeon.wire.base import ABSENT, Absent, Record
+from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.errors import ABORTED_BEFORE, ENTRY_MISSING
 from pigeon.wire.events import (

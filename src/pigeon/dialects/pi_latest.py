@@ -8,8 +8,8 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect
-from pigeon.wire.answers import DialectName
 from pigeon.wire.base import Record
+from pigeon.wire.choices import DialectName
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.events import (
     AgentEnd,

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from pigeon.dialects.base import OutputLine
 from pigeon.dialects.omp import OhMyPi
-from pigeon.wire.answers import DialectName
 from pigeon.wire.base import Record
+from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
 from pigeon.wire.commands import InterruptMode
 from pigeon.wire.dialogs import SetTitleRequest

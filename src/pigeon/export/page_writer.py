@@ -36,12 +36,13 @@ class NothingSaid(StartupError):
 class PageWriter:
     """Writes pages; a relative path begins in the folder of the environment."""
 
-    def __init__(self, environment: Environment, mask: Mask, mask_shapes: bool = True) -> None:
+    def __init__(self, environment: Environment, store: FileStore, mask: Mask, mask_shapes: bool = True) -> None:
         """`mask` takes the agent's keys out of the page: the session may be older than the masking of what is kept.
 
         With `mask_shapes` everything is masked that looks like a secret.
         """
         self._environment = environment
+        self._store = store
         self._mask_keys = mask
         self._mask_shapes = mask_shapes
 
@@ -70,7 +71,7 @@ class PageWriter:
         if leaf and leaf not in {line.id for line in lines}:
             raise StartupError(f"There is no entry {leaf} in {file}")
         branch = _branch(lines, leaf)
-        called = expand_home(asked, self._environment.home) or f"{_name_of(file)}.atif.json"
+        called = expand_home(asked, self._environment.home) or f"{self._name_of(file)}.atif.json"
         path = self._environment.absolute_path(called)
         document = _trajectory_of(lines, branch, codec.decode(self._mask(loaded.header_line)), path)
         if document is None:
@@ -149,7 +150,7 @@ class PageWriter:
         lines = list(self._mask_lines(lines))
         stats = stats_of(str(header.get("id", "")), file, lines)
         page = SessionPage(header, lines, active, stats, name_of(lines))
-        default = page.file_name() if by_title else _page_name(file)
+        default = page.file_name() if by_title else f"{self._name_of(file)}.html"
         path = expand_home(asked, self._environment.home) or default
         blocks = _join_pieces(page.pieces(self._make_formatter()))
         write_page(self._environment.absolute_path(path), map(self._mask_keys, blocks), protected=file, called=path)
@@ -181,13 +182,8 @@ class PageWriter:
     def _mask_text(self, text: str) -> str:
         return self._mask(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-
-def _page_name(file: str) -> str:
-    return f"{_name_of(file)}.html"
-
-
-def _name_of(file: str) -> str:
-    return f"pigeon-session-{FileStore.name_of(file)}"
+    def _name_of(self, file: str) -> str:
+        return f"pigeon-session-{self._store.name_of(file)}"
 
 
 def _trajectory_of(

@@ -9,11 +9,8 @@ import msgspec
 
 from pigeon.wire import codec
 
-# Packages whose modules are imported: all that an agent may need, and nothing of the front ends.
-PACKAGES = (
-    "agent", "app", "config", "dialects", "export", "extensions", "permissions", "providers", "resources", "rpc",
-    "sandbox", "secrets", "session", "system", "tools", "transport", "trust", "wire",
-)  # fmt: skip
+# Packages that no agent needs at its start: front ends, and MCP, of which `LATE` names what is needed.
+NOT_OF_AGENTS = ("cli", "frontends", "mcp", "sdk")
 # What those import inside functions.
 LATE = (
     "anyio._backends._asyncio",
@@ -50,13 +47,22 @@ def import_all() -> None:
     import pkgutil
 
     root = os.path.dirname(os.path.dirname(__file__))
-    for package in PACKAGES:
+    for package in packages_of_agents():
         for module in pkgutil.walk_packages([f"{root}/{package}"], f"pigeon.{package}."):
             if module.name not in LEFT_OUT:
                 importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
     _prepare_records()
+
+
+def packages_of_agents() -> list[str]:
+    """The packages whose modules are imported: all that an agent may need."""
+    import pkgutil
+
+    root = os.path.dirname(os.path.dirname(__file__))
+    found = (module.name for module in pkgutil.iter_modules([root]) if module.ispkg)
+    return [name for name in found if name not in NOT_OF_AGENTS]
 
 
 def _prepare_records() -> None:

@@ -7,17 +7,13 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from pigeon.app.options import AgentOptions
+from pigeon.app.options import OF_ONE_SESSION, AgentOptions
 from pigeon.frontends.call import CommandCall
 from pigeon.frontends.starting import with_key
 from pigeon.system.environment import Environment
 from pigeon.wire.errors import UsageError
 
 LONGEST_PATH = 4096
-OF_ONE_SESSION = (
-    *("session", "session_id", "resume", "continue_newest", "fork"),
-    *("no_session", "name", "cwd", "session_dir", "record"),
-)
 
 
 def agent_options(call: CommandCall, words: Sequence[str]) -> AgentOptions:

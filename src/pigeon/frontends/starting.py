@@ -140,7 +140,7 @@ async def _run_agent(
 
         observer = make_observer(line.trace, line.verbose, environment, redactor)
     began = time.monotonic()
-    agent = await build(options, environment, redactor, observer)
+    agent = await build(options, environment, redactor, [observer] if observer else ())
     if observer is not None:
         folder = environment.agent_dir(options.agent_dir)
         observer.on_agent_built(agent, time.monotonic() - began, folder, not options.no_context_files)

@@ -21,8 +21,9 @@ from pigeon.session.host.reports import Reports
 from pigeon.session.toolset import Toolset
 from pigeon.system.environment import Environment
 from pigeon.system.paths import PathResolver
-from pigeon.wire.answers import ApprovalMode, Permissions, SessionAllowance
+from pigeon.wire.answers import Permissions, SessionAllowance
 from pigeon.wire.base import ABSENT, Json
+from pigeon.wire.choices import ApprovalMode
 from pigeon.wire.dialogs import SelectRequest
 from pigeon.wire.errors import BadRecord, Refusal, StartupError
 from pigeon.wire.events import Outbound, PermissionOutcome, PermissionResolved

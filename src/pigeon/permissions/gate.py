@@ -219,9 +219,7 @@ def describe_permissions(rules: PermissionLayers, allowed: list[SessionAllowance
     """The rules as the host sees them."""
     user, project, host = (
         SourceRules(
-            deny=[rule.text for rule in source.deny],
-            ask=[rule.text for rule in source.ask],
-            allow=[rule.text for rule in source.allow],
+            **{verdict: [rule.text for rule in some] for verdict, some in source.by_verdict.items()},
             default=source.default,
             approval_mode=source.mode,
         )

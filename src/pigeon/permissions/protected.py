@@ -19,10 +19,9 @@ from itertools import islice
 
 from msgspec import Struct
 
-from pigeon.permissions.rules import PermissionLayers, PermissionRule, PlacedPath, Ruling, matches_place
+from pigeon.permissions.rules import PermissionLayers, PlacedPath, Ruling, matches_place
 from pigeon.system.files import read_beginning
 from pigeon.system.paths import PathResolver, absolute_path, expand_home, fold_spelling
-from pigeon.wire.answers import Verdict
 
 # Folders of agents, wherever they are, and what git keeps about a repository: a folder, or a file that names one.
 _ANYWHERE = frozenset((".pigeon", ".pi", ".omp", ".agents", ".mcp.json", ".git"))
@@ -133,9 +132,8 @@ def ruling_of_named_parts(
     It is for the user to name them, and for others only where the user has no rules.
     """
     deciding = next((rules for rules in (layers.user, layers.host) if rules.is_in_force), layers.project)
-    said: tuple[tuple[Verdict, tuple[PermissionRule, ...]], ...] = (("ask", deciding.ask), ("allow", deciding.allow))
-    for verdict, rules in said:
-        for rule in rules:
+    for verdict, rules in deciding.by_verdict.items():
+        for rule in rules if verdict != "deny" else ():
             named = rule.pattern is not None and all(part.is_named_by(rule.pattern) for part in parts)
             if named and matches_place(rule, (tool,), place, paths, verdict == "allow"):
                 return Ruling(verdict, rule.text, (rule.text,) if verdict == "ask" else ())

@@ -16,16 +16,17 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, get_args
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.agent.interfaces import ArgumentSubject, CommandSubject, PathSubject, Subject
+from pigeon.config.layers import NO_RULES
 from pigeon.system.globs import any_text_matcher, rule_matcher, text_matcher
 from pigeon.system.paths import PathResolver, expand_home, fold_spelling
 from pigeon.tools.catalog import READ, WRITE, facts_of
 from pigeon.tools.server_tools import PREFIX
-from pigeon.wire.answers import ApprovalMode, Verdict
 from pigeon.wire.base import Json
+from pigeon.wire.choices import APPROVAL_MODES, VERDICTS, ApprovalMode, Verdict, to_alternatives
 from pigeon.wire.errors import Refusal, ToolFailed
 from pigeon.wire.events import ToolKind
 
@@ -42,15 +43,11 @@ LONGEST_ASK_MS = 2**31 - 1
 LONGEST_SHOWN = 200
 MOST_SHOWN = 20
 MOST_RULES = 1000
-# The strictest first.
-APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
-_STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 _RULE = re.compile(r"\s*([A-Za-z0-9_.*?:-]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _NAMED = re.compile(r"([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w-]*")
 _FILE_URL = re.compile(r"file:(?://[^/]*)?(?=/)", re.IGNORECASE)
 _COMMAND_ARGUMENTS = ("command", "cmd", "script", "code")
-_NO_SECTION = "permissions must be an object with the lists deny, ask and allow"
 # The kinds of tools that an approval mode does not ask about; a mode that is not here asks about none. A tool that does
 # not come with Pigeon has no such kind, whatever it says of itself.
 _UNASKED: dict[ApprovalMode, tuple[ToolKind, ...]] = {
@@ -70,7 +67,7 @@ class PermissionRule(Struct, frozen=True):
 
 def strictest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """The one of them that allows least."""
-    return max(verdicts, key=_STRICTNESS.index)
+    return min(verdicts, key=VERDICTS.index)
 
 
 def strictest_mode(modes: Iterable[ApprovalMode]) -> ApprovalMode:
@@ -79,12 +76,10 @@ def strictest_mode(modes: Iterable[ApprovalMode]) -> ApprovalMode:
 
 
 class PermissionRules(Struct, frozen=True):
-    """The rules of one source; what none of them speaks of gets the default, or what the approval mode says of the
-    tool if that is stricter."""
+    """The rules of one source, a list for each verdict and the strictest first; what none of them speaks of gets the
+    default, or what the approval mode says of the tool if that is stricter."""
 
-    deny: tuple[PermissionRule, ...] = ()
-    ask: tuple[PermissionRule, ...] = ()
-    allow: tuple[PermissionRule, ...] = ()
+    by_verdict: dict[Verdict, tuple[PermissionRule, ...]] = field(default_factory=lambda: dict.fromkeys(VERDICTS, ()))
     default: Verdict = "allow"
     timeout_ms: int | None = None
     mode: ApprovalMode = "yolo"
@@ -92,7 +87,7 @@ class PermissionRules(Struct, frozen=True):
     @property
     def is_in_force(self) -> bool:
         """True if the rules say anything at all."""
-        return bool(self.deny or self.ask or self.allow) or self.default != "allow" or self.mode != "yolo"
+        return any(self.by_verdict.values()) or self.default != "allow" or self.mode != "yolo"
 
     def default_verdict(self, tool: str) -> Verdict:
         """What a call gets that no rule speaks of."""
@@ -148,17 +143,19 @@ def build_layers(
     problems: list[str] = list(doubts)
     own = parse_rules(user, mode, problems)
     if problems:
-        own = replace(own, allow=(), default=strictest_verdict((own.default, "ask")))
+        own = replace(own, by_verdict={**own.by_verdict, "allow": ()}, default=strictest_verdict((own.default, "ask")))
     wrong: list[str] = []
     added = parse_rules(project, "yolo", wrong)
     for problem in (*problems, *wrong):
         report(f"{problem}; until this is fixed, every tool call that is not denied needs approval")
-    return PermissionLayers(own, PermissionRules(added.deny, added.ask, default="ask" if wrong else "allow"))
+    return PermissionLayers(
+        own, PermissionRules({**added.by_verdict, "allow": ()}, default="ask" if wrong else "allow")
+    )
 
 
 def parse_host_rules(value: Any, mode: ApprovalMode) -> PermissionRules:
     """The rules of the host; raises `Refusal` for what cannot be understood."""
-    problems: list[str] = [] if isinstance(value, dict) else [_NO_SECTION]
+    problems: list[str] = [] if isinstance(value, dict) else [NO_RULES]
     rules = parse_rules(value, mode, problems)
     if problems:
         raise Refusal("; ".join(problems[:MOST_SHOWN]))
@@ -176,8 +173,9 @@ def parse_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
     """The rules of one source, and its approval mode; `problems` gets what cannot be understood."""
     section = _read_section(value, problems)
     default = section.get("default", "allow")
-    if default not in _STRICTNESS:
-        problems.append('permissions.default must be "allow", "ask" or "deny"')
+    if default not in VERDICTS:
+        shown = to_alternatives(f'"{verdict}"' for verdict in get_args(Verdict))
+        problems.append(f"permissions.default must be {shown}")
         default = "ask"
     timeout = section.get("timeoutMs")
     if timeout is not None and (type(timeout) is not int or not 0 < timeout <= LONGEST_ASK_MS):
@@ -187,9 +185,7 @@ def parse_rules(value: Any, mode: Any, problems: list[str]) -> PermissionRules:
         problems.append(f"the approval mode must be one of {', '.join(APPROVAL_MODES)}")
         mode = "always-ask"
     return PermissionRules(
-        tuple(_read_rule_list(section, "deny", problems)),
-        tuple(_read_rule_list(section, "ask", problems)),
-        tuple(_read_rule_list(section, "allow", problems)),
+        {verdict: tuple(_read_rule_list(section, verdict, problems)) for verdict in VERDICTS},
         default,
         timeout,
         mode,
@@ -258,15 +254,13 @@ def make_concealment_test(
 
 def _ruling_of_layers(layers: PermissionLayers, tool: str, first: FirstRule) -> Ruling:
     rulings = [_ruling_of_source(rules, tool, first) for rules in layers.all_sources]
-    strictest = max(rulings, key=lambda ruling: _STRICTNESS.index(ruling.verdict))
+    strictest = min(rulings, key=lambda ruling: VERDICTS.index(ruling.verdict))
     asking = tuple(ruling.rule for ruling in rulings if ruling.verdict == "ask" and ruling.rule is not None)
     return Ruling(strictest.verdict, strictest.rule, asking)
 
 
 def _ruling_of_source(rules: PermissionRules, tool: str, first: FirstRule) -> Ruling:
-    lists: tuple[tuple[Verdict, Sequence[PermissionRule]], ...]
-    lists = (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow))
-    for verdict, some in lists:
+    for verdict, some in rules.by_verdict.items():
         rule = first(some, verdict == "allow")
         if rule is not None:
             return Ruling(verdict, rule.text)
@@ -277,7 +271,7 @@ def describe_unknown_tools(layers: PermissionLayers, known: Iterable[str]) -> It
     """A sentence for each rule for a tool that does not exist now; a host or an extension may bring it later, and the
     tools of servers always come later."""
     names = sorted(known)
-    for rule in (rule for rules in layers.all_sources for rule in (*rules.deny, *rules.ask, *rules.allow)):
+    for rule in (rule for rules in layers.all_sources for some in rules.by_verdict.values() for rule in some):
         later = rule.tool.startswith(PREFIX)
         if later or any(sign in rule.tool for sign in "*?"):
             continue
@@ -309,9 +303,9 @@ def _read_section(value: Any, problems: list[str]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        problems.append(_NO_SECTION)
+        problems.append(NO_RULES)
         return {}
-    unknown = set(value) - {"deny", "ask", "allow", "default", "timeoutMs"}
+    unknown = set(value) - {*VERDICTS, "default", "timeoutMs"}
     problems.extend(f"permissions.{key[:LONGEST_SHOWN]} is unknown" for key in sorted(unknown)[:MOST_SHOWN])
     return value
 

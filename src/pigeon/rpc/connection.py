@@ -9,7 +9,7 @@ process, it is a `SessionConnection` (`rpc/session_connection.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -28,15 +28,15 @@ from pigeon.dialects.choice import switch_dialect
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.transport.reader import DEFAULT_CAP
 from pigeon.wire import codec, events
-from pigeon.wire.answers import EventFilter, Feature, InputLimits, Response, Welcome
+from pigeon.wire.answers import EventFilter, InputLimits, Response, Welcome
 from pigeon.wire.base import ABSENT, Absent, Outgoing, Record, value_or_default
+from pigeon.wire.choices import ALL_FEATURES, Feature
 from pigeon.wire.commands import Hello, SetEventFilter
 from pigeon.wire.dialogs import REQUEST
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AgentSettled, BashExecutionUpdate, MessageUpdate, Outbound, PromptResult
 
 NAME = "pigeon"
-ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
 BAD_FILTER = "events must be null or an array of non-empty event type strings"
 _ALWAYS_SENT = frozenset(
     (REQUEST, *(kind.__struct_config__.tag for kind in events.ALL if issubclass(kind, Outgoing) and kind.always_sent))

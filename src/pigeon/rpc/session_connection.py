@@ -9,7 +9,7 @@ from pigeon.rpc.connection import Connection
 from pigeon.session.session import CommandsChanged, Session
 from pigeon.session.settings import HostDefaults
 from pigeon.transport.reader import DEFAULT_CAP
-from pigeon.wire.answers import Feature
+from pigeon.wire.choices import Feature
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AvailableCommandsUpdate, Outbound
 
@@ -17,7 +17,7 @@ from pigeon.wire.events import AvailableCommandsUpdate, Outbound
 BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None]]] = {
     "permissions": (
         "A run whose last calls were denied ends with the reason `denied`, which other clients do not know: for them "
-        "it is `done` (`Connection`). For an unattended agent everybody gets the reason",
+        "it is `done`. For an unattended agent everybody gets the reason",
         lambda session: None,
     ),
     "mcp": (

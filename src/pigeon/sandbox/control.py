@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pigeon.sandbox.wall import Wall, WallBuilder
 
 _KEYS = ("mode", "network", "writable", "hostShell", "passVariables")
+# The strictest last.
 _MODES = ("off", "workspace", "read-only")
 _HOST_SHELL = ("inside", "outside")
 _PROBE_SECONDS = 20.0

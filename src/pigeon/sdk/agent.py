@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pigeon.app.build import BuiltAgent
     from pigeon.rpc.in_process import InProcessHost
     from pigeon.system.environment import Environment
-    from pigeon.wire.answers import ApprovalMode, SandboxMode
+    from pigeon.wire.choices import ApprovalMode, SandboxMode
     from pigeon.wire.steering import Limits
 
 

@@ -247,11 +247,8 @@ class CommandMethods(ABC):
         dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
         features: list[str] | None = None,
     ) -> Welcome:
-        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
-        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
-        when a permission question has ended), `attribution` (`runId` on events and answers, ids of queued
-        messages), `mcp` (`mcp_server_changed` when the state of a tool server changes), `selection`
-        (`selection_changed` when a command has chosen a model or another branch).
+        """Choose the dialect and the features: what is only sent to clients that ask for it; docs/protocol.md
+        lists them.
 
         What is not named stays as it is; unknown features are left out of the answer.
         """
@@ -525,11 +522,8 @@ class SyncCommandMethods(ABC):
         dialect: Literal["pi", "pi-latest", "omp", "xcsh", "companion"] | None = None,
         features: list[str] | None = None,
     ) -> Welcome:
-        """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
-        `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved`
-        when a permission question has ended), `attribution` (`runId` on events and answers, ids of queued
-        messages), `mcp` (`mcp_server_changed` when the state of a tool server changes), `selection`
-        (`selection_changed` when a command has chosen a model or another branch).
+        """Choose the dialect and the features: what is only sent to clients that ask for it; docs/protocol.md
+        lists them.
 
         What is not named stays as it is; unknown features are left out of the answer.
         """

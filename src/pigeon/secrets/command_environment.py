@@ -7,20 +7,14 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 
-# fmt: off
+# Keys of providers that the catalogue does not know, or under names of others; those of the catalogue are given by it.
 SECRET_NAMES = frozenset(
     {
-        "ANTHROPIC_API_KEY", "ANTHROPIC_OAUTH_TOKEN", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN",
-        "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY",
-        "GOOGLE_CLOUD_API_KEY", "AWS_BEARER_TOKEN_BEDROCK", "MISTRAL_API_KEY", "GROQ_API_KEY", "CEREBRAS_API_KEY",
-        "XAI_API_KEY", "OPENROUTER_API_KEY", "AI_GATEWAY_API_KEY", "ZAI_API_KEY", "ZAI_CODING_CN_API_KEY",
-        "DEEPSEEK_API_KEY", "NVIDIA_API_KEY", "HF_TOKEN", "FIREWORKS_API_KEY", "TOGETHER_API_KEY", "BASETEN_API_KEY",
-        "OPENCODE_API_KEY", "KIMI_API_KEY", "MOONSHOT_API_KEY", "MINIMAX_API_KEY", "MINIMAX_CN_API_KEY",
-        "META_API_KEY", "CLOUDFLARE_API_KEY", "COPILOT_GITHUB_TOKEN", "ANT_LING_API_KEY", "RADIUS_API_KEY",
-        "PERPLEXITY_API_KEY", "COHERE_API_KEY",
+        *("AWS_BEARER_TOKEN_BEDROCK", "CLAUDE_CODE_OAUTH_TOKEN", "CLOUDFLARE_API_KEY", "COHERE_API_KEY"),
+        *("COPILOT_GITHUB_TOKEN", "GOOGLE_API_KEY", "GOOGLE_CLOUD_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY"),
+        *("PERPLEXITY_API_KEY", "RADIUS_API_KEY"),
     }
 )
-# fmt: on
 _SECRET_FAMILIES = r"(QWEN_TOKEN_PLAN|XIAOMI)_?\w*API_KEY|(PI|PIGEON)_\w*API_KEY"
 # fmt: off
 # What a command that prints a key may well refer to, and no command can do without.
@@ -36,8 +30,8 @@ MARKERS = {"PI_CODING_AGENT": "true", "AI_AGENT": "pigeon"}
 
 
 def is_secret(name: str, also: Collection[str] = ()) -> bool:
-    """True for a variable that holds the key of a model provider."""
-    return name not in NEEDED if name in also else _is_called_secret(name)
+    """True for a variable that holds the key of a model provider; those in `also` do, in any case of their letters."""
+    return name not in NEEDED if name in also or name.upper() in also else _is_called_secret(name)
 
 
 @lru_cache(maxsize=1024)
@@ -62,9 +56,10 @@ def tool_environment(
 ) -> dict[str, str]:
     """What a command sees.
 
-    Provider keys are left out unless asked for: known names, names in `also_secret` (those that the user's files refer
-    to) and any variable whose value shows a key in some form; a proxy is needed, whatever stands in its address. So is
-    what `conceals` says by name and value. `session` adds what commands may know of the session.
+    Provider keys are left out unless asked for: known names, names in `also_secret` (those of the catalogue, and those
+    that the user's files refer to) and any variable whose value shows a key in some form; a proxy is needed, whatever
+    stands in its address. So is what `conceals` says by name and value. `session` adds what commands may know of the
+    session.
     """
     seen = {
         name: value

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TextIO
 
@@ -273,10 +273,13 @@ class Redactor:
         self._named.append(variables)
         self._asked = False
 
-    def watch_variables(self, variables: Mapping[str, str]) -> None:
-        """Learn the keys in these variables from now on, and what stands in the addresses of proxies."""
+    def watch_variables(self, variables: Mapping[str, str], keys: Collection[str]) -> None:
+        """Learn the keys in these variables from now on, and what stands in the addresses of proxies.
+
+        `keys` are the names of variables that hold keys, besides those that any program knows.
+        """
         # By name, because an extension may take a variable away meanwhile.
-        self.add_source(lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret(name)])
+        self.add_source(lambda: [(name, variables.get(name, "")) for name in list(variables) if is_secret(name, keys)])
         self.add_source(lambda: [_label_proxy(variables.get(name, "")) for name in list(variables) if is_proxy(name)])
 
     def watch_proxy(self, address: str) -> None:

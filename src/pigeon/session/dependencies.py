@@ -27,7 +27,6 @@ from pigeon.session.toolset import Toolset
 from pigeon.system.ids import RANDOM_IDS, Ids
 from pigeon.system.shell.shell import Workplace
 from pigeon.wire.answers import (
-    ApprovalMode,
     BranchInfo,
     FoundText,
     HtmlPiece,
@@ -39,6 +38,7 @@ from pigeon.wire.answers import (
     TrustState,
 )
 from pigeon.wire.base import Absent, Json
+from pigeon.wire.choices import ApprovalMode
 from pigeon.wire.commands import ChangedFile, RenderHtml
 from pigeon.wire.commands.mcp import McpCompletions, McpResource, McpServers, McpServerState
 from pigeon.wire.content import UserBlock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -84,7 +83,7 @@ class Switching:
             opened = self._repository.is_file_of(path, journal)
             return (False if opened else await self.veto_or_open(path)), True
         empty = not any(line.type == "message" for line in journal.lines)
-        if empty and journal.file is not None and os.path.dirname(journal.file) == folder:
+        if empty and self._repository.store.is_in_folder(journal.file, folder):
             return False, False
         if await wait_for_result(self._hooks.should_refuse_switch("new", None)):
             return True, False

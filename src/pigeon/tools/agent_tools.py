@@ -16,12 +16,15 @@ from pigeon.session.host.host_services import HostServices
 from pigeon.session.todos import Todos
 from pigeon.session.toolset import DeclaredTools, Toolset
 from pigeon.system.environment import Environment
-from pigeon.system.paths import is_process_memory
+from pigeon.system.paths import PathResolver, is_process_memory
 from pigeon.system.project_files import ProjectFiles
 from pigeon.system.shell.shell import Workplace
+from pigeon.tools.base import ToolParts
 from pigeon.tools.catalog import DEFAULT_TOOLS, built_in_tools, facts_of, plan_tools
+from pigeon.tools.file_access import FileAccess
 from pigeon.tools.images.fitting import GuardedFitter
 from pigeon.tools.images.prompt_images import PromptImages
+from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.workplaces import Workplaces
 from pigeon.wire.base import Absent
@@ -138,21 +141,32 @@ class AgentTools:
 
     def _make_built_in_tools(self) -> dict[str, Tool]:
         self._tells_of_wall = self._sandbox.is_enclosing()
-        return dict(
-            built_in_tools(
-                self.workplace,
-                self._environment.home,
-                fitter=self._fitter,
-                resize_images=self._should_resize,
-                declared=self._settings.tool_execution == "declared",
-                host=self.host_services,
-                plan=None if self._options.no_tools or self._options.no_builtin_tools else self.todos,
-                sandbox=self._policy,
-            )
+        place, home = self.workplace, self._environment.home
+        parts = ToolParts(
+            place=place,
+            paths=make_path_resolver(place.cwd, home, self._policy),
+            files=FileAccess(self.host_services),
+            search=Ripgrep(place.processes, place.environment, home),
+            fitter=self._fitter,
+            resize_images=self._should_resize,
+            declared=self._settings.tool_execution == "declared",
+            host=self.host_services,
+            plan=None if self._options.no_tools or self._options.no_builtin_tools else self.todos,
+            sandbox=self._policy,
         )
+        return dict(built_in_tools(parts))
 
     def _should_resize(self) -> bool:
         return self._settings.images.auto_resize
+
+
+def make_path_resolver(cwd: str, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
+    """How tools resolve paths, behind the sandbox if there is one."""
+    if sandbox() is None:
+        return PathResolver(cwd, home)
+    from pigeon.sandbox.file_access import WalledPaths
+
+    return WalledPaths(cwd, home, sandbox)
 
 
 class ToolChoice:

@@ -46,8 +46,8 @@ class Plan(Protocol):
 class ToolParts(Struct, frozen=True):
     """What built-in tools are made from, for one working directory.
 
-    `resize_images` and `sees_images` (does the current model take images) are asked anew for each image. With
-    `declared` the model may say of a command that it is independent. `host` may have taken over files and commands.
+    `resize_images` is asked anew for each image. With `declared` the model may say of a command that it is
+    independent. `host` may have taken over files and commands.
     There is no `plan` where the options leave out built-in tools. `sandbox` returns the policy in force, if any.
     """
 
@@ -57,7 +57,6 @@ class ToolParts(Struct, frozen=True):
     search: Ripgrep
     fitter: ImageFitter
     resize_images: Callable[[], bool]
-    sees_images: Callable[[], bool]
     declared: bool
     host: HostAccess
     plan: Plan | None

@@ -6,29 +6,23 @@ tool, none of which imports anything heavy before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pigeon.agent.interfaces import NO_HOST, HostAccess
 from pigeon.agent.tool_facts import ToolFacts, make_default_facts
-from pigeon.system.paths import PathResolver
-from pigeon.tools.base import BaseTool, Plan, ToolParts
+from pigeon.tools.base import BaseTool, ToolParts
 from pigeon.tools.bash import BashTool
 from pigeon.tools.edit import EditTool
-from pigeon.tools.file_access import FileAccess
 from pigeon.tools.find import FindTool
 from pigeon.tools.grep import GrepTool
 from pigeon.tools.ls import LsTool
 from pigeon.tools.read import ReadTool
-from pigeon.tools.searching.ripgrep import Ripgrep
 from pigeon.tools.server_tools import PREFIX, SEARCH, SEARCH_FACTS, server_tool_facts
 from pigeon.tools.todo import TodoTool
 from pigeon.tools.write import WriteTool
 
 if TYPE_CHECKING:
-    from pigeon.sandbox.policy import SandboxPolicy
-    from pigeon.system.shell.shell import Workplace
-    from pigeon.tools.images.fitting import ImageFitter
+    pass
 
 # In the order in which models are told of them.
 TOOLS: list[type[BaseTool]] = [
@@ -77,37 +71,7 @@ def plan_tools() -> tuple[str, ...]:
     )
 
 
-def built_in_tools(  # noqa: PLR0913 - what tools are made from
-    place: Workplace,
-    home: str,
-    *,
-    fitter: ImageFitter,
-    resize_images: Callable[[], bool] = lambda: True,
-    sees_images: Callable[[], bool] = lambda: True,
-    declared: bool = False,
-    host: HostAccess = NO_HOST,
-    plan: Plan | None = None,
-    sandbox: Callable[[], SandboxPolicy | None] = lambda: None,
-) -> dict[str, BaseTool]:
+def built_in_tools(parts: ToolParts) -> dict[str, BaseTool]:
     """All built-in tools for one working directory; the toolset of the session says which are active."""
-    parts = ToolParts(
-        place=place,
-        paths=PathResolver(place.cwd, home) if sandbox() is None else _walled_paths(place, home, sandbox),
-        files=FileAccess(host),
-        search=Ripgrep(place.processes, place.environment, home),
-        fitter=fitter,
-        resize_images=resize_images,
-        sees_images=sees_images,
-        declared=declared,
-        host=host,
-        plan=plan,
-        sandbox=sandbox,
-    )
     made = (tool.create(parts) for tool in TOOLS)
     return {tool.name: tool for tool in made if tool is not None}
-
-
-def _walled_paths(place: Workplace, home: str, sandbox: Callable[[], SandboxPolicy | None]) -> PathResolver:
-    from pigeon.sandbox.file_access import WalledPaths
-
-    return WalledPaths(place.cwd, home, sandbox)

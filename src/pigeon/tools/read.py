@@ -71,19 +71,17 @@ class ReadTool(BaseTool):
         paths: PathResolver,
         fitter: ImageFitter,
         resize_images: Callable[[], bool] = lambda: True,
-        sees_images: Callable[[], bool] = lambda: True,
         files: FileAccess | None = None,
     ) -> None:
         self._paths = paths
         self._files = files or FileAccess()
         self._fitter = fitter
         self._resize_images = resize_images
-        self._sees_images = sees_images
 
     @classmethod
     def create(cls, parts: ToolParts) -> ReadTool:
         """The tool for a working directory."""
-        return cls(parts.paths, parts.fitter, parts.resize_images, parts.sees_images, parts.files)
+        return cls(parts.paths, parts.fitter, parts.resize_images, parts.files)
 
     def resolve_subject(self, arguments: dict[str, Json]) -> Awaitable[PathSubject]:
         return hold_path_subject(self._paths, str(arguments["path"]), "read")
@@ -106,7 +104,7 @@ class ReadTool(BaseTool):
         if isinstance(found, Slice):
             return _make_outcome(path, first, found)
         data, kind = found
-        return _make_image_outcome(await run.scope.wait(self._fit_image(data, kind)), self._sees_images())
+        return _make_image_outcome(await run.scope.wait(self._fit_image(data, kind)))
 
     async def _fit_image(self, data: bytes, kind: str) -> Fitted:
         from pigeon.tools.images.resizing import Profile
@@ -139,10 +137,8 @@ def _read_start(descriptor: int, size: int) -> bytes:
     return start
 
 
-def _make_image_outcome(image: Fitted, seen: bool) -> ToolOutcome:
+def _make_image_outcome(image: Fitted) -> ToolOutcome:
     notes = [f"Read image file [{image.mime}]", *image.hints]
-    if not seen:
-        notes.append("[The current model does not accept images, so it will not see this one.]")
     content: list[UserBlock] = [TextContent(text="\n".join(notes))]
     if image.data is not None:
         content.append(ImageContent(data=image.to_base64(), mime_type=image.mime))

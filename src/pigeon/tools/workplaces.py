@@ -20,6 +20,7 @@ from pigeon.session.model_choice import ModelChoice
 from pigeon.system.environment import Environment
 from pigeon.system.shell.artifacts import Artifacts
 from pigeon.system.shell.shell import Workplace, find_shell
+from pigeon.tools.bash import BashTool
 from pigeon.wire.base import value_or_default
 
 
@@ -68,6 +69,7 @@ class Workplaces:
             self._variables,
             self._outputs,
             self._sandbox.processes,
+            BashTool.name,
             self._redactor,
             # How the output of a command comes in pieces depends on the time.
             at_once=environment.reproducible,

@@ -6,13 +6,11 @@ from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
+from pigeon.wire.choices import VERDICTS, ApprovalMode, DialectName, Feature, SandboxMode, Verdict
 from pigeon.wire.entries import AnyEntry, Entry
 from pigeon.wire.messages import Disposition, Message
 from pigeon.wire.model import Model, Number, Usage
 from pigeon.wire.steering import LimitedUse, Limits, TodoPhase
-
-DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
-Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection"]
 
 
 class InputLimits(Record, kw_only=True):
@@ -88,7 +86,6 @@ class ContextUsage(Record, kw_only=True):
     percent: Number | None
 
 
-SandboxMode = Literal["off", "read-only", "workspace"]
 HostShellPlace = Literal["inside", "outside"]
 
 
@@ -450,10 +447,6 @@ class ToolNames(Record, kw_only=True):
     tool_names: list[str]
 
 
-Verdict = Literal["allow", "ask", "deny"]
-ApprovalMode = Literal["always-ask", "write", "yolo"]
-
-
 class SourceRules(Record, kw_only=True):
     """The permission rules of one source, as they were written."""
 
@@ -462,6 +455,10 @@ class SourceRules(Record, kw_only=True):
     allow: list[str]
     default: Verdict
     approval_mode: ApprovalMode
+
+    def by_verdict(self) -> dict[str, list[str]]:
+        """The lists of rules, the strictest verdict first."""
+        return {verdict: getattr(self, verdict) for verdict in VERDICTS}
 
 
 class SessionAllowance(Record, kw_only=True):

@@ -34,3 +34,5 @@ def test_a_program_without_a_loop_is_told_what_is_wrong_before_anything_starts(t
         list(pigeon.batch_sync(["x"], out=tmp_path / "out", model="demo", session_id="x"))
     with pytest.raises(pigeon.StartupError, match="record applies to a single conversation"):
         list(pigeon.batch_sync(["x"], out=tmp_path / "out", model="demo", record="x.recording"))
+    with pytest.raises(pigeon.StartupError, match="cwd applies to a single conversation"):
+        list(pigeon.batch_sync(["x"], out=tmp_path / "out", model="demo", cwd=str(tmp_path)))

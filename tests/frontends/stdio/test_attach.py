@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import pigeon
+from pigeon.sdk.conversation import FEATURES
 from support.agent_folders import AgentFolders
 from support.agent_process import LAST_EVENTS, RpcProcess, light_command_line
 from support.pigeon_serve import ServedConversations, shared_server
@@ -132,7 +133,7 @@ async def test_the_client_of_the_library_drives_it_as_a_subprocess(server: Serve
     command = [*light_command_line(), "attach", f"unix:{server.socket}?session={server.new(f'scripted/{script}')}"]
     async with pigeon.Client(command=command, env=server.folders.environment(), tools=[double]) as client:
         assert client.welcome is not None
-        assert sorted(client.welcome.features) == ["attribution", "deltas", "permissions"]
+        assert set(client.welcome.features) == set(FEATURES)
         result = await client.run("What is twice four?")
         assert (result.text, result.ended) == ("Eight.", "done")
         assert result.run_id

@@ -62,13 +62,6 @@ async def test_a_small_image_is_handed_over_unchanged(tmp_path: Path) -> None:
     assert [(image.mime_type, base64.b64decode(image.data)) for image in images_of(outcome)] == [("image/png", data)]
 
 
-async def test_a_model_without_eyes_is_told(tmp_path: Path) -> None:
-    (tmp_path / "x.png").write_bytes(encode_image("PNG"))
-    outcome = await call_tool(ReadTool(paths_in(tmp_path), PlainFitter(), sees_images=lambda: False), path="x.png")
-    assert "does not accept images" in text_of(outcome)
-    assert len(images_of(outcome)) == 1
-
-
 async def test_a_large_image_is_scaled_and_the_factor_told(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(encode_image("PNG", (4000, 1000)))
     outcome = await call_tool(ReadTool(paths_in(tmp_path), PlainFitter()), path="x.png")

@@ -3,11 +3,14 @@ imported when it is called."""
 
 from __future__ import annotations
 
+from typing import get_args
+
 from pigeon.frontends.acp.arguments import ACP
 from pigeon.frontends.batch.arguments import BATCH
 from pigeon.frontends.call import JSON, Action, CommandCall, CommandDeclaration
 from pigeon.frontends.serve.arguments import SERVE
 from pigeon.frontends.stdio.arguments import ATTACH
+from pigeon.wire.choices import DialectName, to_alternatives
 
 
 def _run_sessions(call: CommandCall) -> int:
@@ -114,7 +117,7 @@ REPLAY = CommandDeclaration(
     options=(
         ("--speed", "N", "play N times as fast (default: 1), or max for no pauses at all"),
         ("--max-gap", "SECONDS", "shorten longer pauses to this (default: 5)"),
-        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--dialect", "NAME", to_alternatives(get_args(DialectName))),
         ("--drain", "", "when stdin ends, play to the end before exiting"),
         ("--session-dir", "DIR", "look for sessions in this folder"),
         ("--mode", "MODE", ""),

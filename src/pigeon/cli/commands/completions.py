@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pigeon.cli.args import MODES, OUTPUTS, option_rows
+from pigeon.cli.args import WORDS, option_rows
 from pigeon.cli.commands.all import COMMANDS
 from pigeon.frontends.call import CommandCall, CommandDeclaration, Row
 from pigeon.frontends.printing import print_line
 from pigeon.transport import exit_codes
 from pigeon.wire.errors import UsageError
-from pigeon.wire.model import LEVELS
 
-# Options whose values are one of a few words.
-WORDS = {
-    "--mode": MODES[:3],
-    "--output": OUTPUTS,
-    "--thinking": LEVELS,
-    "--approval-mode": ("always-ask", "write", "yolo"),
-    "--sandbox": ("off", "read-only", "workspace"),
-    "--dialect": ("pi", "pi-latest", "omp", "xcsh", "companion"),
-}
 # Signs in a metavar that say that a file or folder is meant.
 FILES = ("FILE", "DIR", "PATH")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pigeon.frontends.acp.editions.edition import ConfigOption, OptionChoice
 from pigeon.frontends.acp.rpc_errors import bad_params_error
 from pigeon.sdk.conversation import Conversation
-from pigeon.wire.answers import ApprovalMode, Permissions, State
+from pigeon.wire.answers import Permissions, State
+from pigeon.wire.choices import ApprovalMode
 from pigeon.wire.errors import Refusal
 from pigeon.wire.model import LEVELS, Model
 
 MODE, MODEL, THINKING = "mode", "model", "thought_level"
-# The strictest first, as the guard has them.
+# What is shown of each, in the order of `APPROVAL_MODES`.
 MODES: dict[ApprovalMode, tuple[str, str]] = {
     "always-ask": ("Ask always", "Asks before every change, command and tool that does more than read"),
     "write": ("Ask before commands", "Reads and changes files without asking; asks before commands and other tools"),

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from pigeon.app.options import AgentOptions
 from pigeon.frontends.agent_words import agent_options, parse_whole_number
-from pigeon.frontends.batch.batch_folder import BatchFolder
+from pigeon.frontends.batch.batch_folder import RESULTS_FILE, BatchFolder
 from pigeon.frontends.batch.opened_batch import ENGINES, KEEPS, EngineChoice, OpenedBatch
 from pigeon.frontends.batch.preparing import BatchRequest
 from pigeon.frontends.batch.progress import LiveProgress, LookupLines, PlainProgress, format_count, summarize_outcome
@@ -138,7 +138,7 @@ def _run_batch(batch: OpenedBatch, call: CommandCall, out: str) -> int:
     outcome = driver.outcome
     for line in summarize_outcome(outcome, driver.spent, time.monotonic() - began):
         print_line(line)
-    print_line(f"Results: {os.path.join(out, 'results.jsonl')}")
+    print_line(f"Results: {os.path.join(out, RESULTS_FILE)}")
     if not call.has_option("no_report"):
         _try_report(batch)
     if outcome.remaining_count or outcome.stopped or set(outcome.tally.by_status) - {"done"}:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from pigeon.app.environment import environment_of_process
+from pigeon.app.options import OF_ONE_SESSION
 from pigeon.frontends.batch.batch_folder import Tally
 from pigeon.frontends.batch.opened_batch import EngineChoice, OpenedBatch
 from pigeon.frontends.batch.preparing import BatchRequest
@@ -27,8 +28,6 @@ from pigeon.wire.steering import Limits, limits_of
 
 if TYPE_CHECKING:
     from typing import Unpack
-
-OF_ONE_SESSION = ("session_id", "continue_newest", "fork", "no_session", "session_dir", "name", "record")
 
 
 class BatchChoices(AgentChoices, total=False):

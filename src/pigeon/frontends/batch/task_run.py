@@ -41,7 +41,7 @@ from pigeon.wire.steering import limits_of
 
 RESULT_FILE = "result.json"
 TASK_FILE = "task.json"
-SESSION_FILE = "session.jsonl"
+SESSION_FILE = FileStore.to_file_name("session")
 PAGE_FILE = "session.html"
 PATCH_FILE = "changes.patch"
 WORKSPACE = "workspace"
@@ -219,14 +219,16 @@ class _Run:
 
     def _keep_session(self, built: BuiltAgent, result: Result[Any]) -> None:
         file = result.session_file
-        if file is None or not os.path.exists(file):
+        if file is None or not FileStore.has_file(file):
             return
         target = os.path.join(self._place.part, SESSION_FILE)
         os.rename(file, target)
         with suppress(FileNotFoundError):
             os.rename(FileStore.outputs_folder_of(file), FileStore.outputs_folder_of(target))
         page = os.path.join(self._place.part, PAGE_FILE)
-        PageWriter(self._environment, self._redactor.mask).export(target, page)
+        PageWriter(self._environment, built.session.dependencies.repository.store, self._redactor.mask).export(
+            target, page
+        )
         self._found["session"] = f"{self._folder}/{SESSION_FILE}"
 
     async def _keep_changes(self, workspace: str, commit: str, owner: ProcessOwner) -> None:

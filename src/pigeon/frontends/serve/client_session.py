@@ -17,12 +17,13 @@ from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.frontends.serve.conversations import Conversations
 from pigeon.frontends.serve.watching import WatchEnd, Watcher
 from pigeon.rpc.command_reader import RefusedLine, read_frame
-from pigeon.rpc.connection import ALL_FEATURES, Connection
+from pigeon.rpc.connection import Connection
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.transport.reader import Frame
 from pigeon.wire import codec
 from pigeon.wire.answers import Response, Sessions, failure_response, success_response
 from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
+from pigeon.wire.choices import ALL_FEATURES
 from pigeon.wire.commands import NAMES, Command, Hello, ListSessions, Scope, SetEventFilter, SwitchSession
 from pigeon.wire.errors import PigeonError, Refusal
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from pigeon.app.options import AgentOptions
+from pigeon.session.history.file_store import FileStore
 from pigeon.session.queue import KeptMessage
 from pigeon.session.session import Session
 from pigeon.system.files import replace_file
@@ -161,6 +162,6 @@ def read_state(folder: str) -> WorkerState | None:
 def options_for(state: WorkerState, options: AgentOptions) -> AgentOptions:
     """The options with which an agent continues from this state."""
     options = replace(options, model=state.model or options.model, thinking=state.thinking)
-    if state.session_file is not None and os.path.exists(state.session_file):
+    if FileStore.has_file(state.session_file):
         return replace(options, session=state.session_file)
     return replace(options, session_id=state.session_id)

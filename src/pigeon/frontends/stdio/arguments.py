@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from pigeon.frontends.call import Action, CommandCall, CommandDeclaration
+from pigeon.wire.choices import DialectName, to_alternatives
 
 
 def _run_attach(call: CommandCall) -> int:
@@ -19,7 +22,7 @@ ATTACH = CommandDeclaration(
     options=(
         ("--new", "DIR", "start a new conversation in this folder; URL is then the server's address"),
         ("--model", "PATTERN", "the model for the new conversation"),
-        ("--dialect", "NAME", "pi, pi-latest, omp, xcsh or companion"),
+        ("--dialect", "NAME", to_alternatives(get_args(DialectName))),
         ("--token-file", "FILE", "the token (default: PIGEON_TOKEN, else that of your own server on this machine)"),
         ("--reconnect", "SECONDS", "how long to try to reconnect when the connection breaks (default: 300)"),
         ("--mode", "MODE", ""),

@@ -8,7 +8,7 @@ take is done in one order, so that the same recording gives the same events.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import parse_qsl
 
@@ -46,11 +46,11 @@ class AgentRecordings:
         record: str | None,
         environment: Environment,
         redactor: Redactor,
-        recorder: ExchangeRecorder | None,
+        recorders: Sequence[ExchangeRecorder],
         report: Report,
     ) -> None:
         self._redactor = redactor
-        self._recorder = recorder
+        self._recorders = recorders
         self._writer: RecordingWriter | None = None
         self._recording: Recording | None = None
         self._playback: Playback | None = None
@@ -100,7 +100,7 @@ class AgentRecordings:
     @property
     def recorders(self) -> list[ExchangeRecorder]:
         """What is shown every exchange."""
-        return [one for one in (self._recorder, self._writer) if one is not None]
+        return [*self._recorders, *([self._writer] if self._writer else [])]
 
     def make_answer_source(self, folders: dict[str, str]) -> AnswerSource | None:
         """What answers in place of the network, for an agent in these folders; none where the network does."""

@@ -85,6 +85,21 @@ class FileStore:
         return os.path.join(folder, f"{_format_time_for_name(clock.to_iso(now_ms))}_{session_id}{_SUFFIX}")
 
     @staticmethod
+    def to_file_name(name: str) -> str:
+        """What a session's file is called that has this name."""
+        return f"{name}{_SUFFIX}"
+
+    @staticmethod
+    def has_file(file: str | None) -> bool:
+        """True if the session of this file is on disk; it is from its first message on."""
+        return file is not None and os.path.exists(file)
+
+    @staticmethod
+    def is_in_folder(file: str | None, folder: str) -> bool:
+        """True if a session's file is directly in this folder."""
+        return file is not None and os.path.dirname(file) == folder
+
+    @staticmethod
     def outputs_folder_of(file: str) -> str:
         """The folder of the full outputs of a session's tools."""
         return file.removesuffix(_SUFFIX)

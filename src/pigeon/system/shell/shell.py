@@ -78,7 +78,8 @@ class ShellResult(Struct, frozen=True):
 class Workplace(Struct, frozen=True):
     """Where the commands of an agent run and with what; the environment is asked for anew each time.
 
-    `mask` takes keys out of what they print. With `at_once` what they print is shown as a whole when they end.
+    `tool` is the one that commands are run with: files with their whole outputs are named after it. `mask` takes keys
+    out of what they print. With `at_once` what they print is shown as a whole when they end.
     With `host_is_outside`, commands that the host runs itself pass by the wall of `processes`. Commands outside of it
     see `outside_environment`, if there is another one for them.
     """
@@ -88,6 +89,7 @@ class Workplace(Struct, frozen=True):
     environment: Callable[[], Mapping[str, str]]
     artifacts: Artifacts
     processes: ProcessOwner
+    tool: str
     mask: OutputMask | None = None
     at_once: bool = False
     host_is_outside: Callable[[], bool] = lambda: False
@@ -130,7 +132,7 @@ async def run_shell(
     from pigeon.system.shell.output import Capture
 
     process = await _start_command(command, place, outside)
-    capture = Capture(lambda: place.artifacts.create("bash"), limits, place.mask)
+    capture = Capture(lambda: place.artifacts.create(place.tool), limits, place.mask)
     stopping = _Stopping(process, scope, timeout)
     try:
         await _pump_output(process, capture, on_output, on_progress, place.at_once)
@@ -234,7 +236,7 @@ def capture_text(text: str, place: Workplace, code: int | None, cause: str | Non
     """The result of a command that ran elsewhere and printed this; `cause` is set if it was stopped."""
     from pigeon.system.shell.output import Capture
 
-    capture = Capture(lambda: place.artifacts.create("bash"), LIMITS, place.mask)
+    capture = Capture(lambda: place.artifacts.create(place.tool), LIMITS, place.mask)
     try:
         capture.feed(text.encode("utf-8", "replace"))
         capture.finish()

@@ -6,16 +6,13 @@ from typing import Annotated, NoReturn
 
 from pigeon.wire import answers
 from pigeon.wire.base import ABSENT, Absent, Intended, Json, Record
+from pigeon.wire.choices import ApprovalMode, DialectName
 from pigeon.wire.commands.base import Command
 from pigeon.wire.steering import TodoPhaseGiven
 
 
 class Hello(Command, tag="hello", kw_only=True):
-    """Choose the dialect and features: `deltas` (updates without the message so far), `seq` (numbered events),
-    `trust` (`trust_required` when a project waits for a decision), `permissions` (`permission_resolved` when a
-    permission question has ended), `attribution` (`runId` on events and answers, ids of queued messages), `mcp`
-    (`mcp_server_changed` when the state of a tool server changes), `selection` (`selection_changed` when a command has
-    chosen a model or another branch).
+    """Choose the dialect and the features: what is only sent to clients that ask for it; docs/protocol.md lists them.
 
     What is not named stays as it is; unknown features are left out of the answer.
     """
@@ -24,7 +21,7 @@ class Hello(Command, tag="hello", kw_only=True):
     about = "connection"
     answer = answers.Welcome
     required_scope = "read"
-    dialect: answers.DialectName | Absent = ABSENT
+    dialect: DialectName | Absent = ABSENT
     features: list[str] | Absent = ABSENT
 
 
@@ -77,7 +74,7 @@ class SetApprovalMode(Command, tag="set_approval_mode", kw_only=True):
     lane = "control"
     answer = answers.Permissions
     required_scope = "admin"
-    mode: answers.ApprovalMode
+    mode: ApprovalMode
 
 
 class GetPermissions(Command, tag="get_permissions", kw_only=True):

@@ -30,6 +30,7 @@ from pigeon.frontends.serve.served_worker import ConversationState
 from pigeon.frontends.serve.service_log import ServiceLog
 from pigeon.frontends.serve.wake_queue import TooMany
 from pigeon.providers.local_models import FILE_MODELS
+from pigeon.session.history.file_store import FileStore
 from pigeon.wire import codec
 from pigeon.wire.base import Json
 from pigeon.wire.errors import BadRecord, PigeonError, Refusal, StartupError
@@ -194,7 +195,9 @@ class ServeApplication:
         ]
         if cursor is None:
             seen = {row.id for row in rows}
-            fresh = (one for one in known.values() if one.record.id not in seen and _has_no_file(one))
+            fresh = (
+                one for one in known.values() if one.record.id not in seen and not FileStore.has_file(one.session_file)
+            )
             wanted = [one for one in fresh if cwd in (None, one.record.cwd) and query is None]
             listed[:0] = [{"id": one.record.id, "cwd": one.record.cwd, **_describe_state(one)} for one in wanted]
         answer: dict[str, Json] = {"sessions": listed, "scope": request.scope["token"].scope}
@@ -391,11 +394,6 @@ def _describe_state(one: ServedConversation | None) -> dict[str, Json]:
         "questions": len(one.work.questions),
         "clients": one.clients.count,
     }
-
-
-def _has_no_file(one: ServedConversation) -> bool:
-    """Whether the conversation has no session file yet."""
-    return one.session_file is None or not os.path.exists(one.session_file)
 
 
 def _describe_conversation(one: ServedConversation) -> dict[str, Json]:

@@ -237,10 +237,7 @@ class SlashCommands:
         chosen = await self._view.ask(question)
         if chosen is None or chosen == now.default:
             return
-        host = now.host
-        await self._conversation.set_permissions(
-            {"default": chosen, "deny": host.deny, "ask": host.ask, "allow": host.allow}
-        )
+        await self._conversation.set_permissions({"default": chosen, **now.host.by_verdict()})
         after = await self._conversation.get_permissions()
         if after.default != chosen:
             self._view.show(
@@ -285,7 +282,7 @@ def _rules_text(now: Permissions) -> str:
     lines = [
         f"{verdict}: {', '.join(rules)}"
         for source in (now.user, now.project, now.host)
-        for verdict, rules in (("deny", source.deny), ("ask", source.ask), ("allow", source.allow))
+        for verdict, rules in source.by_verdict().items()
         if rules
     ]
     lines += [f"allowed for this session: {one.tool_name} {one.subject}" for one in now.allowed]

@@ -1,0 +1,26 @@
+"""The words that hosts and users choose from: dialects, features, modes and verdicts.
+
+They have a module without records, because the command line names them in its help before it loads the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+DialectName = Literal["pi", "pi-latest", "omp", "xcsh", "companion"]
+Feature = Literal["deltas", "seq", "trust", "permissions", "attribution", "mcp", "selection"]
+ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
+SandboxMode = Literal["off", "read-only", "workspace"]
+ApprovalMode = Literal["always-ask", "write", "yolo"]
+# The strictest first.
+APPROVAL_MODES: tuple[ApprovalMode, ...] = get_args(ApprovalMode)
+Verdict = Literal["allow", "ask", "deny"]
+# The strictest first; each is also the name of a list of rules.
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)[::-1]
+
+
+def to_alternatives(words: Iterable[str]) -> str:
+    """Words as a sentence has them: `a, b or c`."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
