@@ -4,6 +4,7 @@ Of what was sent and not answered,
 
     reads, settings, aborts        are sent again: done twice, they do the same
     messages to the model          are sent again under the id that they got here, under which each is accepted once
+    the accepted event filter      is sent again as the first line, since the server of a new connection filters nothing
     answers to questions           are sent again: the server uses the first, and none to a question that is closed
     a line that is too long        fails with the code `too_long`: the server closes the connection over it each time
     everything else                fails with the code `connection_lost`: it is not known whether it was done
@@ -17,11 +18,13 @@ from collections import deque
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.answers import failure_response
 from pigeon.wire.base import Json
+from pigeon.wire.commands import NAMES, SetEventFilter
 
 LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
@@ -35,6 +38,7 @@ AGAIN = ("get_", "set_", "list_sessions", "find_text", "render_html", "hello", "
 MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
 ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
 _OUR_IDS = "pigeon-link-"
+FILTER_ID = f"{_OUR_IDS}filter"
 # What an id of ours adds to messages and answers; a client that gave none is not shown it.
 _OUR_ID_MEMBERS = re.compile(rb',"clientMessageId":"pigeon-link-[0-9a-f]+"(?:,"accepted":\{[^{}]*\})?')
 
@@ -50,7 +54,7 @@ class LineHead(Struct, rename="camel"):
     run_id: str = ""
     client_message_id: Json = None
     target_id: str = ""
-    events: Json = None
+    success: bool = False
     snapshot: msgspec.Raw = msgspec.Raw(b"{}")
     data: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -95,11 +99,11 @@ class SentLines:
         self._unanswered: dict[bytes, SentLine] = {}
         # Answers of the client, by the id of the question, until that is closed.
         self._answers: dict[str, SentLine] = {}
-        self._wanted_events: frozenset[str] | None = None
+        self._filter: SetEventFilter | None = None
 
-    def wants_event(self, kind: str) -> bool:
-        """Whether the client's last `set_event_filter` lets an event of this type through."""
-        return self._wanted_events is None or kind in self._wanted_events
+    def set_filter(self, command: SetEventFilter | None) -> None:
+        """Have the server of each later connection filter events as this command says, which it has accepted."""
+        self._filter = command
 
     def put(self, line: bytes) -> None:
         """Send a line, now or on the next connection."""
@@ -147,6 +151,8 @@ class SentLines:
         Returns the ids of the messages that are sent again, and the failures that the client is to get as answers.
         """
         again: list[SentLine] = []
+        if self._filter is not None:
+            again.append(SentLine(codec.encode(replace(self._filter, id=FILTER_ID)), NAMES[SetEventFilter]))
         messages: list[bytes] = []
         failures: list[bytes] = []
         for id, sent in list(self._unanswered.items()):
@@ -177,8 +183,6 @@ class SentLines:
             self._answers[str(head.id)] = sent
         elif head.id is not None:
             self._unanswered[codec.encode(head.id)] = sent
-        if head.type == "set_event_filter":
-            self._wanted_events = frozenset(map(str, head.events)) if isinstance(head.events, list) else None
         return sent
 
 
