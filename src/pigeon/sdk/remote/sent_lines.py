@@ -2,7 +2,7 @@
 
 Of what was sent and not answered,
 
-    reads, settings, aborts        are sent again: done twice, they do the same
+    reads, settings, aborts        are sent again: done twice, they do the same (`Command.effect`)
     messages to the model          are sent again under the id that they got here, under which each is accepted once
     the accepted event filter      is sent again as the first line, since the server of a new connection filters nothing
     answers to questions           are sent again: the server uses the first, and none to a question that is closed
@@ -24,7 +24,7 @@ from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.answers import failure_response
 from pigeon.wire.base import Json
-from pigeon.wire.commands import NAMES, SetEventFilter
+from pigeon.wire.commands import NAMES, REPEATABLE_NAMES, SetEventFilter
 
 LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
@@ -33,8 +33,6 @@ TOO_LONG = "{} is larger than the server accepts: {:.0f} MB"
 MB = 1024 * 1024
 # A server that is still sent a long line when it closes cannot say why; so often such a line is sent.
 MOST_TRIES = 5
-# What does the same when it is done twice, by name or by the beginning of its name.
-AGAIN = ("get_", "set_", "list_sessions", "find_text", "render_html", "hello", "abort")
 MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
 ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
 _OUR_IDS = "pigeon-link-"
@@ -160,7 +158,7 @@ class SentLines:
                 continue
             if sent.is_message:
                 messages.append(id)
-            elif not sent.name.startswith(AGAIN):
+            elif sent.name not in REPEATABLE_NAMES:
                 del self._unanswered[id]
                 failures.append(_encode_failure(sent, id, LOST.format(sent.name), LOST_CODE))
                 continue
