@@ -189,6 +189,21 @@ async def test_a_long_line_over_which_the_connection_breaks_each_time_is_given_u
     assert (await visit.next())["id"] == "g"
 
 
+async def test_the_id_of_a_message_is_hidden_wherever_it_comes_back(
+    transport: ServedTransport, server: Server, host: Host
+) -> None:
+    visit = await open_visit(transport, server, host)
+    transport.write(b' { "type":"prompt", "id":"p", "message":"go"}\n')
+    sent = await visit.next()
+    assert {**sent, "clientMessageId": ""} == {"type": "prompt", "id": "p", "message": "go", "clientMessageId": ""}
+    given = {"clientMessageId": sent["clientMessageId"], "accepted": {"disposition": "started", "digest": "}"}}
+    others = {"clientMessageId": "mine", "accepted": {}}
+    quoted = {"role": "assistant", "content": f'"clientMessageId":"{sent["clientMessageId"]}"'}
+    messages = [{"role": "user", "content": "go"}, {"role": "user", **others}, quoted]
+    visit.send_records(event(1, "agent_end", messages=[{**messages[0], **given}, *messages[1:]]))
+    assert (await host.next())["messages"] == messages
+
+
 async def test_an_id_of_the_host_is_left_as_it_is(transport: ServedTransport, server: Server, host: Host) -> None:
     visit = await open_visit(transport, server, host)
     send_record(transport, type="steer", id="p", message="go", clientMessageId="mine")

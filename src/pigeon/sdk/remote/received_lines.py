@@ -96,8 +96,8 @@ class ReceivedLines:
 
     def on_line(self, line: bytes) -> None:
         """Forward a line that is new; raises `NotReached` if it says that the conversation is gone."""
-        line = remove_our_ids(line)
         try:
+            line = remove_our_ids(line)
             head = decode_head(line)
         except msgspec.DecodeError:
             self._forward(line)

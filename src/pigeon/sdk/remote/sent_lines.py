@@ -13,8 +13,8 @@ Of what was sent and not answered,
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,7 @@ from pigeon.wire import codec
 from pigeon.wire.answers import failure_response
 from pigeon.wire.base import Json
 from pigeon.wire.commands import NAMES, REPEATABLE_NAMES, SetEventFilter
+from pigeon.wire.errors import BadRecord
 
 LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
@@ -36,9 +37,10 @@ MOST_TRIES = 5
 MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
 ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
 _OUR_IDS = "pigeon-link-"
+_OUR_IDS_IN_LINES = _OUR_IDS.encode()
 FILTER_ID = f"{_OUR_IDS}filter"
 # What an id of ours adds to messages and answers; a client that gave none is not shown it.
-_OUR_ID_MEMBERS = re.compile(rb',"clientMessageId":"pigeon-link-[0-9a-f]+"(?:,"accepted":\{[^{}]*\})?')
+_OUR_ID_MEMBERS = ("clientMessageId", "accepted")
 
 
 class LineHead(Struct, rename="camel"):
@@ -175,7 +177,9 @@ class SentLines:
         except msgspec.DecodeError:
             return SentLine(line, "")
         if head.type in MESSAGES and head.client_message_id is None:
-            line = b'{"clientMessageId":"%s%s",' % (_OUR_IDS.encode(), RANDOM_IDS.request_id().encode()) + line[1:]
+            # What is no command is refused by the server.
+            with suppress(BadRecord):
+                line = codec.encode({**codec.decode(line), "clientMessageId": f"{_OUR_IDS}{RANDOM_IDS.request_id()}"})
         sent = SentLine(line, head.type)
         if head.type in ANSWERS:
             self._answers[str(head.id)] = sent
@@ -185,8 +189,18 @@ class SentLines:
 
 
 def remove_our_ids(line: bytes) -> bytes:
-    """The line of a server without the ids that messages got here."""
-    return _OUR_ID_MEMBERS.sub(b"", line)
+    """The line of a server without the ids that messages got here; raises `msgspec.DecodeError`."""
+    # Hardly any line has one, and deltas come by the thousand. Those of a long conversation have no limit of values.
+    return codec.encode(_without_our_ids(msgspec.json.decode(line))) if _OUR_IDS_IN_LINES in line else line
+
+
+def _without_our_ids(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_without_our_ids(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    is_ours = str(value.get("clientMessageId")).startswith(_OUR_IDS)
+    return {name: _without_our_ids(one) for name, one in value.items() if not (is_ours and name in _OUR_ID_MEMBERS)}
 
 
 def _encode_failure(sent: SentLine, id: bytes, text: str, code: str) -> bytes:
