@@ -35,6 +35,8 @@ from pigeon.wire.events import AgentSettled, BashExecutionUpdate, MessageUpdate,
 
 NAME = "pigeon"
 ALL_FEATURES: tuple[Feature, ...] = get_args(Feature)
+# The commands that are about the connection alone, wherever the session is.
+OWN_COMMANDS = (Hello, SetEventFilter)
 _T = TypeVar("_T")
 
 
@@ -95,6 +97,10 @@ class Connection:
         self._before_change = callback
 
     # What the client says about its connection
+
+    def answer_own(self, command: Hello | SetEventFilter) -> Welcome | EventFilter:
+        """Answer one of `OWN_COMMANDS`; raises `Refusal`."""
+        return self.handle_hello(command) if isinstance(command, Hello) else self.set_event_filter(command)
 
     def handle_hello(self, command: Hello) -> Welcome:
         """Agree on dialect and features, in force from the answer on; raises `Refusal`."""

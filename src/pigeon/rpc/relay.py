@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect
-from pigeon.rpc.connection import Connection, EncodedData
+from pigeon.rpc.connection import OWN_COMMANDS, Connection, EncodedData
 from pigeon.rpc.lanes import Finish
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
@@ -93,7 +93,7 @@ class RemoteCommands:
 
     def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] | None = None) -> None:
         """Take a command; `finish` gets its answer or its failure when the line of the answer comes."""
-        if isinstance(command, (Hello, SetEventFilter)):
+        if isinstance(command, OWN_COMMANDS):
             try:
                 answer = self._own(command)
             except Refusal as refusal:
@@ -142,7 +142,7 @@ class Relay:
         self._decoded = decoded
         self._connection = Connection(dialect)
         self._outbox = Outbox(sink, self._connection)
-        self._commands = RemoteCommands(write, self._answer_locally, self._adapt_answer)
+        self._commands = RemoteCommands(write, self._connection.answer_own, self._adapt_answer)
         self._server = Server(self._commands, self._outbox)
         self._in_run = False
         self._last_answer: AssistantMessage | None = None
@@ -223,12 +223,6 @@ class Relay:
         return PromptError(message=failed.error_message, provider=failed.provider, model=failed.model, retryable=False)
 
     # Commands
-
-    def _answer_locally(self, command: Hello | SetEventFilter) -> Any:
-        """Answer a command that concerns only this host's connection."""
-        if isinstance(command, SetEventFilter):
-            return self._connection.set_event_filter(command)
-        return self._connection.handle_hello(command)
 
     def _adapt_answer(self, command: Command, data: Any) -> Any:
         """The data of an answer in the form for this host."""
