@@ -24,7 +24,7 @@ STUB = SOURCE / "sdk" / "commands.pyi"
 HEADER = "# Made by `scripts/sdk_commands.py`; do not edit.\n"
 _RECORDS = (events, dialogs, messages, content, answers, model, steering, entries, changes, mcp, services)
 # Of the wire's modules what is no record, or a record that only dialects make or see.
-_LEFT_OUT = {"Command", "Response", "Record", "Event", "ToolCallStarted"}
+_LEFT_OUT = {"Command", "Response", "Record", "Event", "ToolCallStarted", "CommandsChanged"}
 
 
 def stub() -> str:

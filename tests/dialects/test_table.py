@@ -8,12 +8,13 @@ import pytest
 
 from pigeon.dialects.base import with_sequence_number
 from pigeon.dialects.choice import NAMES, switch_dialect
-from pigeon.wire.answers import Accepted, Compacted, failure_response, success_response
+from pigeon.wire.answers import Accepted, Compacted, SlashCommand, failure_response, success_response
 from pigeon.wire.dialogs import NotifyRequest, SetTitleRequest
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
     AgentStart,
+    CommandsChanged,
     CompactionEnd,
     CompactionStart,
     MessageEnd,
@@ -28,7 +29,7 @@ from pigeon.wire.events import (
     ToolExecutionStart,
     TurnStart,
 )
-from pigeon.wire.messages import UserMessage
+from pigeon.wire.messages import SystemMessage, UserMessage
 from support.records import (
     VERSION,
     Record,
@@ -40,6 +41,7 @@ from support.records import (
     update,
 )
 
+DECLARED = SystemMessage(content="x", timestamp=1)
 SAID = UserMessage(content="x", timestamp=1)
 OK: Record = {"id": 1, "type": "response", "command": "prompt", "success": True}
 NO: Record = {"id": 1, "type": "response", "command": "prompt", "success": False, "error": "busy"}
@@ -81,6 +83,32 @@ def test_message_update_has_the_message_so_far(name: str, cell: bool) -> None:
         assert (record["message"]["role"], record["message"]["stopReason"]) == ("assistant", "stop")
     (call,) = records_for(dialect, update(ToolcallStart(content_index=1, id="c", tool_name="bash")))
     assert (call["assistantMessageEvent"]["id"], call["assistantMessageEvent"]["toolName"]) == ("c", "bash")
+
+
+@cells(pi=0, pi_latest=1)
+def test_update_of_an_answer_whose_beginning_was_missed(name: str, cell: int) -> None:
+    missed = update(TextDelta(content_index=0, delta="Hi"))
+    assert len(records_for(dialect_for(name), missed)) == cell
+    dialect = dialect_for(name)
+    records_for(dialect, answer_start(), MessageEnd(message=an_answer("Hi", stop="stop")))
+    assert len(records_for(dialect, missed)) == cell
+
+
+@cells(pi=[SAID], pi_latest=[DECLARED, SAID])
+def test_messages_of_an_agent_elsewhere(name: str, cell: list[Any]) -> None:
+    assert dialect_for(name).filter_messages([DECLARED, SAID]) == cell
+
+
+@cells(pi=None, pi_latest=b"{}")
+def test_event_of_a_later_version(name: str, cell: bytes | None) -> None:
+    assert dialect_for(name).convert_later_event(b"{}") == cell
+
+
+@cells(pi=[], omp=[{"type": "available_commands_update", "commands": [{"name": "x", "source": "file"}]}])
+def test_other_slash_commands(name: str, cell: list[Record]) -> None:
+    dialect = dialect_for(name)
+    shown = dialect.convert_commands(CommandsChanged(), lambda: [SlashCommand(name="x", source="prompt")])
+    assert records_for(dialect, shown) == cell
 
 
 @cells(pi=[NO], omp=[OK, NO, UNDONE], xcsh=[OK, NO], companion=[{"type": "error", "error": "busy"}])

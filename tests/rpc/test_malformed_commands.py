@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count, groupby, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from websockets.sync.client import connect
 
+import pigeon
 from pigeon.rpc.in_process import InProcessHost
 from pigeon.wire import codec
-from pigeon.wire.commands import ALL, BY_NAME, NAMES, Command
+from pigeon.wire.base import ABSENT
+from pigeon.wire.commands import ALL, BY_NAME, NAMES, Command, Hello
 from pigeon.wire.errors import PigeonError, Refusal
+from pigeon.wire.events import SessionInfoChanged
 from support.agent_folders import AgentFolders
 from support.agent_process import RpcProcess
 from support.in_process_agent import InProcessAgent
@@ -63,7 +68,39 @@ REFUSED: list[dict[str, Any]] = [
     {"type": "reset", "parentSession": 5},
     {"type": "set_queue_mode", "mode": 5},
 ]
-Ask = Callable[[bytes], dict[str, Any]]
+# What is about the connection alone, and leaves it as it was when it is refused.
+ABOUT_CONNECTION = ("set_event_filter", "hello")
+CONNECTIONS = ["WebSocket", "Unix socket", "attach"]
+CLIENTS = ["WebSocket", "Unix socket"]
+
+
+class Link(NamedTuple):
+    """A connection: a line to send, and the next record that comes."""
+
+    send: Callable[[bytes], None]
+    next_record: Callable[[], dict[str, Any]]
+
+    def ask(self, line: bytes) -> dict[str, Any]:
+        """The answer to a line."""
+        self.send(line)
+        while (record := self.next_record()).get("type") != "response":
+            pass
+        return record
+
+    def types_of_naming(self) -> list[str]:
+        """The types of what comes when the session gets a name."""
+        for name in (b"one", b"two"):
+            self.send(b'{"id":"%s","type":"set_session_name","name":"%s"}' % (name, name))
+        records = iter(self.next_record, None)
+        return [record["type"] for record in takewhile(lambda record: record.get("id") != "two", records)]
+
+    def types_of_run(self) -> list[str]:
+        """The types of what comes of a prompt."""
+        self.send(b'{"id":"run","type":"prompt","message":"list the files"}')
+        types = []
+        while "agent_settled" not in types:
+            types.append(self.next_record()["type"])
+        return without_repetitions(types)
 
 
 def malformed_lines() -> list[bytes]:
@@ -107,55 +144,44 @@ def is_refused(value: dict[str, Any]) -> bool:
 LINES = malformed_lines()
 
 
-def next_response(lines: Iterator[bytes | str]) -> dict[str, Any]:
-    for line in lines:
-        record: dict[str, Any] = codec.decode(line if isinstance(line, bytes) else line.encode())
-        if record.get("type") == "response":
-            return record
-    raise AssertionError("the connection ended without an answer")
+def without_repetitions(types: list[str]) -> list[str]:
+    return [type for type, _ in groupby(types)]
 
 
 @contextmanager
-def by_process(process: RpcProcess) -> Iterator[Ask]:
+def by_process(process: RpcProcess) -> Iterator[Link]:
+    numbers = count()
     with process:
-
-        def ask(line: bytes) -> dict[str, Any]:
-            start = process.mark()
-            process.send(line)
-            return process.wait(lambda record: record.get("type") == "response", start)
-
-        yield ask
+        yield Link(process.send, lambda: process.wait(lambda record: True, next(numbers)))
 
 
 @contextmanager
-def by_web_socket(server: ServedConversations, id: str) -> Iterator[Ask]:
+def by_web_socket(server: ServedConversations, id: str) -> Iterator[Link]:
     headers = {"Authorization": f"Bearer {server.token}"}
     with connect(f"{server.ws}/api/sessions/{id}/rpc", additional_headers=headers, max_size=None) as link:
-
-        def ask(line: bytes) -> dict[str, Any]:
-            link.send(line.decode("utf-8", "replace"))
-            return next_response(iter(lambda: link.recv(WAIT), None))
-
-        yield ask
+        yield Link(
+            lambda line: link.send(line.decode("utf-8", "replace")),
+            lambda: codec.decode(str(link.recv(WAIT)).encode()),
+        )
 
 
 @contextmanager
-def by_unix_socket(server: ServedConversations, id: str) -> Iterator[Ask]:
-    with socket.socket(socket.AF_UNIX) as link:
-        link.settimeout(WAIT)
-        link.connect(str(server.socket))
-        with link.makefile("rwb") as stream:
+def by_unix_socket(server: ServedConversations, id: str) -> Iterator[Link]:
+    with socket.socket(socket.AF_UNIX) as plain:
+        plain.settimeout(WAIT)
+        plain.connect(str(server.socket))
+        with plain.makefile("rwb") as stream:
 
-            def ask(line: bytes) -> dict[str, Any]:
+            def send(line: bytes) -> None:
                 stream.write(line + b"\n")
                 stream.flush()
-                return next_response(iter(stream.readline, b""))
 
-            assert ask(json.dumps({"type": "attach", "session": id}).encode())["success"]
-            yield ask
+            link = Link(send, lambda: codec.decode(stream.readline()))
+            assert link.ask(json.dumps({"type": "attach", "session": id}).encode())["success"]
+            yield link
 
 
-def connection_of(kind: str, server: ServedConversations) -> AbstractContextManager[Ask]:
+def connection_of(kind: str, server: ServedConversations) -> AbstractContextManager[Link]:
     id = server.new()
     if kind == "WebSocket":
         return by_web_socket(server, id)
@@ -170,8 +196,8 @@ def wanted(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The answers over stdio."""
     folders = AgentFolders(tmp_path_factory.mktemp("stdio"))
     folders.configure({"providers": {}})
-    with by_process(RpcProcess(folders, "--model", "demo", "--dialect", "pi-latest")) as ask:
-        return [ask(line) for line in LINES]
+    with by_process(RpcProcess(folders, "--model", "demo", "--dialect", "pi-latest")) as link:
+        return [link.ask(line) for line in LINES]
 
 
 def test_there_are_several_hundred_malformed_lines_and_hardly_one_is_accepted(wanted: list[dict[str, Any]]) -> None:
@@ -180,15 +206,86 @@ def test_there_are_several_hundred_malformed_lines_and_hardly_one_is_accepted(wa
     assert [json.loads(line)["type"] for line in accepted] == ["list_sessions"]
 
 
-@pytest.mark.parametrize("kind", ["WebSocket", "Unix socket", "attach"])
+@pytest.mark.parametrize("kind", CONNECTIONS)
 def test_a_malformed_command_gets_the_answer_of_stdio(kind: str, wanted: list[dict[str, Any]]) -> None:
-    with connection_of(kind, shared_server()) as ask:
+    with connection_of(kind, shared_server()) as link:
         different = [
             (line[:200], answer, like)
             for line, like in zip(LINES, wanted, strict=True)
-            if (answer := ask(line)) != like
+            if (answer := link.ask(line)) != like
         ]
     assert not different, f"{len(different)} of {len(LINES)}, the first: {different[:3]}"
+
+
+@pytest.mark.parametrize("kind", ["stdio", *CONNECTIONS])
+def test_a_refused_command_about_the_connection_changes_no_events(kind: str, tmp_path: Path) -> None:
+    folders = AgentFolders(tmp_path)
+    folders.configure({"providers": {}})
+    link_of = (
+        by_process(RpcProcess(folders, "--model", "demo", "--dialect", "pi-latest"))
+        if kind == "stdio"
+        else connection_of(kind, shared_server())
+    )
+    with link_of as link:
+        link.types_of_run()  # the first run also declares the tools
+        wanted, wanted_of_naming = link.types_of_run(), link.types_of_naming()
+        refused = [line for line in LINES if type_in(line) in ABOUT_CONNECTION]
+        assert len(refused) > 20
+        for line in refused:
+            assert not link.ask(line)["success"]
+            assert link.types_of_naming() == wanted_of_naming, line
+        assert "session_info_changed" in wanted_of_naming
+        assert "message_update" in wanted
+        assert link.types_of_run() == wanted
+
+
+def client_of(kind: str, server: ServedConversations) -> pigeon.Client:
+    id = server.new()
+    if kind == "WebSocket":
+        return pigeon.Client(url=f"{server.ws}/{id}", token=server.token)
+    return pigeon.Client(url=f"unix:{server.socket}?session={id}")
+
+
+async def types_of_run(agent: pigeon.Conversation) -> list[str]:
+    return without_repetitions([type(event).__name__ async for event in agent.prompt("list the files")])
+
+
+async def wait_until_named(agent: pigeon.Conversation, events: AsyncIterator[Any]) -> None:
+    """Name the session, and wait for the event that says so."""
+    await agent.set_session_name(name="one")
+    async with asyncio.timeout(10):
+        while not isinstance(await anext(events), SessionInfoChanged):
+            pass
+
+
+@pytest.mark.parametrize("kind", [*CLIENTS, "in the same process"])
+async def test_a_program_gets_the_refusal_of_stdio_and_the_same_events_as_before(
+    kind: str, wanted: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    made = client_of(kind, shared_server()) if kind in CLIENTS else pigeon.Agent(model="demo", agent_dir=tmp_path)
+    different, compared = [], 0
+    async with made as agent:
+        await types_of_run(agent)
+        types = await types_of_run(agent)
+        events = agent.events()
+        for line, like in zip(LINES, wanted, strict=True):
+            command = command_in(line)
+            if command is None or like["success"] or (isinstance(command, Hello) and command.dialect is not ABSENT):
+                continue
+            compared += 1
+            try:
+                await agent.send(command)
+                problem = None
+            except PigeonError as error:
+                problem = str(error)
+            if problem != like["error"]:
+                different.append((line[:200], problem, like))
+            if type_in(line) in ABOUT_CONNECTION:
+                await wait_until_named(agent, events)
+        assert "TextDelta" in types
+        assert await types_of_run(agent) == types
+    assert compared > 300
+    assert not different, f"{len(different)} of {compared}, the first: {different[:3]}"
 
 
 async def test_a_malformed_command_gets_the_answer_of_stdio_in_the_same_process(
@@ -209,6 +306,14 @@ async def test_a_malformed_command_gets_the_answer_of_stdio_in_the_same_process(
     await agent.stop()
     assert compared > 300
     assert not different, f"{len(different)} of {compared}, the first: {different[:3]}"
+
+
+def type_in(line: bytes) -> Any:
+    try:
+        value = codec.decode(line)
+    except PigeonError:
+        return None
+    return value.get("type") if isinstance(value, dict) else None
 
 
 def command_in(line: bytes) -> Command | None:

@@ -27,6 +27,31 @@ def records_sent(dialect: str, features: list[str] | None, event: dict[str, Any]
     return [json.loads(line) for line in sink.lines]
 
 
+def test_prompt_templates_of_an_agent_elsewhere_are_files_for_clients_of_oh_my_pi() -> None:
+    sink, asked = ListSink(), []
+    relay = Relay(sink, make_dialect("omp", "1", {}), asked.append, event_of)
+    relay.start()
+    (command,) = map(json.loads, asked)
+    listed = [{"name": "review", "source": "prompt", "location": "user", "path": "/review.md"}]
+    answer = {"type": "response", "command": command["type"], "success": True, "data": {"commands": listed}}
+    relay.on_agent_data(json.dumps({**answer, "id": command["id"]}).encode())
+    assert command["type"] == "get_available_commands"
+    assert json.loads(sink.lines[-1])["commands"] == [{"name": "review", "source": "file"}]
+
+
+@pytest.mark.parametrize("name", ["pi", "pi-latest", "xcsh", "companion"])
+def test_nothing_is_asked_for_a_host_whose_dialect_shows_no_commands(name: str) -> None:
+    asked: list[bytes] = []
+    Relay(ListSink(), make_dialect(name, "1", {}), asked.append, event_of).start()
+    assert asked == []
+
+
+@pytest.mark.parametrize(("name", "count"), [("pi-latest", 1), ("pi", 0), ("omp", 0)])
+def test_an_event_of_a_later_version_is_for_hosts_of_the_newest_dialect(name: str, count: int) -> None:
+    later = {"type": "something_new", "x": 1, "seq": 4}
+    assert records_sent(name, None, later) == [later] * count
+
+
 @pytest.mark.parametrize(("features", "count"), [(["mcp"], 1), (["permissions", "selection"], 0), (None, 0)])
 def test_changes_of_tool_servers_are_for_hosts_that_ask_for_them(features: list[str] | None, count: int) -> None:
     assert [line["type"] for line in records_sent("pi", features, CHANGED)] == ["mcp_server_changed"] * count

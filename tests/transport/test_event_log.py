@@ -173,8 +173,11 @@ def test_lines_since_a_mark_are_found_in_the_newest_file_that_has_it(tmp_path: P
     log = EventLog(str(tmp_path), 10, 100)
     for text in (b"begin", b"a", b"settled 1", b"b", b"settled 2", b"c"):
         log.append(b"%-10s\n" % text, 1)
-    assert lines_since(str(tmp_path), b"settled", log.end) == [(5, b"settled 2 "), (6, b"c         ")]
-    assert [number for number, _ in lines_since(str(tmp_path), b"nothing", log.end)] == [1, 2, 3, 4, 5, 6]
+    assert lines_since(str(tmp_path), lambda line: line.startswith(b"settled"), log.end) == [
+        (5, b"settled 2 "),
+        (6, b"c         "),
+    ]
+    assert [number for number, _ in lines_since(str(tmp_path), lambda line: False, log.end)] == [1, 2, 3, 4, 5, 6]
     log.close()
 
 

@@ -6,18 +6,18 @@ snapshot of the answer that is streaming (`snapshots.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.dialects.snapshots import Snapshot
-from pigeon.wire.answers import Response
+from pigeon.wire.answers import Response, SlashCommand, State
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
-from pigeon.wire.commands import InterruptMode
+from pigeon.wire.commands import Command, InterruptMode
 from pigeon.wire.events import (
     AgentSettled,
     AutoCompactionEnd,
@@ -25,6 +25,7 @@ from pigeon.wire.events import (
     CompactionEnd,
     CompactionStart,
     Event,
+    MessageEnd,
     MessageStart,
     MessageUpdate,
     Outbound,
@@ -33,9 +34,10 @@ from pigeon.wire.events import (
     ToolCallStarted,
     ToolsDeclared,
 )
-from pigeon.wire.messages import AssistantMessage
+from pigeon.wire.messages import AssistantMessage, Message, SystemMessage
 
 _APART = (AgentSettled, PromptResult, SessionSettled)
+_T = TypeVar("_T")
 
 
 class OutputLine(Struct):
@@ -56,9 +58,8 @@ class Dialect:
     default_interrupt_mode: ClassVar[InterruptMode] = "immediate"
     provisional_stop: ClassVar[str] = "stop"
     keeps_unreadable_images: ClassVar[bool] = True
-    full_state: ClassVar[bool] = False
-    # True for the dialect of served conversations: its clients know system messages, and get events of later versions.
-    is_served: ClassVar[bool] = False
+    # What is asked for a client that is connected to an agent elsewhere, since the dialect shows the answers first.
+    asked_first: ClassVar[tuple[Command, ...]] = ()
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         self.version = version
@@ -73,7 +74,11 @@ class Dialect:
     def to_lines(self, event: Outbound) -> list[OutputLine]:
         """An event as this dialect shows it: none, one or several lines."""
         if isinstance(event, MessageUpdate):
-            return [self.to_update_line(event)]
+            # No snapshot can be made of an answer whose beginning was missed; its end has the whole text.
+            return [self.to_update_line(event)] if self.deltas or self._snapshot is not None else []
+        is_answer_end = isinstance(event, MessageEnd) and isinstance(event.message, AssistantMessage)
+        if is_answer_end or isinstance(event, AgentSettled):
+            self._snapshot = None
         return [OutputLine((encode(record),), isinstance(record, _APART), record) for record in self.to_records(event)]
 
     def to_records(self, event: Outbound) -> Iterable[Record]:
@@ -91,6 +96,22 @@ class Dialect:
     def convert_tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, here none: most clients do not know the role."""
         return ()
+
+    def filter_messages(self, messages: list[Message]) -> list[Message]:
+        """Row: system messages, here none, where an agent elsewhere has made messages of them."""
+        return [message for message in messages if not isinstance(message, SystemMessage)]
+
+    def convert_later_event(self, line: bytes) -> bytes | None:
+        """Row: an event of a later version from an agent elsewhere, here left out."""
+        return None
+
+    def convert_commands(self, event: Event, read: Callable[[], list[SlashCommand]]) -> Event:
+        """Row: other slash commands, here not shown, so that they need not be read."""
+        return event
+
+    def convert_state(self, state: _T, read: Callable[[], State]) -> _T | State:
+        """Row: the answer of `get_state`; `read` gives it with what takes longer to collect, here left out."""
+        return state
 
     def convert_message_start(self, event: MessageStart) -> MessageStart:
         """Row: provisional stop reason. An answer also begins its snapshot here."""

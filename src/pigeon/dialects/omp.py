@@ -7,23 +7,27 @@ accepted prompt. So what follows a run by itself (a retry, a compaction, the run
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeVar
 
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect, OutputLine, to_older_event, with_member, without_id
-from pigeon.wire.answers import Accepted, LocalOnly, Response, success_response
+from pigeon.wire.answers import Accepted, LocalOnly, Response, SlashCommand, State, success_response
 from pigeon.wire.base import ABSENT, Absent, Record
 from pigeon.wire.choices import DialectName
 from pigeon.wire.codec import encode
+from pigeon.wire.commands import Command, GetAvailableCommands
 from pigeon.wire.errors import ABORTED_BEFORE, ENTRY_MISSING
 from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
     AgentStart,
+    AvailableCommand,
+    AvailableCommandsUpdate,
     CompactionEnd,
     CompactionStart,
+    Event,
     MessageEnd,
     MessageStart,
     MessageUpdate,
@@ -34,6 +38,8 @@ from pigeon.wire.events import (
     SessionSettled,
 )
 from pigeon.wire.messages import Message
+
+_T = TypeVar("_T")
 
 
 class OhMyPi(Dialect):
@@ -97,7 +103,7 @@ class Omp(OhMyPi):
     """The newest clients of oh-my-pi: a result for each accepted prompt, ids on messages and on every refusal."""
 
     name: ClassVar[DialectName] = "omp"
-    full_state: ClassVar[bool] = True
+    asked_first: ClassVar[tuple[Command, ...]] = (GetAvailableCommands(),)
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = False) -> None:
         super().__init__(version, emit_title, deltas)
@@ -118,6 +124,29 @@ class Omp(OhMyPi):
         if isinstance(event, (AgentStart, SessionSettled)):
             self._settled = isinstance(event, SessionSettled)
         return super().to_records(event)
+
+    def convert_commands(self, event: Event, read: Callable[[], list[SlashCommand]]) -> Event:
+        """Row: other slash commands, all of them in this family's words."""
+        return AvailableCommandsUpdate(
+            commands=[
+                AvailableCommand(
+                    name=command.name,
+                    source="file" if command.source == "prompt" else command.source,
+                    description=command.description,
+                )
+                for command in read()
+            ]
+        )
+
+    def convert_state(self, state: _T, read: Callable[[], State]) -> _T | State:
+        """Row: the state, whole: there is no work beside the run, no fast mode, and speed is not measured."""
+        return replace(
+            read(),
+            has_pending_async_work=False,
+            fast_mode_enabled=False,
+            tokens_per_second=None,
+            fast_mode_active=False,
+        )
 
     def convert_run_end(self, event: AgentSettled, messages: list[Message]) -> Iterable[Record]:
         """Row: run end; results follow."""

@@ -30,7 +30,6 @@ class PiLatest(Dialect):
     default_interrupt_mode: ClassVar[InterruptMode] = "wait"
     provisional_stop: ClassVar[str] = "pending"
     keeps_unreadable_images: ClassVar[bool] = False
-    is_served: ClassVar[bool] = True
 
     def __init__(self, version: str = "", emit_title: bool = False, deltas: bool = True) -> None:
         super().__init__(version, emit_title, deltas=True)
@@ -46,6 +45,14 @@ class PiLatest(Dialect):
             declared, self._declared = self._declared, []
             event = replace(event, messages=[*declared, *event.messages])
         return super().to_records(event)
+
+    def filter_messages(self, messages: list[Message]) -> list[Message]:
+        """Row: system messages, as in a served conversation, which speaks this dialect."""
+        return messages
+
+    def convert_later_event(self, line: bytes) -> bytes | None:
+        """Row: an event of a later version, as it is."""
+        return line
 
     def convert_tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, as a start and an end like those of the user's."""

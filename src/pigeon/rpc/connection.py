@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.dialects.base import (
@@ -27,28 +25,19 @@ from pigeon.dialects.base import (
 from pigeon.dialects.choice import switch_dialect
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.transport.reader import DEFAULT_CAP
-from pigeon.wire import codec, events
+from pigeon.wire import codec
 from pigeon.wire.answers import EventFilter, InputLimits, Response, Welcome
-from pigeon.wire.base import ABSENT, Absent, Outgoing, Record, value_or_default
+from pigeon.wire.base import ABSENT, Absent, Record, value_or_default
 from pigeon.wire.choices import ALL_FEATURES, Feature
 from pigeon.wire.commands import Hello, SetEventFilter
-from pigeon.wire.dialogs import REQUEST
 from pigeon.wire.errors import Refusal
+from pigeon.wire.event_filter import TypeFilter
 from pigeon.wire.events import AgentSettled, BashExecutionUpdate, MessageUpdate, Outbound, PromptResult
 
 NAME = "pigeon"
-BAD_FILTER = "events must be null or an array of non-empty event type strings"
-_ALWAYS_SENT = frozenset(
-    (REQUEST, *(kind.__struct_config__.tag for kind in events.ALL if issubclass(kind, Outgoing) and kind.always_sent))
-)
+# The commands that are about the connection alone, wherever the session is.
+OWN_COMMANDS = (Hello, SetEventFilter)
 _T = TypeVar("_T")
-
-
-class _Kind(Struct):
-    type: str = ""
-
-
-_kind_decoder = msgspec.json.Decoder(_Kind)
 
 
 class EncodedData:
@@ -88,7 +77,7 @@ class Connection:
         self._shows_denials = shows_denials
         self._fixed_dialect = fixed_dialect
         self._fixed_features = fixed_features
-        self._kinds: frozenset[str] | None = None
+        self._filter = TypeFilter()
         self._before_change: Callable[[], None] = lambda: None
         self._answers_hello = False
         self._hidden_denial: str | Absent = ABSENT
@@ -109,6 +98,10 @@ class Connection:
 
     # What the client says about its connection
 
+    def answer_own(self, command: Hello | SetEventFilter) -> Welcome | EventFilter:
+        """Answer one of `OWN_COMMANDS`; raises `Refusal`."""
+        return self.handle_hello(command) if isinstance(command, Hello) else self.set_event_filter(command)
+
     def handle_hello(self, command: Hello) -> Welcome:
         """Agree on dialect and features, in force from the answer on; raises `Refusal`."""
         name = value_or_default(command.dialect, self._dialect.name)
@@ -125,12 +118,10 @@ class Connection:
 
     def set_event_filter(self, command: SetEventFilter) -> EventFilter:
         """Send only events of some types, from the next one on; raises `Refusal`."""
-        kinds = command.events
-        if kinds is not None and not (isinstance(kinds, list) and all(isinstance(one, str) and one for one in kinds)):
-            raise Refusal(BAD_FILTER)
+        chosen = TypeFilter(command)
         self._before_change()
-        self._kinds = None if kinds is None else frozenset(kinds)
-        return EventFilter(events=kinds)
+        self._filter = chosen
+        return EventFilter(events=chosen.kinds)
 
     def use_all_features(self) -> None:
         """Have what `hello` could ask for in this dialect, without its answer."""
@@ -152,8 +143,8 @@ class Connection:
         if shown is None:
             return []
         lines = self._dialect.to_lines(shown if isinstance(shown.run_id, Absent) else replace(shown, run_id=ABSENT))
-        if self._kinds is not None:
-            lines = [line for line in lines if self._should_send_kind(kind_of(line.record))]
+        if not self._filter.is_open:
+            lines = [line for line in lines if self._filter.should_send_kind(kind_of(line.record))]
         if not is_update:
             lines = [replace(line, pieces=tuple(map(self.mask, line.pieces))) for line in lines]
         if run_id is not None:
@@ -171,18 +162,12 @@ class Connection:
         is_update = isinstance(shown, MessageUpdate)
         records: Iterable[Any] = (shown,) if is_update else map(self.mask_record, self._dialect.to_records(shown))
         for record in records:
-            if self._should_send_kind(kind_of(record)):
+            if self._filter.should_send_kind(kind_of(record)):
                 yield self._with_number(record if record.run_id == run_id else replace(record, run_id=run_id))
 
     def should_send_line(self, line: bytes) -> bool:
         """Whether the filter lets an event through that is encoded already."""
-        if self._kinds is None:
-            return True
-        kind = _kind_decoder.decode(line).type
-        return kind in self._kinds or kind in _ALWAYS_SENT
-
-    def _should_send_kind(self, kind: str) -> bool:
-        return self._kinds is None or not kind or kind in self._kinds
+        return self._filter.should_send_line(line)
 
     def _filter_event(self, event: Outbound) -> Outbound | None:
         """The event without what the client has not asked for; None if that is all of it."""

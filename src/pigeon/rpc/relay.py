@@ -17,21 +17,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pigeon.dialects.base import Dialect
-from pigeon.rpc.connection import Connection, EncodedData
+from pigeon.rpc.connection import OWN_COMMANDS, Connection, EncodedData
 from pigeon.rpc.lanes import Finish
 from pigeon.rpc.outbox import Outbox
 from pigeon.rpc.server import Server
 from pigeon.transport.reader import Frame
 from pigeon.transport.writer import LineSink
 from pigeon.wire import codec
-from pigeon.wire.answers import Accepted
+from pigeon.wire.answers import Accepted, Commands, State
 from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import (
     AbortAndPrompt,
     ClearQueue,
     Command,
     FollowUp,
-    GetAvailableCommands,
     GetState,
     Hello,
     Prompt,
@@ -44,28 +43,19 @@ from pigeon.wire.events import (
     AgentEnd,
     AgentSettled,
     AgentStart,
-    AvailableCommand,
-    AvailableCommandsUpdate,
+    CommandsChanged,
     MessageEnd,
     MessageStart,
-    MessageUpdate,
     Outbound,
     PromptError,
     PromptResult,
     QueueUpdate,
     SessionSettled,
 )
-from pigeon.wire.messages import AssistantMessage, SystemMessage
+from pigeon.wire.messages import AssistantMessage
 
 _SAYS = (Prompt, Steer, FollowUp, AbortAndPrompt)
 _FAILED = "The run ended in an error"
-# What oh-my-pi's clients read besides in the state, and what is the same of every agent here.
-_FULL_STATE = {
-    "hasPendingAsyncWork": False,
-    "fastModeEnabled": False,
-    "tokensPerSecond": None,
-    "fastModeActive": False,
-}
 
 
 class _Answer(Struct):
@@ -103,7 +93,7 @@ class RemoteCommands:
 
     def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] | None = None) -> None:
         """Take a command; `finish` gets its answer or its failure when the line of the answer comes."""
-        if isinstance(command, (Hello, SetEventFilter)):
+        if isinstance(command, OWN_COMMANDS):
             try:
                 answer = self._own(command)
             except Refusal as refusal:
@@ -152,9 +142,8 @@ class Relay:
         self._decoded = decoded
         self._connection = Connection(dialect)
         self._outbox = Outbox(sink, self._connection)
-        self._commands = RemoteCommands(write, self._answer_locally, self._adapt_answer)
+        self._commands = RemoteCommands(write, self._connection.answer_own, self._adapt_answer)
         self._server = Server(self._commands, self._outbox)
-        self._in_message = False
         self._in_run = False
         self._last_answer: AssistantMessage | None = None
         self._prompts = OpenPromptIds()
@@ -162,8 +151,8 @@ class Relay:
     def start(self) -> None:
         """Say whatever the dialect says first."""
         self._outbox.greet()
-        if self._dialect.full_state:
-            self._commands.submit(GetAvailableCommands(), self._on_commands_answer)
+        for command in self._dialect.asked_first:
+            self._commands.submit(command, self._on_commands_answer)
 
     def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
         """Handle lines of the host; returns something to await while the host must read answers first."""
@@ -192,8 +181,8 @@ class Relay:
         if isinstance(event, Outbound.__args__):
             for one in self._to_published_events(replace(event, seq=ABSENT)):
                 self._outbox.send_event(one)
-        elif self._dialect.is_served:
-            self._outbox.forward_line(line)
+        elif (later := self._dialect.convert_later_event(line)) is not None:
+            self._outbox.forward_line(later)
 
     # Events
 
@@ -205,33 +194,23 @@ class Relay:
         """The events that an agent in this process would have published in its place: none, one or several."""
         if isinstance(event, QueueUpdate):
             self._prompts.set_queue([*event.steering, *event.follow_up])
-        elif isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
-            return self._filter_message_event(event)
+        elif isinstance(event, (MessageStart, MessageEnd)):
+            if isinstance(event.message, AssistantMessage):
+                self._last_answer = event.message if isinstance(event, MessageEnd) else None
+            return [event] if self._dialect.filter_messages([event.message]) else []
         elif isinstance(event, AgentStart):
             self._in_run = True
         elif isinstance(event, AgentEnd):
             self._in_run = False
-            shown = [one for one in event.messages if self._dialect.is_served or not isinstance(one, SystemMessage)]
-            return [replace(event, messages=shown)]
+            return [replace(event, messages=self._dialect.filter_messages(event.messages))]
         elif isinstance(event, AgentSettled):
             return self._to_run_end_events(event)
-        return [event]
-
-    def _filter_message_event(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
-        if isinstance(event, MessageUpdate):
-            # No snapshot can be made of an answer whose beginning was missed; its end has the whole text.
-            return [event] if self._in_message or self._dialect.deltas else []
-        if isinstance(event.message, SystemMessage) and not self._dialect.is_served:
-            return []
-        if isinstance(event.message, AssistantMessage):
-            self._in_message = isinstance(event, MessageStart)
-            self._last_answer = event.message if isinstance(event, MessageEnd) else None
         return [event]
 
     def _to_run_end_events(self, event: AgentSettled) -> list[Any]:
         """The end of a run with the results of its prompts; a run that a dead agent left open is ended completely."""
         ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
-        self._in_run = self._in_message = False
+        self._in_run = False
         results = self._prompts.resolve_all(event, self._prompt_error_of(event))
         return [*ends, event, *results, SessionSettled(run_id=event.run_id)]
 
@@ -245,14 +224,6 @@ class Relay:
 
     # Commands
 
-    def _answer_locally(self, command: Hello | SetEventFilter) -> Any:
-        """Answer a command that concerns only this host's connection."""
-        if isinstance(command, SetEventFilter):
-            return self._connection.set_event_filter(command)
-        welcome = self._connection.handle_hello(command)
-        self._in_message = False
-        return welcome
-
     def _adapt_answer(self, command: Command, data: Any) -> Any:
         """The data of an answer in the form for this host."""
         if isinstance(data, Accepted):
@@ -263,8 +234,8 @@ class Relay:
             self._withdraw(command.queued_id)
         elif isinstance(command, ClearQueue):
             self._withdraw(None)
-        if isinstance(command, GetState) and self._dialect.full_state:
-            return _with_full_state(data)
+        if isinstance(command, GetState) and isinstance(data, EncodedData):
+            return self._dialect.convert_state(data, lambda: _to_settled_state(data))
         return data
 
     def _withdraw(self, queued_id: str | None) -> None:
@@ -273,9 +244,8 @@ class Relay:
 
     def _on_commands_answer(self, data: Any, error: BaseException | None) -> None:
         if error is None and isinstance(data, EncodedData):
-            commands = msgspec.json.decode(b"".join(data.pieces)).get("commands", [])
-            listed = [codec.convert(command, AvailableCommand) for command in commands]
-            self._outbox.send_event(AvailableCommandsUpdate(commands=listed))
+            listed = codec.convert(_decode_pieces(data), Commands).commands
+            self._outbox.send_event(self._dialect.convert_commands(CommandsChanged(), lambda: listed))
 
 
 class _OpenPrompt(Struct, frozen=True):
@@ -334,8 +304,10 @@ def _decode_data(command: Command, data: msgspec.Raw | Absent) -> Any:
     return EncodedData([bytes(data)])
 
 
-def _with_full_state(data: Any) -> Any:
-    if not isinstance(data, EncodedData):
-        return data
-    state = codec.decode(b"".join(data.pieces))
-    return EncodedData([codec.encode({**state, **_FULL_STATE, "isSettled": not state.get("isStreaming")})])
+def _to_settled_state(data: EncodedData) -> State:
+    state = codec.convert(_decode_pieces(data), State)
+    return replace(state, is_settled=not state.is_streaming)
+
+
+def _decode_pieces(data: EncodedData) -> Any:
+    return codec.decode(b"".join(data.pieces))

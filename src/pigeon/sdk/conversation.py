@@ -126,7 +126,8 @@ class Conversation(CommandMethods):
             )
         if isinstance(command, Hello) and isinstance(command.features, list):
             # Results are made with these.
-            command = replace(command, features=list(dict.fromkeys([*command.features, *FEATURES])))
+            missing = [feature for feature in FEATURES if feature not in command.features]
+            command = replace(command, features=[*command.features, *missing])
         if isinstance(command, SetEventFilter) and isinstance(command.events, list):
             # Without these no prompt would end, and no result be known.
             command = replace(command, events=[*command.events, *NEEDED])

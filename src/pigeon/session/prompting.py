@@ -25,7 +25,7 @@ from pigeon.wire.base import ABSENT, Absent, Json
 from pigeon.wire.commands import StreamingBehavior
 from pigeon.wire.content import Attachment, ImageContent, ImageInput, TextContent, UserBlock, user_blocks
 from pigeon.wire.errors import ABORTED_BEFORE, Aborted, Refusal, SessionBusy
-from pigeon.wire.events import AvailableCommand, MessageEnd, MessageStart
+from pigeon.wire.events import MessageEnd, MessageStart
 from pigeon.wire.messages import Acceptance, CustomMessage, Disposition, UserMessage
 from pigeon.wire.steering import Limits, limit_text
 
@@ -167,17 +167,6 @@ class Prompting:
             *self._hooks.commands(),
             *self._dependencies.expander.commands(),
             *self._dependencies.tool_servers.commands(),
-        ]
-
-    def available_commands(self) -> list[AvailableCommand]:
-        """The same in the words of oh-my-pi's clients."""
-        return [
-            AvailableCommand(
-                name=command.name,
-                source="file" if command.source == "prompt" else command.source,
-                description=command.description,
-            )
-            for command in self.commands()
         ]
 
     @property

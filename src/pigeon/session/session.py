@@ -19,17 +19,9 @@ from pigeon.session.navigation import Navigation
 from pigeon.session.policies.run_limits import RunLimits
 from pigeon.session.prompting import Prompting
 from pigeon.session.queue import MessageQueue
-from pigeon.session.settings import HostDefaults
 from pigeon.session.switching import Reason, Switching
-from pigeon.wire.events import Event, SelectionChanged
+from pigeon.wire.events import CommandsChanged, SelectionChanged
 from pigeon.wire.messages import Message
-
-
-class CommandsChanged(Event, tag="commands_changed", kw_only=True):
-    """There are other slash commands. No dialect sends it; for those that list the commands, the connection does,
-    because a list takes reading files."""
-
-    dialects = ()
 
 
 class Session:
@@ -74,12 +66,6 @@ class Session:
             self.announce_commands,
         )
         self._apply_journal(restore=bool(self.journal.lines))
-
-    def change_host_defaults(self, before: HostDefaults, after: HostDefaults) -> None:
-        """Behave as another kind of host expects, where no command or setting says otherwise."""
-        if self.queue.interrupt_mode == before.interrupt_mode:
-            self.queue.set_interrupt_mode(after.interrupt_mode)
-        self.engine.set_keep_unreadable_images(after.keep_unreadable_images)
 
     def announce_commands(self) -> None:
         """Announce that there are other slash commands."""

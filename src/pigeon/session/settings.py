@@ -80,14 +80,6 @@ class LoopGuardPolicy(Struct, frozen=True):
     stop: int = 10
 
 
-class HostDefaults(Struct, frozen=True):
-    """What a kind of host expects where no command or setting says otherwise: when steering interrupts, and whether a
-    prompt's data that is no image goes to the model as it is."""
-
-    interrupt_mode: InterruptMode
-    keep_unreadable_images: bool
-
-
 class SessionSettings(Struct, frozen=True, kw_only=True):
     """What a session starts with; a `reproducible` one does nothing side by side that could end in any order."""
 

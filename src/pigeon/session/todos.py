@@ -24,7 +24,6 @@ _Key = tuple[str | Absent, str | Absent]
 Later = Callable[[float, Callable[[], None]], Callable[[], None]]
 FINISHED = ("completed", "abandoned")
 CLEAR_DELAY = 60.0
-_MARK = b"todo"
 
 
 def call_later(seconds: float, work: Callable[[], None]) -> Callable[[], None]:

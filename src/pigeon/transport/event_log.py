@@ -14,6 +14,7 @@ import fcntl
 import os
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -207,8 +208,8 @@ def _end_of_line(data: bytes, count: int) -> int:
     return at
 
 
-def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]]:
-    """The numbered lines from the newest file in which a line begins with the mark; all lines if none does."""
+def lines_since(folder: str, is_mark: Callable[[bytes], bool], end: LogEnd) -> list[tuple[int, bytes]]:
+    """The numbered lines from the newest file that has a mark; all lines if none has."""
     found: list[tuple[int, bytes]] = []
     for segment in reversed(segments_in(folder)):
         if segment > end.segment:
@@ -218,8 +219,9 @@ def lines_since(folder: str, mark: bytes, end: LogEnd) -> list[tuple[int, bytes]
                 data = file.read(end.offset if segment == end.segment else -1)
         except FileNotFoundError:
             break
-        found[:0] = enumerate(data.split(b"\n")[:-1], segment)
-        if data.startswith(mark) or b"\n" + mark in data:
+        lines = data.split(b"\n")[:-1]
+        found[:0] = enumerate(lines, segment)
+        if any(map(is_mark, reversed(lines))):
             break
     return found
 

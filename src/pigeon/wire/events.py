@@ -211,6 +211,13 @@ class AvailableCommandsUpdate(Event, tag="available_commands_update", kw_only=Tr
     commands: list[AvailableCommand]
 
 
+class CommandsChanged(Event, tag="commands_changed", kw_only=True):
+    """There are other slash commands. Only inside the process: a list takes reading files, so it is made for the
+    dialects that show one (`AvailableCommandsUpdate`)."""
+
+    dialects = ()
+
+
 class TurnStart(Event, tag="turn_start", kw_only=True):
     """A turn begins: one answer and its tools."""
 

@@ -18,8 +18,6 @@ from pigeon.wire.dialogs import REQUEST
 
 # The methods of dialogs that wait for an answer.
 ANSWERED = ("select", "confirm", "input", "editor")
-# The beginning of the line before which nothing is open.
-SETTLED = b'{"type":"agent_settled"'
 
 
 class EventHead(Struct, rename="camel"):
@@ -43,6 +41,11 @@ def head_of(line: bytes) -> EventHead:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return EventHead()
+
+
+def is_settled(line: bytes) -> bool:
+    """Whether it is the line of an event behind which nothing of a run is open."""
+    return head_of(line).type == "agent_settled"
 
 
 class OpenWork:

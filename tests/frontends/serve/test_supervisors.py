@@ -105,6 +105,7 @@ def test_a_run_gets_time_to_end_and_is_aborted_after_that(service: InProcessServ
             assert "shutting down" in refused["error"]
             with pytest.raises(TooMany, match="shutting down"):
                 service.all.create_conversation(str(service.work))
+            assert (await talk.ask("find_text", text="sleep"))["success"]
             assert (await talk.event("agent_settled"))["aborted"]
             await draining
 

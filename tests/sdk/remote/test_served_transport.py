@@ -189,6 +189,21 @@ async def test_a_long_line_over_which_the_connection_breaks_each_time_is_given_u
     assert (await visit.next())["id"] == "g"
 
 
+async def test_the_id_of_a_message_is_hidden_wherever_it_comes_back(
+    transport: ServedTransport, server: Server, host: Host
+) -> None:
+    visit = await open_visit(transport, server, host)
+    transport.write(b' { "type":"prompt", "id":"p", "message":"go"}\n')
+    sent = await visit.next()
+    assert {**sent, "clientMessageId": ""} == {"type": "prompt", "id": "p", "message": "go", "clientMessageId": ""}
+    given = {"clientMessageId": sent["clientMessageId"], "accepted": {"disposition": "started", "digest": "}"}}
+    others = {"clientMessageId": "mine", "accepted": {}}
+    quoted = {"role": "assistant", "content": f'"clientMessageId":"{sent["clientMessageId"]}"'}
+    messages = [{"role": "user", "content": "go"}, {"role": "user", **others}, quoted]
+    visit.send_records(event(1, "agent_end", messages=[{**messages[0], **given}, *messages[1:]]))
+    assert (await host.next())["messages"] == messages
+
+
 async def test_an_id_of_the_host_is_left_as_it_is(transport: ServedTransport, server: Server, host: Host) -> None:
     visit = await open_visit(transport, server, host)
     send_record(transport, type="steer", id="p", message="go", clientMessageId="mine")
@@ -280,8 +295,22 @@ async def test_events_that_are_not_wanted_are_left_out_also_after_a_break(
     await host.next()
     await visit.cut()
     visit = await server.visit(after=0)
+    again = await visit.next()
+    assert (again["type"], again["events"]) == ("set_event_filter", ["agent_settled"])
+    visit.send_records({"type": "response", "id": again["id"], "command": "set_event_filter", "success": True})
     visit.send_records(event(1), event(2, "host_tool_call", id="h"), event(3, "agent_settled"))
     assert [one["seq"] for one in await host.next_records(2)] == [2, 3]
+
+
+async def test_an_event_filter_that_was_refused_leaves_out_nothing(
+    transport: ServedTransport, server: Server, host: Host
+) -> None:
+    visit = await open_visit(transport, server, host)
+    send_record(transport, type="set_event_filter", id=1, events=[[1]])
+    await visit.next()
+    visit.send_records(event(1), {"type": "response", "id": 1, "command": "set_event_filter", "success": False})
+    visit.send_records(event(2))
+    assert [one.get("seq") for one in await host.next_records(3)] == [1, None, 2]
 
 
 async def test_it_gives_up_when_its_patience_is_over_or_the_conversation_is_gone(

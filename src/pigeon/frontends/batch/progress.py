@@ -182,12 +182,10 @@ class LiveProgress:
         from rich.live import Live
 
         self._figures = Figures()
-        self._slots = 0
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4, transient=True)
 
     def on_batch_began(self, tally: Tally, slots: int) -> None:
         self._figures.begin_batch(tally)
-        self._slots = slots
         self._live.start()
 
     def on_task_started(self, spec: TaskSpec) -> None:

@@ -17,14 +17,14 @@ from pigeon.frontends.serve.conversation import ServedConversation
 from pigeon.frontends.serve.conversations import Conversations
 from pigeon.frontends.serve.watching import WatchEnd, Watcher
 from pigeon.rpc.command_reader import RefusedLine, read_frame
-from pigeon.rpc.connection import Connection
+from pigeon.rpc.connection import OWN_COMMANDS, Connection
 from pigeon.rpc.lanes import MOST_IN_FLIGHT
 from pigeon.transport.reader import Frame
 from pigeon.wire import codec
 from pigeon.wire.answers import Response, Sessions, failure_response, success_response
 from pigeon.wire.base import ABSENT, Absent, Json, value_or_default
 from pigeon.wire.choices import ALL_FEATURES
-from pigeon.wire.commands import NAMES, Command, Hello, ListSessions, Scope, SetEventFilter, SwitchSession
+from pigeon.wire.commands import NAMES, Command, ListSessions, Scope, SwitchSession
 from pigeon.wire.errors import PigeonError, Refusal
 
 OTHER_DIALECT = "Served conversations speak pi-latest only, not {}"
@@ -84,10 +84,8 @@ class ClientSession:
     async def _handle_command(self, command: Command) -> None:
         """Answer a command, or send it on; raises `PigeonError`."""
         command = check_command(command, self._watcher.scope, self._conversations.paths, self.conversation.record.cwd)
-        if isinstance(command, Hello):
-            self._answer_with(command, self._connection.handle_hello(command))
-        elif isinstance(command, SetEventFilter):
-            self._answer_with(command, self._connection.set_event_filter(command))
+        if isinstance(command, OWN_COMMANDS):
+            self._answer_with(command, self._connection.answer_own(command))
         elif isinstance(command, ListSessions) and command.scope == "all":
             self._answer_with(command, await self._list_all_sessions(command))
         else:

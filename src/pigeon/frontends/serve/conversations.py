@@ -32,7 +32,7 @@ from pigeon.system.clock import now_ms
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire.answers import SessionRow
 from pigeon.wire.base import value_or_default
-from pigeon.wire.commands import SILENT_NAMES
+from pigeon.wire.commands import NAMES, READING_NAMES, SILENT_NAMES, Abort, AbortBash, AbortRetry
 from pigeon.wire.errors import PigeonError, Refusal
 
 CHECK_SECONDS = 1.0
@@ -41,7 +41,7 @@ STOPPING = "The service is shutting down. Try again when it is back"
 # How long runs that are aborted when the service stops may take to end.
 ABORT_SECONDS = 5.0
 # Commands that are still accepted while the service stops: those that let runs finish, and those that only read.
-WHILE_STOPPING = frozenset(("abort", "abort_bash", "abort_retry", "hello")) | SILENT_NAMES
+WHILE_STOPPING = READING_NAMES | SILENT_NAMES | {NAMES[Abort], NAMES[AbortBash], NAMES[AbortRetry]}
 MB = 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -151,7 +151,7 @@ class Conversations:
 
     def check_not_stopping(self, command: str) -> None:
         """Raise `Stopping` if the service is stopping and the command would start something."""
-        if self._stopping and command not in WHILE_STOPPING and not command.startswith("get_"):
+        if self._stopping and command not in WHILE_STOPPING:
             raise Stopping(STOPPING)
 
     def _stop_waking(self) -> None:

@@ -33,7 +33,7 @@ from pigeon.tools.catalog import SHELL
 from pigeon.transport.event_log import LogEnd, lines_since
 from pigeon.wire import codec
 from pigeon.wire.base import Json
-from pigeon.wire.open_work import SETTLED
+from pigeon.wire.open_work import is_settled
 
 PROMPT = "list the files"
 # The models that are played: one that needs no server, and one for each API that most providers speak.
@@ -122,8 +122,8 @@ async def _send_prompts(address: str, log_folder: str, prompts: int) -> None:
         writer.write(b'{"type":"get_state"}\n' + codec.encode({"type": "prompt", "message": PROMPT}) + b"\n")
         # Each line says that the log has grown, or is an answer.
         while await reader.readline():
-            lines = lines_since(log_folder, b"", _ENDLESS)
-            if sum(line.startswith(SETTLED) for _, line in lines) > number:
+            lines = lines_since(log_folder, lambda line: True, _ENDLESS)
+            if sum(is_settled(line) for _, line in lines) > number:
                 break
     writer.close()
 

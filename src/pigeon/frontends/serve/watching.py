@@ -19,7 +19,7 @@ from pigeon.transport.event_log import LogEnd, LogReader, lines_since, segments_
 from pigeon.wire import codec
 from pigeon.wire.base import Absent, Json
 from pigeon.wire.commands import HostToolResult, Scope
-from pigeon.wire.open_work import SETTLED, OpenWork, head_of, read_open_work
+from pigeon.wire.open_work import OpenWork, head_of, is_settled, read_open_work
 
 if TYPE_CHECKING:
     from pigeon.frontends.serve.conversation import ServedConversation
@@ -96,7 +96,7 @@ class FollowedLog:
         self.close()
         self._count_missed(heard if self._last is None else self._last, end)
         self.end = end
-        known = lines_since(self.folder, SETTLED, end)
+        known = lines_since(self.folder, is_settled, end)
         self.work = read_open_work(known)
         self._asked = dict.fromkeys(self.work.questions)
         self._expected_at = None
@@ -134,7 +134,7 @@ class FollowedLog:
         try:
             while lines := reader.read(end):
                 self._counts.count("events", len(lines))
-                self._counts.count("runs", sum(head_of(line).type == "agent_settled" for line in lines))
+                self._counts.count("runs", sum(map(is_settled, lines)))
         finally:
             reader.close()
 

@@ -33,7 +33,7 @@ from pigeon.wire.base import ABSENT, Json
 from pigeon.wire.dialogs import CancelRequest
 from pigeon.wire.errors import BadRecord, PigeonError, StartupError, to_printable
 from pigeon.wire.events import AgentRestarted, AgentSettled, HostToolCancel, Outbound
-from pigeon.wire.open_work import SETTLED, OpenWork, head_of, read_open_work
+from pigeon.wire.open_work import OpenWork, head_of, is_settled, read_open_work
 from pigeon.wire.steering import Limits
 
 # How long to wait for an earlier process of the conversation that is being killed.
@@ -102,7 +102,7 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
         print(f"Warning: {to_printable(problem)}", file=sys.stderr)  # noqa: T201
     session, life = agent.session, agent.lifecycle
     log = EventLog(request.log_folder)
-    left = read_open_work(lines_since(request.log_folder, SETTLED, log.end))
+    left = read_open_work(lines_since(request.log_folder, is_settled, log.end))
     state = StateFile(request.state_file, session)
     queue = QueueFile(os.path.join(os.path.dirname(request.state_file), QUEUE_FILE), session)
 

@@ -40,23 +40,18 @@ BAD_CURSOR = "Invalid RPC message cursor"
 def get_state(cmd: GetState, connection: SessionConnection) -> answers.State:
     """Answered at once, whatever is going on."""
     state = _read_state(connection.session)
-    return _with_full_state(state, connection.session) if connection.dialect.full_state else state
+    return connection.dialect.convert_state(state, lambda: _with_full_state(state, connection.session))
 
 
 def _with_full_state(state: answers.State, s: Session) -> answers.State:
-    """What oh-my-pi's clients read besides: there is no work beside the run here, no fast mode, and
-    speed is not measured."""
+    """The state with what only some clients read."""
     tools = [
         answers.DumpedTool(name=tool.name, description=tool.description, parameters=tool.parameters)
         for tool in s.toolset.specs()
     ]
     return replace(
         state,
-        has_pending_async_work=False,
         is_settled=s.engine.is_settled,
-        fast_mode_enabled=False,
-        tokens_per_second=None,
-        fast_mode_active=False,
         system_prompt=[s.system_prompt.text()],
         dump_tools=tools,
         context_usage=context_usage(s.journal.branch, s.models.model),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from pigeon.sdk.remote.line_connections import NotReached
-from pigeon.sdk.remote.sent_lines import LineHead, SentLines, decode_head, remove_our_ids
+from pigeon.sdk.remote.sent_lines import FILTER_ID, LineHead, SentLines, decode_head, remove_our_ids
 from pigeon.wire import codec
+from pigeon.wire.commands import NAMES, SetEventFilter
+from pigeon.wire.event_filter import TypeFilter
 
 GAP = "The connection was lost for so long that the events of this run are gone; get_messages has what came of it"
 QUESTIONS = frozenset(("extension_ui_request", "host_tool_call", "host_tool_cancel"))
@@ -81,6 +83,7 @@ class ReceivedLines:
         self._last = 0
         self._runs: dict[str, None] = {}
         self._held = HeldEvents()
+        self._filter = TypeFilter()
 
     @property
     def last_number(self) -> int:
@@ -93,8 +96,8 @@ class ReceivedLines:
 
     def on_line(self, line: bytes) -> None:
         """Forward a line that is new; raises `NotReached` if it says that the conversation is gone."""
-        line = remove_our_ids(line)
         try:
+            line = remove_our_ids(line)
             head = decode_head(line)
         except msgspec.DecodeError:
             self._forward(line)
@@ -102,6 +105,8 @@ class ReceivedLines:
         if head.type == "response" and head.command == "attach":
             # It comes a second time when the conversation is gone.
             raise NotReached(str(head.error), True)
+        if head.type == "response" and head.id == FILTER_ID:
+            return
         if head.type == "response":
             self._on_answer(line, head)
         elif head.type == "gap":
@@ -132,6 +137,8 @@ class ReceivedLines:
     def _on_answer(self, line: bytes, head: LineHead) -> None:
         id = codec.encode(head.id)
         sent = self._sent.pop_command(id)
+        if sent is not None and sent.name == NAMES[SetEventFilter] and head.success:
+            self._use_filter(cast("SetEventFilter", codec.command_of(codec.decode(sent.line))))
         accepted = _decode_raw(head.data, _Accepted) if sent is not None and sent.is_message else _Accepted()
         if accepted.run_id and accepted.disposition == "started" and not self._held.has_end_of(accepted.run_id):
             self._runs[accepted.run_id] = None
@@ -140,6 +147,11 @@ class ReceivedLines:
                 self._forward(held)
         else:
             self._forward(line)
+
+    def _use_filter(self, accepted: SetEventFilter) -> None:
+        """Filter here, too: a new connection is sent everything until its server has the filter again."""
+        self._filter = TypeFilter(accepted)
+        self._sent.set_filter(None if self._filter.is_open else accepted)
 
     def _on_event(self, line: bytes, head: LineHead) -> None:
         if head.type == "agent_start" and head.run_id:
@@ -153,7 +165,7 @@ class ReceivedLines:
         elif head.target_id and self._sent.close_question(head.target_id):
             # A question is closed for all clients when it is answered; the one that has answered has closed it itself.
             return
-        if head.type not in QUESTIONS and not self._sent.wants_event(head.type):
+        if not self._filter.should_send_line(line):
             return
         if not self._held.is_holding:
             self._forward(line)

@@ -2,8 +2,9 @@
 
 Of what was sent and not answered,
 
-    reads, settings, aborts        are sent again: done twice, they do the same
+    reads, settings, aborts        are sent again: done twice, they do the same (`Command.effect`)
     messages to the model          are sent again under the id that they got here, under which each is accepted once
+    the accepted event filter      is sent again as the first line, since the server of a new connection filters nothing
     answers to questions           are sent again: the server uses the first, and none to a question that is closed
     a line that is too long        fails with the code `too_long`: the server closes the connection over it each time
     everything else                fails with the code `connection_lost`: it is not known whether it was done
@@ -12,16 +13,19 @@ Of what was sent and not answered,
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pigeon.system.ids import RANDOM_IDS
 from pigeon.wire import codec
 from pigeon.wire.answers import failure_response
 from pigeon.wire.base import Json
+from pigeon.wire.commands import NAMES, REPEATABLE_NAMES, SetEventFilter
+from pigeon.wire.errors import BadRecord
 
 LOST_CODE = "connection_lost"
 LOST = "The connection was lost before {} was answered; it is not known whether it was done"
@@ -30,13 +34,13 @@ TOO_LONG = "{} is larger than the server accepts: {:.0f} MB"
 MB = 1024 * 1024
 # A server that is still sent a long line when it closes cannot say why; so often such a line is sent.
 MOST_TRIES = 5
-# What does the same when it is done twice, by name or by the beginning of its name.
-AGAIN = ("get_", "set_", "list_sessions", "find_text", "render_html", "hello", "abort")
 MESSAGES = frozenset(("prompt", "steer", "follow_up", "abort_and_prompt"))
 ANSWERS = frozenset(("extension_ui_response", "host_tool_result"))
 _OUR_IDS = "pigeon-link-"
+_OUR_IDS_IN_LINES = _OUR_IDS.encode()
+FILTER_ID = f"{_OUR_IDS}filter"
 # What an id of ours adds to messages and answers; a client that gave none is not shown it.
-_OUR_ID_MEMBERS = re.compile(rb',"clientMessageId":"pigeon-link-[0-9a-f]+"(?:,"accepted":\{[^{}]*\})?')
+_OUR_ID_MEMBERS = ("clientMessageId", "accepted")
 
 
 class LineHead(Struct, rename="camel"):
@@ -50,7 +54,7 @@ class LineHead(Struct, rename="camel"):
     run_id: str = ""
     client_message_id: Json = None
     target_id: str = ""
-    events: Json = None
+    success: bool = False
     snapshot: msgspec.Raw = msgspec.Raw(b"{}")
     data: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -95,11 +99,11 @@ class SentLines:
         self._unanswered: dict[bytes, SentLine] = {}
         # Answers of the client, by the id of the question, until that is closed.
         self._answers: dict[str, SentLine] = {}
-        self._wanted_events: frozenset[str] | None = None
+        self._filter: SetEventFilter | None = None
 
-    def wants_event(self, kind: str) -> bool:
-        """Whether the client's last `set_event_filter` lets an event of this type through."""
-        return self._wanted_events is None or kind in self._wanted_events
+    def set_filter(self, command: SetEventFilter | None) -> None:
+        """Have the server of each later connection filter events as this command says, which it has accepted."""
+        self._filter = command
 
     def put(self, line: bytes) -> None:
         """Send a line, now or on the next connection."""
@@ -147,6 +151,8 @@ class SentLines:
         Returns the ids of the messages that are sent again, and the failures that the client is to get as answers.
         """
         again: list[SentLine] = []
+        if self._filter is not None:
+            again.append(SentLine(codec.encode(replace(self._filter, id=FILTER_ID)), NAMES[SetEventFilter]))
         messages: list[bytes] = []
         failures: list[bytes] = []
         for id, sent in list(self._unanswered.items()):
@@ -154,7 +160,7 @@ class SentLines:
                 continue
             if sent.is_message:
                 messages.append(id)
-            elif not sent.name.startswith(AGAIN):
+            elif sent.name not in REPEATABLE_NAMES:
                 del self._unanswered[id]
                 failures.append(_encode_failure(sent, id, LOST.format(sent.name), LOST_CODE))
                 continue
@@ -171,20 +177,30 @@ class SentLines:
         except msgspec.DecodeError:
             return SentLine(line, "")
         if head.type in MESSAGES and head.client_message_id is None:
-            line = b'{"clientMessageId":"%s%s",' % (_OUR_IDS.encode(), RANDOM_IDS.request_id().encode()) + line[1:]
+            # What is no command is refused by the server.
+            with suppress(BadRecord):
+                line = codec.encode({**codec.decode(line), "clientMessageId": f"{_OUR_IDS}{RANDOM_IDS.request_id()}"})
         sent = SentLine(line, head.type)
         if head.type in ANSWERS:
             self._answers[str(head.id)] = sent
         elif head.id is not None:
             self._unanswered[codec.encode(head.id)] = sent
-        if head.type == "set_event_filter":
-            self._wanted_events = frozenset(map(str, head.events)) if isinstance(head.events, list) else None
         return sent
 
 
 def remove_our_ids(line: bytes) -> bytes:
-    """The line of a server without the ids that messages got here."""
-    return _OUR_ID_MEMBERS.sub(b"", line)
+    """The line of a server without the ids that messages got here; raises `msgspec.DecodeError`."""
+    # Hardly any line has one, and deltas come by the thousand. Those of a long conversation have no limit of values.
+    return codec.encode(_without_our_ids(msgspec.json.decode(line))) if _OUR_IDS_IN_LINES in line else line
+
+
+def _without_our_ids(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_without_our_ids(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    is_ours = str(value.get("clientMessageId")).startswith(_OUR_IDS)
+    return {name: _without_our_ids(one) for name, one in value.items() if not (is_ours and name in _OUR_ID_MEMBERS)}
 
 
 def _encode_failure(sent: SentLine, id: bytes, text: str, code: str) -> bytes:

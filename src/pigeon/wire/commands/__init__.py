@@ -31,4 +31,9 @@ ALL: tuple[type[Command], ...] = (*CONVERSATION, *SESSIONS, *CHANGES, *HOST, *SE
 NAMES: dict[type[Command], str] = {command: str(command.__struct_config__.tag) for command in ALL}
 OLD_NAMES = {old: name for command, name in NAMES.items() for old in command.older_names}
 SILENT_NAMES = frozenset(name for command, name in NAMES.items() if command.silent)
+READING_NAMES = frozenset(name for command, name in NAMES.items() if command.effect == "reads")
+# Under every name: what may be sent again when it is not known whether it was done.
+REPEATABLE_NAMES = frozenset(
+    one for command, name in NAMES.items() if command.effect != "acts" for one in (name, *command.older_names)
+)
 BY_NAME: dict[str, type[Command]] = {name: command for command, name in NAMES.items()}

@@ -11,6 +11,8 @@ Subject = Literal["session", "connection"]
 # In ascending order, each includes those before it: `read` sees, `talk` also prompts and answers questions, `admin`
 # also bypasses approval, changes what the agent may do, or reaches beyond the conversation.
 Scope = Literal["read", "talk", "admin"]
+# What a command does: it changes nothing, it does the same when it is done twice, or it does more each time.
+Effect = Literal["reads", "sets", "acts"]
 
 
 class Command(Record, tag_field="type", kw_only=True):
@@ -22,9 +24,9 @@ class Command(Record, tag_field="type", kw_only=True):
     counts as absent, but for the fields in `nullable`.
 
     `required_scope` is the least that a client of a served conversation needs to send it; every command declares its
-    own. The fields in `session_paths` name session files or folders of them, those in `output_paths` files to write. A
-    command that `outlives_worker` is repeated to the next process of a served conversation. `older_names` are accepted
-    besides.
+    own. By its `effect` a client knows whether to send it again when a connection was lost before the answer. The
+    fields in `session_paths` name session files or folders of them, those in `output_paths` files to write. A command
+    that `outlives_worker` is repeated to the next process of a served conversation. `older_names` are accepted besides.
     """
 
     lane: ClassVar[Lane] = "session"
@@ -33,6 +35,7 @@ class Command(Record, tag_field="type", kw_only=True):
     shown: ClassVar[object] = None
     silent: ClassVar[bool] = False
     required_scope: ClassVar[Scope]
+    effect: ClassVar[Effect] = "acts"
     session_paths: ClassVar[tuple[str, ...]] = ()
     output_paths: ClassVar[tuple[str, ...]] = ()
     outlives_worker: ClassVar[bool] = False

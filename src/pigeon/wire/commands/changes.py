@@ -43,6 +43,7 @@ class GetChanges(Command, tag="get_changes", kw_only=True):
     lane = "beside"
     answer = Changes
     required_scope = "read"
+    effect = "reads"
     path: str | Absent = ABSENT
     format: DiffFormat = "patch"
 

@@ -69,6 +69,7 @@ class Abort(Command, tag="abort", kw_only=True):
 
     lane = "control"
     required_scope = "talk"
+    effect = "sets"
     tool_call_id: str | Absent = ABSENT
 
 
@@ -114,6 +115,7 @@ class GetState(Command, tag="get_state", kw_only=True):
     about = "connection"
     answer = answers.State
     required_scope = "read"
+    effect = "reads"
 
 
 class GetMessages(Command, tag="get_messages", kw_only=True):
@@ -122,6 +124,7 @@ class GetMessages(Command, tag="get_messages", kw_only=True):
     lane = "beside"
     answer = answers.Messages
     required_scope = "read"
+    effect = "reads"
 
 
 class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
@@ -130,6 +133,7 @@ class GetMessagesPage(Command, tag="get_messages_page", kw_only=True):
     lane = "beside"
     answer = answers.MessagesPage
     required_scope = "read"
+    effect = "reads"
     cursor: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
     limit: Annotated[Json | Absent, Intended(int | Absent)] = ABSENT
 
@@ -140,6 +144,7 @@ class GetLastAssistantText(Command, tag="get_last_assistant_text", kw_only=True)
     lane = "beside"
     answer = answers.LastAssistantText
     required_scope = "read"
+    effect = "reads"
 
 
 class GetSessionStats(Command, tag="get_session_stats", kw_only=True):
@@ -148,6 +153,7 @@ class GetSessionStats(Command, tag="get_session_stats", kw_only=True):
     lane = "beside"
     answer = answers.SessionStats
     required_scope = "read"
+    effect = "reads"
 
 
 class GetCommands(Command, tag="get_commands", kw_only=True):
@@ -156,6 +162,7 @@ class GetCommands(Command, tag="get_commands", kw_only=True):
     lane = "beside"
     answer = answers.Commands
     required_scope = "read"
+    effect = "reads"
 
 
 class GetAvailableCommands(Command, tag="get_available_commands", kw_only=True):
@@ -164,6 +171,7 @@ class GetAvailableCommands(Command, tag="get_available_commands", kw_only=True):
     lane = "beside"
     answer = answers.Commands
     required_scope = "read"
+    effect = "reads"
 
 
 class GetIntegrations(Command, tag="get_integrations", kw_only=True):
@@ -173,6 +181,7 @@ class GetIntegrations(Command, tag="get_integrations", kw_only=True):
     about = "connection"
     answer = answers.Integrations
     required_scope = "read"
+    effect = "reads"
 
 
 # --- models and thinking ---------------------------------------------------------------------------------------------
@@ -183,6 +192,7 @@ class SetModel(Command, tag="set_model", kw_only=True):
 
     answer = Model
     required_scope = "talk"
+    effect = "sets"
     provider: str
     model_id: str
 
@@ -200,12 +210,14 @@ class GetAvailableModels(Command, tag="get_available_models", kw_only=True):
     lane = "beside"
     answer = answers.Models
     required_scope = "read"
+    effect = "reads"
 
 
 class SetThinkingLevel(Command, tag="set_thinking_level", kw_only=True):
     """Set the thinking level; it is clamped to what the model supports."""
 
     required_scope = "talk"
+    effect = "sets"
     level: ThinkingLevel
 
 
@@ -222,6 +234,7 @@ class GetAvailableThinkingLevels(Command, tag="get_available_thinking_levels", k
     lane = "beside"
     answer = answers.Levels
     required_scope = "read"
+    effect = "reads"
 
 
 class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
@@ -230,6 +243,7 @@ class SetFastMode(Command, tag="set_fast_mode", kw_only=True):
     lane = "control"
     answer = answers.FastMode
     required_scope = "talk"
+    effect = "sets"
     enabled: bool
 
 
@@ -239,6 +253,7 @@ class GetLoginProviders(Command, tag="get_login_providers", kw_only=True):
     lane = "control"
     answer = answers.LoginProviders
     required_scope = "read"
+    effect = "reads"
 
 
 class Login(Command, tag="login", kw_only=True):
@@ -257,6 +272,7 @@ class SetSteeringMode(Command, tag="set_steering_mode", kw_only=True):
     """Deliver steering one message at a time, or all at once."""
 
     required_scope = "talk"
+    effect = "sets"
     older_names = ("set_queue_mode",)
     outlives_worker = True
     mode: QueueMode
@@ -266,6 +282,7 @@ class SetFollowUpMode(Command, tag="set_follow_up_mode", kw_only=True):
     """Deliver follow-ups one message at a time, or all at once."""
 
     required_scope = "talk"
+    effect = "sets"
     outlives_worker = True
     mode: QueueMode
 
@@ -274,6 +291,7 @@ class SetInterruptMode(Command, tag="set_interrupt_mode", kw_only=True):
     """`immediate` lets steering skip the remaining tool calls of a turn, `wait` does not."""
 
     required_scope = "talk"
+    effect = "sets"
     outlives_worker = True
     mode: InterruptMode
 
@@ -282,6 +300,7 @@ class SetLocale(Command, tag="set_locale", kw_only=True):
     """Tell the model the language and region of the person at the host; an empty text clears it."""
 
     required_scope = "talk"
+    effect = "sets"
     outlives_worker = True
     locale: str
 
@@ -290,6 +309,7 @@ class SetAutoCompaction(Command, tag="set_auto_compaction", kw_only=True):
     """Turn automatic compaction on or off."""
 
     required_scope = "talk"
+    effect = "sets"
     outlives_worker = True
     enabled: bool
 
@@ -298,6 +318,7 @@ class SetAutoRetry(Command, tag="set_auto_retry", kw_only=True):
     """Turn the automatic retry of transient errors on or off."""
 
     required_scope = "talk"
+    effect = "sets"
     outlives_worker = True
     enabled: bool
 
@@ -308,6 +329,7 @@ class SetLimits(Command, tag="set_limits", kw_only=True):
     lane = "control"
     answer = answers.LimitsState
     required_scope = "admin"
+    effect = "sets"
     outlives_worker = True
     limits: Annotated[Json | Absent, Intended(Limits)] = ABSENT
 
@@ -318,6 +340,7 @@ class GetLimits(Command, tag="get_limits", kw_only=True):
     lane = "control"
     answer = answers.LimitsState
     required_scope = "read"
+    effect = "reads"
 
 
 class AbortRetry(Command, tag="abort_retry", kw_only=True):
@@ -325,6 +348,7 @@ class AbortRetry(Command, tag="abort_retry", kw_only=True):
 
     lane = "control"
     required_scope = "talk"
+    effect = "sets"
 
 
 class Compact(Command, tag="compact", kw_only=True):
@@ -363,6 +387,7 @@ class AbortBash(Command, tag="abort_bash", kw_only=True):
 
     lane = "control"
     required_scope = "admin"
+    effect = "sets"
 
 
 # --- subagents -------------------------------------------------------------------------------------------------------
@@ -374,6 +399,7 @@ class SetSubagentSubscription(Command, tag="set_subagent_subscription", kw_only=
     lane = "control"
     answer = answers.SubagentSubscription
     required_scope = "talk"
+    effect = "sets"
     level: Annotated[Json | Absent, Intended(answers.SubagentLevel)] = ABSENT
 
 
@@ -383,6 +409,7 @@ class GetSubagents(Command, tag="get_subagents", kw_only=True):
     lane = "control"
     answer = answers.Subagents
     required_scope = "read"
+    effect = "reads"
 
 
 class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
@@ -391,6 +418,7 @@ class GetSubagentMessages(Command, tag="get_subagent_messages", kw_only=True):
     lane = "control"
     answer = NoReturn
     required_scope = "read"
+    effect = "reads"
     session_paths = ("session_file",)
     subagent_id: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT
     session_file: Annotated[Json | Absent, Intended(str | Absent)] = ABSENT

@@ -21,6 +21,7 @@ class Hello(Command, tag="hello", kw_only=True):
     about = "connection"
     answer = answers.Welcome
     required_scope = "read"
+    effect = "sets"
     dialect: DialectName | Absent = ABSENT
     features: list[str] | Absent = ABSENT
 
@@ -33,6 +34,7 @@ class SetEventFilter(Command, tag="set_event_filter", kw_only=True):
     answer = answers.EventFilter
     nullable = frozenset({"events"})
     required_scope = "read"
+    effect = "sets"
     events: Annotated[Json | Absent, Intended(list[str] | Absent | None)] = ABSENT
 
 
@@ -50,6 +52,7 @@ class SetTodos(Command, tag="set_todos", kw_only=True):
 
     answer = answers.TodoPhases
     required_scope = "talk"
+    effect = "sets"
     outlives_worker = True
     phases: list[TodoPhaseGiven]
 
@@ -63,6 +66,7 @@ class SetPermissions(Command, tag="set_permissions", kw_only=True):
     lane = "control"
     answer = answers.Permissions
     required_scope = "admin"
+    effect = "sets"
     outlives_worker = True
     permissions: dict[str, Json]
 
@@ -74,6 +78,7 @@ class SetApprovalMode(Command, tag="set_approval_mode", kw_only=True):
     lane = "control"
     answer = answers.Permissions
     required_scope = "admin"
+    effect = "sets"
     mode: ApprovalMode
 
 
@@ -83,6 +88,7 @@ class GetPermissions(Command, tag="get_permissions", kw_only=True):
     lane = "control"
     answer = answers.Permissions
     required_scope = "read"
+    effect = "reads"
 
 
 class HostTool(Record, kw_only=True):
@@ -111,6 +117,7 @@ class SetHostTools(Command, tag="set_host_tools", kw_only=True):
 
     answer = answers.ToolNames
     required_scope = "admin"
+    effect = "sets"
     outlives_worker = True
     tools: list[HostTool]
 
@@ -121,6 +128,7 @@ class SetHostUriSchemes(Command, tag="set_host_uri_schemes", kw_only=True):
     lane = "control"
     answer = answers.HostUriSchemes
     required_scope = "admin"
+    effect = "sets"
     schemes: list[Json]
 
 
@@ -164,6 +172,7 @@ class GetTrust(Command, tag="get_trust", kw_only=True):
     lane = "control"
     answer = answers.TrustState
     required_scope = "read"
+    effect = "reads"
 
 
 class SetTrust(Command, tag="set_trust", kw_only=True):
@@ -174,6 +183,7 @@ class SetTrust(Command, tag="set_trust", kw_only=True):
 
     answer = answers.TrustChange
     required_scope = "admin"
+    effect = "sets"
     outlives_worker = True
     trusted: bool
     remember: bool = False

@@ -84,6 +84,7 @@ class GetMcpServers(Command, tag="get_mcp_servers", kw_only=True):
     lane = "control"
     answer = McpServers
     required_scope = "read"
+    effect = "reads"
 
 
 class SetMcpServers(Command, tag="set_mcp_servers", kw_only=True):
@@ -96,6 +97,7 @@ class SetMcpServers(Command, tag="set_mcp_servers", kw_only=True):
     lane = "control"
     answer = McpServers
     required_scope = "admin"
+    effect = "sets"
     servers: dict[str, Json]
 
 
@@ -114,6 +116,7 @@ class GetMcpResources(Command, tag="get_mcp_resources", kw_only=True):
     lane = "control"
     answer = McpResources
     required_scope = "read"
+    effect = "reads"
 
 
 class CompleteMcp(Command, tag="complete_mcp", kw_only=True):
@@ -127,6 +130,7 @@ class CompleteMcp(Command, tag="complete_mcp", kw_only=True):
     lane = "beside"
     answer = McpCompletions
     required_scope = "talk"
+    effect = "reads"
     text: str
 
 

@@ -33,6 +33,7 @@ class SetHostServices(Command, tag="set_host_services", kw_only=True):
     lane = "control"
     answer = HostServicesState
     required_scope = "admin"
+    effect = "sets"
     read_files: bool = False
     write_files: bool = False
     run_commands: bool = False

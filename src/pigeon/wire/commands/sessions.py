@@ -78,6 +78,7 @@ class GetForkMessages(Command, tag="get_fork_messages", kw_only=True):
     lane = "beside"
     answer = answers.ForkMessages
     required_scope = "read"
+    effect = "reads"
 
 
 class GetBranchMessages(Command, tag="get_branch_messages", kw_only=True):
@@ -86,6 +87,7 @@ class GetBranchMessages(Command, tag="get_branch_messages", kw_only=True):
     lane = "beside"
     answer = answers.ForkMessages
     required_scope = "read"
+    effect = "reads"
 
 
 class GetEntries(Command, tag="get_entries", kw_only=True):
@@ -94,6 +96,7 @@ class GetEntries(Command, tag="get_entries", kw_only=True):
     lane = "beside"
     answer = answers.Entries
     required_scope = "read"
+    effect = "reads"
     since: str | Absent = ABSENT
 
 
@@ -103,6 +106,7 @@ class GetTree(Command, tag="get_tree", kw_only=True):
     lane = "beside"
     answer = answers.Tree
     required_scope = "read"
+    effect = "reads"
 
 
 class NavigateTree(Command, tag="navigate_tree", kw_only=True):
@@ -124,6 +128,7 @@ class ListSessions(Command, tag="list_sessions", kw_only=True):
     lane = "beside"
     answer = answers.Sessions
     required_scope = "read"
+    effect = "reads"
     scope: ListScope = "project"
     cursor: str | Absent = ABSENT
     limit: PageLimit = 50
@@ -145,6 +150,7 @@ class SetSessionName(Command, tag="set_session_name", kw_only=True):
     """Give the session a display name."""
 
     required_scope = "talk"
+    effect = "sets"
     name: str
 
 
@@ -168,6 +174,7 @@ class GetHtml(Command, tag="get_html", kw_only=True):
     lane = "beside"
     answer = answers.HtmlPage
     required_scope = "read"
+    effect = "reads"
     before: str | Absent = ABSENT
     after: str | Absent = ABSENT
     around: str | Absent = ABSENT
@@ -181,6 +188,7 @@ class RenderHtml(Command, tag="render_html", kw_only=True):
     lane = "beside"
     answer = answers.RenderedHtml
     required_scope = "read"
+    effect = "reads"
     markdown: str | Absent = ABSENT
     diff: str | Absent = ABSENT
     call: RenderedCall | Absent = ABSENT
@@ -192,6 +200,7 @@ class FindText(Command, tag="find_text", kw_only=True):
     lane = "beside"
     answer = answers.FoundTexts
     required_scope = "read"
+    effect = "reads"
     text: str
     limit: PageLimit = 100
 
@@ -207,6 +216,7 @@ class FindFiles(Command, tag="find_files", kw_only=True):
     lane = "beside"
     answer = answers.FoundFiles
     required_scope = "talk"
+    effect = "reads"
     text: str = ""
     limit: PageLimit = 20
 
@@ -217,6 +227,7 @@ class GetBranches(Command, tag="get_branches", kw_only=True):
     lane = "beside"
     answer = answers.Branches
     required_scope = "read"
+    effect = "reads"
 
 
 SESSIONS: tuple[type[Command], ...] = (

@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 from websockets.exceptions import ConnectionClosed
 
 from pigeon.frontends.serve.http.api import OPERATIONS, make_openapi_document
+from pigeon.wire.commands import REPEATABLE_NAMES
 from support.agent_folders import AgentFolders
 from support.agent_process import RunningProgram, command_line
 from support.pigeon_serve import TOKENS, AttackedServer, reply
@@ -138,6 +139,14 @@ def test_the_document_is_served_and_head_and_options_are_answered(server: Attack
     assert (head.status, head.body, int(head.headers["content-length"]) > 1000) == (200, b"", True)
     assert server.ask("OPTIONS", "/api/sessions").headers["allow"] == "GET, POST, HEAD, OPTIONS"
     assert server.ask("GET", "/api/sessions/").status == 404
+
+
+def test_the_page_learns_from_the_commands_what_may_be_asked_again(server: AttackedServer) -> None:
+    script = server.ask("GET", "/page/commands.js").body.decode()
+    names = json.loads(script.removeprefix("export const REPEATABLE = new Set(").removesuffix(");\n"))
+    assert set(names) == REPEATABLE_NAMES
+    assert {"get_state", "list_sessions", "find_files", "set_model", "abort"} <= set(names)
+    assert not {"prompt", "abort_and_prompt", "bash", "cycle_model", "fork", "delete_session"} & set(names)
 
 
 def test_a_watcher_changes_nothing(server: AttackedServer) -> None:

@@ -1,4 +1,4 @@
-"""The files of the page at `/`, read once and kept ready to send.
+"""The files of the page at `/`, read or made once and kept ready to send.
 
 The page may only load these files and talk to this server: its content security policy allows no inline scripts, no
 inline styles and no other origin. The files contain nothing about any session, so they need no token. Browsers cache
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import os
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from pigeon.export.style import CONVERSATION_CSS
+from pigeon.wire.commands import REPEATABLE_NAMES
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(__file__)), "page")
 INDEX, SIGN_IN = "index.html", "signin.html"
@@ -46,7 +48,11 @@ class PageFiles:
     """All files of the page, by name."""
 
     def __init__(self) -> None:
-        self._files = {"conversation.css": _prepare_file("conversation.css", CONVERSATION_CSS.encode())}
+        made = {
+            "conversation.css": CONVERSATION_CSS,
+            "commands.js": f"export const REPEATABLE = new Set({json.dumps(sorted(REPEATABLE_NAMES))});\n",
+        }
+        self._files = {name: _prepare_file(name, text.encode()) for name, text in made.items()}
         for name in sorted(os.listdir(FOLDER)):
             with open(os.path.join(FOLDER, name), "rb") as file:
                 self._files[name] = _prepare_file(name, file.read())

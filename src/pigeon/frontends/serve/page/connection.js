@@ -2,8 +2,9 @@
 //
 // Each event has a number (`seq`). A socket that breaks is opened again with the number of the last event that was seen,
 // so nothing is lost and nothing comes twice. What was asked and not answered is asked again if that can do no harm: what
-// only reads, and messages, which have an id under which the server takes them once.
+// does the same when it is done twice, and messages, which have an id under which the server takes them once.
 
+import { REPEATABLE } from "./commands.js";
 import { now, request } from "./dom.js";
 
 // The code with which a frame that is too long ends a socket, and how often a record is sent that was not answered.
@@ -12,7 +13,6 @@ const MOST_SENT = 5;
 const FIRST_WAIT = 300;
 const LONGEST_WAIT = 10000;
 const SILENCE = 30000;
-const ASKED_AGAIN = /^(get_|find_|render_|hello)/;
 
 export class Connection {
   // `on` has event(record), state(name, detail), back() after a reconnection, refused(error) when it makes no sense to go on.
@@ -57,7 +57,7 @@ export class Connection {
     const id = `p${++this.count}`;
     const record = { id, type, ...members };
     return new Promise((done, failed) => {
-      const again = ASKED_AGAIN.test(type) || "clientMessageId" in record;
+      const again = REPEATABLE.has(type) || "clientMessageId" in record;
       this.waiting.set(id, { record, done, failed, again, sent: 1 });
       this._send(record);
     });
