@@ -209,7 +209,8 @@ class SessionSetup:
                 hooks=hooks,
                 permissions=NoPermissions(),
                 gate=lambda: None,
-                run_started=lambda active: None,
+                warm_processes=lambda: None,
+                run_callbacks=(),
                 tool_servers=ConfiguredServers(
                     cast("AgentParts", SimpleNamespace(agent_dir="/nowhere", toolset=toolset))
                 ),
