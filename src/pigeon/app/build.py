@@ -258,9 +258,7 @@ class _Builder:
             self._record_session_name(session.journal, clean_name(options.name))
         return BuiltAgent(
             session=session,
-            lifecycle=Lifecycle(
-                session, runner, providers, gateway, resources, reports, self._sandbox, drain=options.drain
-            ),
+            lifecycle=Lifecycle(session, runner, providers, gateway, resources, reports, self._sandbox),
             problems=reports.startup,
             redactor=self._redactor,
             known_flags=runner.known_flags() if runner else {},
@@ -317,6 +315,7 @@ class _Builder:
             move_to=tools.move_to,
             provider=self._recordings.wrap_provider(gateway),
             output_formats=gateway,
+            preparation=gateway,
             models=models,
             models_file=os.path.join(self._agent_dir, "models.json"),
             toolset=tools.toolset,

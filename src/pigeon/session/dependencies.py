@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFormats
 from pigeon.session.bus import Bus
+from pigeon.session.context.reading_ahead import Preparation
 from pigeon.session.context.system_prompt import PromptComposer
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import SessionRepository
@@ -199,6 +200,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     move_to: Callable[[str], Workplace]  # the working directory changes: tools for another folder
     provider: ModelProvider
     output_formats: OutputFormats
+    preparation: Preparation
     models: ModelChoice
     models_file: str
     toolset: Toolset
