@@ -120,3 +120,28 @@ async def test_a_fast_answer_leaves_other_tasks_their_turn() -> None:
 
     stream = AnswerStream(a_request(a_model()), publish, lambda: 17, keep_message)
     assert (await stream.stream(FastModel(), Scope())).stop_reason == "stop"
+
+
+async def test_an_answer_that_was_waited_for_is_announced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks had their turn meanwhile, so the first delta need not wait for them once more."""
+    clock = [0.0]
+    monkeypatch.setattr("pigeon.agent.answer.monotonic", lambda: clock[0])
+    heard: list[str] = []
+
+    class SlowModel:
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Delta]:
+            clock[0] += 60
+            asyncio.get_running_loop().call_soon(heard.append, "other task")
+            yield BlockOpened(0, "text")
+            yield BlockGrew(0, "x")
+            yield Finished("stop")
+
+    async def publish(event: Any) -> None:
+        heard.append(type(event).__name__)
+
+    async def keep_message(message: Any) -> Any:
+        return message
+
+    stream = AnswerStream(a_request(a_model()), publish, lambda: 17, keep_message)
+    await stream.stream(SlowModel(), Scope())
+    assert heard == ["MessageStart", "MessageUpdate", "MessageUpdate", "MessageUpdate", "MessageEnd"]

@@ -182,7 +182,7 @@ async def test_what_is_found_while_building_is_told_to_the_host_once_there_is_on
     (one.agent_dir / "rules").mkdir()
     (one.agent_dir / "rules" / "broken.md").write_text("---\ncondition: '('\n---\nx")
     agent = await one.start()
-    await agent.lifecycle.warm_up()
+    await agent.session.warm_up()
     notices = [event["message"] for event in one.events_of("extension_ui_request")]
     assert agent.problems == []
     assert len(notices) == 1
@@ -193,7 +193,7 @@ async def test_warming_up_reads_the_files_of_the_system_prompt(one: InProcessAge
     one.configure()
     (one.agent_dir / "AGENTS.md").write_text("Coo softly.")
     agent = await one.start()
-    await agent.lifecycle.warm_up()
+    await agent.session.warm_up()
     (one.agent_dir / "AGENTS.md").write_text("Screech.")
     assert "Coo softly." in agent.session.system_prompt.text()
 
@@ -235,16 +235,6 @@ async def test_a_start_that_fails_ends_the_extensions_that_it_loaded(one: InProc
     for thread in set(threading.enumerate()) - threads:
         thread.join(30)
     assert set(threading.enumerate()) <= threads
-
-
-@pytest.mark.parametrize(
-    ("options", "drains"), [({}, False), ({"drain": True}, True), ({"model": "demo"}, True)], ids=["", "drain", "demo"]
-)
-async def test_a_run_is_finished_without_its_host_if_asked_or_for_the_demo(
-    one: InProcessAgent, options: dict[str, Any], drains: bool
-) -> None:
-    one.configure()
-    assert (await one.start(**options)).lifecycle.should_drain() is drains
 
 
 async def test_images_are_kept_from_the_model_where_the_settings_say_so(

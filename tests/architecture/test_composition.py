@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from pigeon.frontends.serve.warming import play_conversation
 from pigeon.wire import codec
+from support.agent_folders import AgentFolders
 from support.in_process_agent import InProcessAgent, bash
 from support.source_tree import ROOT
 
-APP = str(ROOT / "src" / "pigeon" / "app")
+PACKAGE = str(ROOT / "src" / "pigeon") + os.sep
+APP = PACKAGE + "app"
 
 
 @contextmanager
@@ -34,6 +40,19 @@ def calls_of_app() -> Iterator[list[str]]:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
+
+
+def calls_while_it_works(calls: Iterable[tuple[str, str]]) -> list[str]:
+    """Of calls as file and function, those of `app` from the first prompt until the agent is closed."""
+    found: list[str] = []
+    prompted = False
+    for file, function in calls:
+        prompted = prompted or function == "Prompting.prompt"
+        if prompted and function == "Lifecycle.close_extensions":
+            return found
+        if prompted and file.startswith("app"):
+            found.append(function)
+    raise AssertionError("the agent was not prompted and closed")
 
 
 def _copy_to(folder: Path, session: Path) -> Path:
@@ -90,3 +109,38 @@ async def test_nothing_of_app_is_called_when_the_conversation_moves_to_another_f
         await agent.prompt("go on")
     assert session.journal.cwd == str(other)
     assert called == []
+
+
+async def test_nothing_of_app_is_called_while_a_served_conversation_works(tmp_path: Path) -> None:
+    calls: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            calls.append((frame.f_code.co_filename.removeprefix(PACKAGE), frame.f_code.co_qualname))
+
+    sys.setprofile(note)
+    try:
+        await play_conversation("warm-messages/messages", str(tmp_path), os.environ["PATH"], 2)
+    finally:
+        sys.setprofile(None)
+    assert calls_while_it_works(calls) == []
+
+
+@pytest.mark.parametrize("arguments", [["-p"], ["--mode", "json"]], ids=["-p", "json"])
+def test_nothing_of_app_is_called_while_a_prompt_of_the_command_line_is_answered(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    folders, log = AgentFolders(tmp_path), tmp_path / "calls.json"
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([bash("echo one"), "done"]))
+    tracer = str(ROOT / "scripts" / "prompt_trace.py")
+    subprocess.run(
+        [sys.executable, tracer, str(ROOT), str(log), "--model", f"scripted/{script}", *arguments, "go"],
+        cwd=folders.work,
+        env=folders.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=60,
+    )
+    assert calls_while_it_works((file, function) for file, function, *_ in json.loads(log.read_text())) == []

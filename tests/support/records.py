@@ -13,6 +13,7 @@ from typing import Any
 
 from pigeon.dialects.base import Dialect, OutputLine
 from pigeon.dialects.choice import make_dialect
+from pigeon.rpc.connection import Connection
 from pigeon.wire import codec
 from pigeon.wire.content import TextContent
 from pigeon.wire.events import MessageStart, MessageUpdate, Outbound, StreamEvent
@@ -149,7 +150,8 @@ def parse_lines(lines: list[OutputLine]) -> list[Record]:
 
 def records_for(dialect: Dialect, *events: Outbound) -> list[Record]:
     """The records that a host gets for these events."""
-    return [record for event in events for record in parse_lines(dialect.to_lines(event))]
+    connection = Connection(dialect)
+    return [record for event in events for record in parse_lines(connection.to_lines(event))]
 
 
 def an_answer(*texts: str, stop: Any = "pending") -> AssistantMessage:

@@ -19,6 +19,7 @@ from pigeon.agent.inference import (
     Failure,
     Finished,
     Metered,
+    ModelMessage,
     ModelRequest,
     OutputFormat,
 )
@@ -133,6 +134,14 @@ class SettableFormats:
         self.refused.append(model)
 
 
+class NoPreparation:
+    async def warm(self, model: Model | None) -> None:
+        pass
+
+    def convert_ahead(self, model: Model, messages: list[ModelMessage]) -> None:
+        pass
+
+
 class NoPermissions:
     def set_host_rules(self, rules: Any) -> None:
         raise NotImplementedError
@@ -194,6 +203,7 @@ class SessionSetup:
                 move_to=lambda cwd: structs.replace(workplace, cwd=cwd),
                 provider=self.provider,
                 output_formats=self.formats,
+                preparation=NoPreparation(),
                 models=ModelChoice(options, transcript, hooks, bus.post),
                 models_file="/agent/models.json",
                 toolset=toolset,
@@ -209,7 +219,8 @@ class SessionSetup:
                 hooks=hooks,
                 permissions=NoPermissions(),
                 gate=lambda: None,
-                run_started=lambda active: None,
+                warm_processes=lambda: None,
+                run_callbacks=(),
                 tool_servers=ConfiguredServers(
                     cast("AgentParts", SimpleNamespace(agent_dir="/nowhere", toolset=toolset))
                 ),

@@ -52,6 +52,7 @@ LONGEST_NAME = 4096
 LONGEST_ERROR = 20_000
 ABORT_TEXT = "Request was aborted"
 CUT_TEXT = "The answer was stopped by a rule"
+_NOTHING_USED = zero_usage()
 
 
 class AnswerLimits(Struct, frozen=True):
@@ -89,7 +90,7 @@ class Fold:
         self._blocks: list[_OpenBlock] = []
         self._call_ids: set[str] = set()
         self._name = Named()
-        self.usage: Usage = zero_usage()
+        self.usage: Usage = _NOTHING_USED
         self.sampled: Sampled | None = None
 
     def add_delta(self, delta: Delta) -> StreamEvent | None:
@@ -279,9 +280,10 @@ class AnswerStream:
         turn = monotonic()
         while True:
             # Deltas may come as fast as they are read, and then nothing here waits: other tasks need their turn.
-            if monotonic() - turn > LONGEST_TURN_S:
+            asked = monotonic()
+            if asked - turn > LONGEST_TURN_S:
                 await scope.wait(asyncio.sleep(0))
-                turn = monotonic()
+                turn = asked = monotonic()
             self._reading = True
             try:
                 delta = await scope.wait(iterator.__anext__())
@@ -289,6 +291,9 @@ class AnswerStream:
                 return None
             finally:
                 self._reading = False
+            # They had it while this one was waited for.
+            if monotonic() - asked > LONGEST_TURN_S:
+                turn = monotonic()
             if isinstance(delta, Finished):
                 return delta
             event = self._fold.add_delta(delta)

@@ -225,7 +225,10 @@ class _Builder:
         tools = self._build_tools(transcript, models)
         resources = self._build_resources(transcript.journal.cwd)
         permissions = self._build_permissions(transcript, tools, runner.gate if runner else None)
-        servers = self._servers = ConfiguredServers(self._build_server_parts(transcript, tools))
+        run_callbacks: list[Callable[[], None]] = []
+        servers = self._servers = ConfiguredServers(
+            self._build_server_parts(transcript, tools, on_run=run_callbacks.append)
+        )
         # What reads a project's files, after what decides which those are.
         readers: list[FolderUser] = [resources, servers, permissions, *([runner] if runner else [])]
         decisions.apply(transcript.journal.cwd, readers)
@@ -234,19 +237,28 @@ class _Builder:
             transcript.journal.cwd,
             [self._layers, self._sandbox, tools, *readers],
             self._bus,
+            run_callbacks.append,
             self._sandbox.check_folder,
         )
         session = Session(
-            self._build_dependencies(repository, transcript, gateway, models, tools, resources, trust, permissions)
+            self._build_dependencies(
+                repository,
+                transcript,
+                gateway,
+                models,
+                tools,
+                resources,
+                trust,
+                permissions,
+                run_callbacks=run_callbacks,
+            )
         )
         servers.watch_commands(session.announce_commands)
         if options.name and options.name.strip():
             self._record_session_name(session.journal, clean_name(options.name))
         return BuiltAgent(
             session=session,
-            lifecycle=Lifecycle(
-                session, runner, providers, gateway, resources, reports, self._sandbox, drain=options.drain
-            ),
+            lifecycle=Lifecycle(session, runner, providers, gateway, resources, reports, self._sandbox),
             problems=reports.startup,
             redactor=self._redactor,
             known_flags=runner.known_flags() if runner else {},
@@ -277,7 +289,7 @@ class _Builder:
         tools.report_unknown(self._reports.add_startup_problem)
         return tools
 
-    def _build_dependencies(
+    def _build_dependencies(  # noqa: PLR0913 - what a session is made from
         self,
         repository: SessionRepository,
         transcript: Transcript,
@@ -287,6 +299,8 @@ class _Builder:
         resources: Resources,
         trust: TrustControl,
         permissions: AgentPermissions,
+        *,
+        run_callbacks: Sequence[Callable[[], None]],
     ) -> Dependencies:
         options, environment, settings = self._options, self._environment, self._layers.settings
         return Dependencies(
@@ -301,6 +315,7 @@ class _Builder:
             move_to=tools.move_to,
             provider=self._recordings.wrap_provider(gateway),
             output_formats=gateway,
+            preparation=gateway,
             models=models,
             models_file=os.path.join(self._agent_dir, "models.json"),
             toolset=tools.toolset,
@@ -313,7 +328,8 @@ class _Builder:
             hooks=self._build_hooks(),
             permissions=permissions,
             gate=permissions.build_gate,
-            run_started=tools.warm_up,
+            warm_processes=self._sandbox.processes.warm_up,
+            run_callbacks=run_callbacks,
             mask_result=self._redactor.mask_result,
             pages=PageWriter(environment, repository.store, self._redactor.mask, settings.export.mask_secrets),
             files=tools.make_project_files(permissions.make_concealment_test),
@@ -353,7 +369,9 @@ class _Builder:
             self._sandbox.is_enclosing,
         )
 
-    def _build_server_parts(self, transcript: Transcript, tools: AgentTools) -> AgentParts:
+    def _build_server_parts(
+        self, transcript: Transcript, tools: AgentTools, on_run: Callable[[Callable[[], None]], None]
+    ) -> AgentParts:
         environment = self._environment
         return AgentParts(
             agent_dir=self._agent_dir,
@@ -372,7 +390,7 @@ class _Builder:
             unattended=self._options.unattended,
             only=self._options.tool_servers,
             version=__version__,
-            on_run=tools.add_run_callback,
+            on_run=on_run,
         )
 
     def _record_session_name(self, journal: Journal, name: str) -> None:

@@ -1,11 +1,8 @@
-"""When an agent starts, warms up, is left and ends: what its host calls, in this order.
+"""How an agent starts and ends: what its host calls, in this order.
 
 | call | when |
 |---|---|
 | `on_host_ready` | there is a host to talk to: reports and extensions may send records |
-| `warm_up` | the first answer was sent, and there is time before the first prompt |
-| `release_idle` | a run has settled, and the host wants nothing kept for the next one |
-| `should_drain` | the host went away: whether a run that is under way is finished first |
 | `close_extensions` | the session still works, and extensions may look at it for the last time |
 | `stop` | the session was closed |
 """
@@ -13,12 +10,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pigeon.extensions.agent_extensions import ExtensionProviders
-from pigeon.providers.demo.api import DEMO
 from pigeon.providers.gateway import Gateway
 from pigeon.resources.resources import Resources
 from pigeon.sandbox.control import SandboxControl
@@ -27,13 +22,6 @@ from pigeon.session.session import Session
 
 if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner
-
-# Entries that are read in one go: a few milliseconds. Each step compares what is converted already, so that very long
-# conversations are not converted to their end.
-READ_AHEAD = 200
-CONVERTED_AHEAD = 20_000
-# Where one step takes longer, each converts the same again, as for a long row of messages without an answer.
-LONGEST_STEP = 0.05
 
 
 class Lifecycle:
@@ -48,8 +36,6 @@ class Lifecycle:
         resources: Resources,
         reports: Reports,
         sandbox: SandboxControl,
-        *,
-        drain: bool,
     ) -> None:
         self._session = session
         self._runner = runner
@@ -59,7 +45,6 @@ class Lifecycle:
         self._reports = reports
         self._processes = sandbox.processes
         self._sandbox = sandbox
-        self._drain = drain
         self._finding: asyncio.Future[None] | None = None
 
     async def on_host_ready(self, shutdown: Callable[[], None]) -> None:
@@ -84,42 +69,6 @@ class Lifecycle:
         if self._resources.add_new_paths(found.skills, found.prompts):
             self._session.announce_commands()
 
-    async def warm_up(self) -> None:
-        """Load what the first request will need: the HTTP client, then the files of the system prompt, then the names
-        of tool servers, which are connected a little later."""
-        await self._gateway.warm(self._session.models.model)
-        self._session.engine.warm_up()
-        self._session.dependencies.tool_servers.start_connecting()
-        await self._parse_and_convert_ahead()
-
-    async def _parse_and_convert_ahead(self) -> None:
-        """Parses and converts a long conversation before the first prompt of the host, a bit at a time."""
-        session, transcript = self._session, self._session.transcript
-        for _ in range(0, len(session.visible_entries.lines), READ_AHEAD):
-            if session.activity.is_busy or not transcript.parse_more_ahead(READ_AHEAD):
-                break
-            await asyncio.sleep(0)
-        journal, model, messages = transcript.journal, session.models.model, transcript.model_messages
-        for end in range(READ_AHEAD, min(len(messages), CONVERTED_AHEAD), READ_AHEAD):
-            # A run does the rest itself; after a change of the conversation or the model it would be in vain.
-            unchanged = transcript.journal is journal and session.models.model is model
-            if model is None or session.activity.is_busy or not unchanged:
-                return
-            began = time.monotonic()
-            self._gateway.convert_ahead(model, messages[:end])
-            if time.monotonic() - began > LONGEST_STEP:
-                return
-            await asyncio.sleep(0)
-
-    def release_idle(self) -> None:
-        """Release the processes that are only kept so that the next command starts faster."""
-        self._processes.release_when_idle()
-
-    def should_drain(self) -> bool:
-        """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""
-        model = self._session.models.model
-        return self._drain or (model is not None and model.provider == DEMO.name)
-
     async def close_extensions(self) -> None:
         """Close the extensions while there is still a session for them to read."""
         if self._runner is not None:
@@ -128,5 +77,5 @@ class Lifecycle:
     async def stop(self) -> None:
         """End the agent's processes and connections."""
         await self._processes.kill_everything()
-        self._sandbox.close()
+        await asyncio.to_thread(self._sandbox.close)
         await self._gateway.aclose()

@@ -6,6 +6,9 @@ import os
 
 from pigeon.system.environment import OWN_NAME
 
+# The folders of a project that may hold Pigeon's files, ours first.
+PROJECT_FOLDERS = (OWN_NAME, ".pi")
+
 
 def own_folder(cwd: str) -> str:
     """The folder of a project in which Pigeon writes."""
@@ -13,5 +16,5 @@ def own_folder(cwd: str) -> str:
 
 
 def project_dirs(cwd: str) -> list[str]:
-    """The folders of a project that may hold Pigeon's files, ours first."""
-    return [own_folder(cwd), os.path.join(cwd, ".pi")]
+    """`PROJECT_FOLDERS` of a project, as paths."""
+    return [os.path.join(cwd, name) for name in PROJECT_FOLDERS]

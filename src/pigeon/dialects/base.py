@@ -91,7 +91,7 @@ class Dialect:
             return self.convert_tools_declared(event)
         if isinstance(event, ToolCallStarted):
             return (event.to_plain_event(),)
-        return (event,) if event.dialects is None or self.name in event.dialects else ()
+        return (event,)
 
     def convert_tools_declared(self, event: ToolsDeclared) -> Iterable[Record]:
         """Row: system messages, here none: most clients do not know the role."""

@@ -105,6 +105,7 @@ class ModelRegistry:
         self._runtime: dict[str, str] = {}
         self._configuration: _Configuration | None = None
         self._hold = hold
+        self._held: list[Labelled] = []
 
     def providers(self) -> list[str]:
         """All provider ids, the built-in ones first."""
@@ -251,7 +252,9 @@ class ModelRegistry:
             headers.setdefault("authorization", f"Bearer {key}")
         # A key that a command printed is known from here on, before anything can repeat it. What other providers have
         # configured is not asked for again: `secrets` takes longer than all the rest of this.
-        self._hold(used)
+        if used != self._held:
+            self._held = used
+            self._hold(used)
         if not key and not any(headers.get(name) for name in KEY_HEADERS):
             raise NoKey(self._missing_key_advice(model, found.stored))
         return Access(

@@ -170,7 +170,9 @@ class Connection:
         return self._filter.should_send_line(line)
 
     def _filter_event(self, event: Outbound) -> Outbound | None:
-        """The event without what the client has not asked for; None if that is all of it."""
+        """The event without what the client does not know or has not asked for; None if that is all of it."""
+        if event.dialects is not None and self._dialect.name not in event.dialects:
+            return None
         if event.feature is not None and event.feature not in self._features:
             return None
         if isinstance(event, (AgentSettled, PromptResult)):

@@ -188,7 +188,7 @@ class Agent(Conversation):
         except BaseException:
             await self.close()
             raise
-        self._warming = asyncio.ensure_future(built.lifecycle.warm_up())
+        self._warming = asyncio.ensure_future(built.session.warm_up())
 
     async def _build_agent(self) -> BuiltAgent:
         from pigeon.system.garbage import pausing_garbage_collection

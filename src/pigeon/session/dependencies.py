@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from pigeon.agent.interfaces import Gate, ImagePreparer, ModelProvider, OutputFormats
 from pigeon.session.bus import Bus
+from pigeon.session.context.reading_ahead import Preparation
 from pigeon.session.context.system_prompt import PromptComposer
 from pigeon.session.context.transcript import Transcript
 from pigeon.session.history.repository import SessionRepository
@@ -199,6 +200,7 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     move_to: Callable[[str], Workplace]  # the working directory changes: tools for another folder
     provider: ModelProvider
     output_formats: OutputFormats
+    preparation: Preparation
     models: ModelChoice
     models_file: str
     toolset: Toolset
@@ -211,7 +213,8 @@ class Dependencies(Struct, frozen=True, kw_only=True):
     hooks: Hooks
     permissions: PermissionControl
     gate: Callable[[], Gate | None]  # what stands before the next tool call
-    run_started: Callable[[Sequence[str]], None]  # called beside each run's first request, with the active tools
+    warm_processes: Callable[[], None]  # starts what shell commands need, while the model still thinks
+    run_callbacks: Sequence[Callable[[], None]]  # called beside each run's first request
     mask_result: Callable[[ToolResultMessage], ToolResultMessage]  # takes keys out of what a tool returned
     pages: SessionPages
     files: SessionFiles

@@ -91,7 +91,10 @@ class Engine:
         loop = asyncio.get_running_loop()
         self._settlement.add_run(loop.create_task(self._run_and_settle(opening, scope), name="pigeon-run"))
         # Behind the run's first step, which sends the request.
-        loop.call_soon(self._dependencies.run_started, self._dependencies.toolset.active_names)
+        if self._dependencies.toolset.runs_commands:
+            loop.call_soon(self._dependencies.warm_processes)
+        for callback in self._dependencies.run_callbacks:
+            loop.call_soon(callback)
 
     def abort(self) -> Awaitable[None] | None:
         """Stop what is going on, at once; awaiting the result waits for its end. Queues stay as they are."""

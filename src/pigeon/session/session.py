@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pigeon.session.compaction.compaction import Compaction
 from pigeon.session.compaction.summarizer import Summarizer
+from pigeon.session.context.reading_ahead import read_ahead
 from pigeon.session.context.system_prompt import SystemPrompt
 from pigeon.session.context.transcript import VisibleEntries
 from pigeon.session.dependencies import Dependencies
@@ -96,6 +97,15 @@ class Session:
     def _read_appended(self) -> None:
         if self.transcript.journal.read_appended():
             self.engine.enter_branch()
+
+    async def warm_up(self) -> None:
+        """Load what the first request will need, while there is time: the HTTP client, then the files of the system
+        prompt, then the names of tool servers, which are connected a little later, then a long conversation."""
+        preparation = self.dependencies.preparation
+        await preparation.warm(self.models.model)
+        self.engine.warm_up()
+        self.dependencies.tool_servers.start_connecting()
+        await read_ahead(self.transcript, self.activity, self.models, preparation)
 
     def disconnect(self) -> None:
         """The host will say nothing more: whatever waits for it goes on without."""

@@ -216,9 +216,9 @@ class Toolset:
         self._active = [name for name in dict.fromkeys(names) if name in self._tools or name in self._lent]
 
     @property
-    def active_names(self) -> list[str]:
-        """The names of the tools that can be called now, in the order in which they are offered."""
-        return list(self._active)
+    def runs_commands(self) -> bool:
+        """True if one of the active tools runs shell commands."""
+        return any(self.facts_of(name).command for name in self._active)
 
     def active_tools(self) -> dict[str, Tool]:
         """The tools that can be called now."""

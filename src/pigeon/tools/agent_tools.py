@@ -60,7 +60,6 @@ class AgentTools:
         self._environment = environment
         self._settings = settings
         self._transcript = transcript
-        self._on_run: list[Callable[[], None]] = []
         self._sandbox = sandbox
         self._workplaces = workplaces
         self.workplace = workplaces.make_workplace(transcript.journal.cwd)
@@ -100,17 +99,6 @@ class AgentTools:
         self.workplace = self._workplaces.make_workplace(cwd)
         self.toolset.replace(self._make_built_in_tools())
         return self.workplace
-
-    def warm_up(self, active: Sequence[str]) -> None:
-        """Start what shell commands need while the model still thinks, if one of the active tools runs them."""
-        if any(facts_of(name).command for name in active):
-            self._sandbox.processes.warm_up()
-        for begun in self._on_run:
-            begun()
-
-    def add_run_callback(self, begun: Callable[[], None]) -> None:
-        """Call this, too, beside the first request of each run."""
-        self._on_run.append(begun)
 
     def _offer_plan(self) -> None:
         """The model sees the plan as soon as the host has made one, unless the options leave the tool out."""

@@ -7,6 +7,7 @@ tool, none of which imports anything heavy before it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from pigeon.agent.tool_facts import ToolFacts, make_default_facts
@@ -42,11 +43,13 @@ READ, WRITE = ReadTool.name, WriteTool.name
 SHELL = BashTool.name
 
 
+@cache
 def all_facts() -> Mapping[str, ToolFacts]:
     """What each tool declares that comes with Pigeon, by its name."""
     return {**{tool.name: tool.facts for tool in TOOLS}, SEARCH: SEARCH_FACTS}
 
 
+@lru_cache(maxsize=256)
 def facts_of(name: str) -> ToolFacts:
     """What is known of a tool by its name. One that replaces a built-in tool is taken for that."""
     declared = all_facts().get(name)

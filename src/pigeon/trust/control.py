@@ -12,18 +12,19 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from pigeon.config.paths import project_dirs
+from pigeon.config.paths import PROJECT_FOLDERS
 from pigeon.session.bus import Bus
 from pigeon.trust.decision import Decision, Default, find_guarded_paths, initial_decision
 from pigeon.trust.trust_file import save_decision, saved_decision
 from pigeon.wire.answers import TrustChange, TrustState
 from pigeon.wire.base import ABSENT
-from pigeon.wire.events import AgentStart, Outbound, TrustRequired
+from pigeon.wire.events import TrustRequired
 
 UNKNOWN = Decision(None, None)
 # What of a project takes effect while the agent runs, and what only at its start; the rest is not used at all.
 _AT_ONCE = ("skills", "prompts", "rules", "SYSTEM.md", "APPEND_SYSTEM.md", "mcp.json", ".mcp.json")
 _AT_START = ("settings.json", "extensions")
+_GUARDED_FOLDERS = (*PROJECT_FOLDERS, ".omp")
 
 
 class TrustVote(Protocol):
@@ -111,14 +112,14 @@ class ProjectDecisions:
 
     def list_guarded(self, cwd: str) -> list[str]:
         """What there is in a folder that needs trust."""
-        return find_guarded_paths(cwd, [*project_dirs(cwd), os.path.join(cwd, ".omp")], self._home)
+        return find_guarded_paths(cwd, [os.path.join(cwd, name) for name in _GUARDED_FOLDERS], self._home)
 
 
 class TrustControl:
     """Trust as the session and its host see it, for the folder that the conversation is in now.
 
-    `users` are the parts of the agent that follow each decision, in this order. `check` raises `Refusal` for a folder
-    that the agent cannot work in.
+    `users` are the parts of the agent that follow each decision, in this order. `on_run` takes what is called beside
+    the first request of each run. `check` raises `Refusal` for a folder that the agent cannot work in.
     """
 
     def __init__(
@@ -127,6 +128,7 @@ class TrustControl:
         cwd: str,
         users: Sequence[FolderUser],
         bus: Bus,
+        on_run: Callable[[Callable[[], None]], None],
         check: Callable[[str], None] = lambda cwd: None,
     ) -> None:
         self._decisions = decisions
@@ -135,7 +137,8 @@ class TrustControl:
         self._check = check
         self._bus = bus
         self._announced: tuple[str, list[str]] | None = None
-        bus.set_announcer(self._on_agent_start, kind=AgentStart)
+        # Files may have appeared since the last run.
+        on_run(self._announce_waiting)
 
     def is_trusted(self, cwd: str) -> bool:
         """Whether the files of a folder may be used."""
@@ -181,10 +184,6 @@ class TrustControl:
     def announce_waiting(self) -> None:
         """Announce once more what waits for a decision, after what is being answered."""
         self._announced = None
-        asyncio.get_running_loop().call_soon(self._announce_waiting)
-
-    def _on_agent_start(self, _: Outbound) -> None:
-        """Check again with each run: files may have appeared."""
         asyncio.get_running_loop().call_soon(self._announce_waiting)
 
     def _announce_waiting(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Mapping
@@ -62,12 +63,12 @@ class ConversationFolders:
         make_private_folder(folder)
         return folder
 
-    def remove(self, id: str) -> None:
-        """Delete the folder of a conversation; raises `OSError`."""
+    async def remove(self, id: str) -> None:
+        """Delete the folder of a conversation, which is gone under its name at once; raises `OSError`."""
         # A kill must not leave half of it under its name.
-        folder = self.path_of(f"{REMOVED}{id}")
+        folder = self.path_of(f"{REMOVED}{id}-{os.urandom(4).hex()}")
         os.rename(self.path_of(id), folder)
-        shutil.rmtree(folder, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     def find_owner(self, session_path: str) -> str | None:
         """The id of the conversation that has a session file open."""

@@ -230,7 +230,7 @@ class Conversations:
         await one.try_sleep(forced=True)
         one.disconnect_all()
         self._known.pop(one.record.id, None)
-        self._folders.remove(one.record.id)
+        await self._folders.remove(one.record.id)
         self._wakes.process_requests()
 
     async def delete_session(self, id: str) -> None:

@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from socket import socket
 from typing import Any
 
@@ -20,6 +21,7 @@ from pigeon import __version__
 from pigeon.app.build import build
 from pigeon.app.options import AgentOptions
 from pigeon.dialects.pi_latest import PiLatest
+from pigeon.frontends.draining import should_drain
 from pigeon.frontends.serve.worker_state import QueueFile, StateFile, WorkerState
 from pigeon.rpc.host import Host
 from pigeon.rpc.worker_link import WorkerLink
@@ -110,10 +112,11 @@ async def serve_worker(request: WorkerRequest, environment: Environment, redacto
         state.save_if_changed()
         queue.save_if_changed()
 
+    drains = partial(should_drain, agent, options.drain)
     link = WorkerLink(listener, log, lambda: host.is_busy, save_state, DEFAULT_CAP)
-    host = Host(session, PiLatest(__version__), link, life.should_drain, life.warm_up, mask=redactor.mask)
+    host = Host(session, PiLatest(__version__), link, drains, session.warm_up, mask=redactor.mask)
     # There are many workers, and most wait for a person: the helper for shell commands takes 6 MB in three processes.
-    session.bus.set_announcer(lambda event: life.release_idle(), kind=AgentSettled)
+    session.bus.set_announcer(lambda event: agent.processes.release_when_idle(), kind=AgentSettled)
     await _restore_state(request, host, state)
     for end in end_events_of(left, request.died, "" if request.state is None else request.state.run):
         host.announce_event(end)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
+from functools import partial
 
 from pigeon.frontends.call import CommandLine
+from pigeon.frontends.draining import should_drain
 from pigeon.frontends.starting import Descriptors, StartedAgent, choose_dialect, run_agent, with_key
 from pigeon.rpc.host import Host, PipeChannel
 from pigeon.rpc.shutdown import Shutdown, die_if_interrupted
@@ -38,8 +40,8 @@ def run_rpc(line: CommandLine, environment: Environment) -> int:
             agent.session,
             dialect,
             PipeChannel(descriptors, cap, started.show),
-            life.should_drain,
-            life.warm_up,
+            partial(should_drain, agent, line.agent.drain),
+            agent.session.warm_up,
             record_cap=cap,
             mask=agent.redactor.mask,
             shows_dialogs=not line.no_ui,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Iterator
 from itertools import islice
 
@@ -111,10 +112,11 @@ def list_sessions(cmd: c.ListSessions, s: Session) -> answers.Sessions:
 
 
 @handles(c.DeleteSession)
-def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
+async def delete_session(cmd: c.DeleteSession, s: Session) -> answers.SessionRow:
     """The file is held while it is moved, so that no process writes it meanwhile."""
+    trash, repository = s.dependencies.trash, s.dependencies.repository
     try:
-        return s.dependencies.trash.delete_session(s.dependencies.repository.resolve_path(cmd.session_path)).row
+        return (await asyncio.to_thread(trash.delete_session, repository.resolve_path(cmd.session_path))).row
     except StartupError as error:
         raise Refusal(str(error)) from None
 

@@ -189,14 +189,14 @@ class Workspaces:
             commit = await self._resolve_commit(mirror, git, revision)
             await self._git.run("update-ref", f"{KEPT_REFS}{commit}", commit, cwd=mirror)
             os.makedirs(os.path.dirname(known), exist_ok=True)
-            swap_file(known, commit.encode("ascii"), 0o644)
+            await asyncio.to_thread(swap_file, known, commit.encode("ascii"), 0o644)
             return mirror, commit
 
     async def _update_mirror(self, git: str, mirror: str, revision: str | None) -> None:
         run = self._git.run
         if not _exists(mirror):
             half = f"{mirror}.half"
-            remove_folder(half)
+            await asyncio.to_thread(remove_folder, half)
             await run("clone", "--quiet", "--mirror", "--no-hardlinks", git, half)
             os.rename(half, mirror)
         elif not is_whole_hash(revision) or not await self._has_commit_in(mirror, revision):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pigeon.app.lifecycle import READ_AHEAD
 from pigeon.providers.history import cache
+from pigeon.session.context.reading_ahead import READ_AHEAD
 from support.in_process_agent import InProcessAgent
 
 LENGTH = 3 * READ_AHEAD
@@ -75,7 +75,7 @@ def converted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 async def test_a_long_conversation_is_converted_before_the_first_prompt(
     reopened: InProcessAgent, converted: list[int]
 ) -> None:
-    await reopened.agent.lifecycle.warm_up()
+    await reopened.agent.session.warm_up()
     ahead = sum(converted)
     converted.clear()
     await reopened.prompt("now")
@@ -86,7 +86,7 @@ async def test_a_long_conversation_is_converted_before_the_first_prompt(
 async def test_a_prompt_is_not_held_up_by_what_is_converted_ahead(
     reopened: InProcessAgent, converted: list[int]
 ) -> None:
-    warming = asyncio.ensure_future(reopened.agent.lifecycle.warm_up())
+    warming = asyncio.ensure_future(reopened.agent.session.warm_up())
     async with asyncio.timeout(60):
         for _ in iter(lambda: bool(converted), True):
             await asyncio.sleep(0)
