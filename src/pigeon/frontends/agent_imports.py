@@ -14,7 +14,7 @@ PACKAGES = (
     "agent", "app", "config", "dialects", "export", "extensions", "permissions", "providers", "resources", "rpc",
     "sandbox", "secrets", "session", "system", "tools", "transport", "trust", "wire",
 )  # fmt: skip
-# What those import inside functions.
+# What those packages import inside functions.
 LATE = (
     "anyio._backends._asyncio",
     "anyio.lowlevel",
@@ -60,7 +60,7 @@ def import_all() -> None:
 
 
 def _prepare_records() -> None:
-    """What msgspec works out about a record when it meets it first is kept with its class, and so shared."""
+    """msgspec analyses a record when it first meets it and keeps the result with its class, which forks then share."""
     found: list[type] = [msgspec.Struct]
     for record in found:
         found += record.__subclasses__()

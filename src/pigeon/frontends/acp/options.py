@@ -10,7 +10,7 @@ from pigeon.wire.errors import Refusal
 from pigeon.wire.model import LEVELS, Model
 
 MODE, MODEL, THINKING = "mode", "model", "thought_level"
-# The strictest first, as the guard has them.
+# The strictest first, in the order of the permission gate.
 MODES: dict[ApprovalMode, tuple[str, str]] = {
     "always-ask": ("Ask always", "Asks before every change, command and tool that does more than read"),
     "write": ("Ask before commands", "Reads and changes files without asking; asks before commands and other tools"),
@@ -26,7 +26,6 @@ class SessionOptions:
         self._last: list[ConfigOption] = []
 
     async def read(self) -> list[ConfigOption]:
-        """All options as they are now."""
         conversation = self._conversation
         state = await conversation.get_state()
         models = (await conversation.get_available_models()).models
@@ -36,7 +35,7 @@ class SessionOptions:
         return self._last
 
     async def read_changes(self) -> tuple[list[ConfigOption], bool] | None:
-        """The options, and whether the mode is another one; none if nothing has changed since the last read."""
+        """The options, and whether the mode changed; None if nothing has changed since the last read."""
         before = self._last
         now = await self.read()
         return None if now == before else (now, _value_of(now, MODE) != _value_of(before, MODE))
@@ -73,7 +72,7 @@ def _value_of(options: list[ConfigOption], id: str) -> str | None:
 
 
 def _mode_option(permissions: Permissions) -> ConfigOption:
-    """Modes that are no stricter than the settings say are not offered: choosing one would change nothing."""
+    """Modes that are less strict than the settings are not offered: choosing one would change nothing."""
     names = list(MODES)
     floor = min(names.index(source.approval_mode) for source in (permissions.user, permissions.project))
     offered = names[: floor + 1]
