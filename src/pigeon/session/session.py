@@ -26,8 +26,8 @@ from pigeon.wire.messages import Message
 
 
 class CommandsChanged(Event, tag="commands_changed", kw_only=True):
-    """There are other slash commands. No dialect sends it; for those that list the commands, the connection does,
-    because a list takes reading files."""
+    """The slash commands have changed. No dialect sends it; the connection does for clients that list the commands,
+    because making the list means reading files."""
 
     dialects = ()
 
@@ -76,34 +76,31 @@ class Session:
         self._apply_journal(restore=bool(self.journal.lines))
 
     def change_host_defaults(self, before: HostDefaults, after: HostDefaults) -> None:
-        """Behave as another kind of host expects, where no command or setting says otherwise."""
+        """Apply the defaults of another kind of host, unless a command or setting has changed them."""
         if self.queue.interrupt_mode == before.interrupt_mode:
             self.queue.set_interrupt_mode(after.interrupt_mode)
         self.engine.set_keep_unreadable_images(after.keep_unreadable_images)
 
     def announce_commands(self) -> None:
-        """Announce that there are other slash commands."""
         self.bus.post(CommandsChanged())
 
     def announce_selection(self, by: str) -> None:
-        """Announce the model and the place in the session, after a command has chosen one."""
+        """Announce the model and the place in the session after a command has changed them."""
         self.bus.post(SelectionChanged(by=by, model=self.models.model, leaf_id=self.journal.leaf_id))
 
     @property
     def journal(self) -> Journal:
-        """The conversation on record, with what another process has appended where one writes it."""
+        """The recorded conversation, including what another process that writes it has appended."""
         self._read_appended()
         return self.transcript.journal
 
     @property
     def context(self) -> list[Message]:
-        """The messages that the model would see now; do not change the list."""
         self._read_appended()
         return self.transcript.context
 
     @property
     def visible_entries(self) -> VisibleEntries:
-        """The entries of that conversation, not parsed."""
         self._read_appended()
         return self.transcript.visible_entries
 
@@ -112,7 +109,7 @@ class Session:
             self.engine.enter_branch()
 
     def disconnect(self) -> None:
-        """The host will say nothing more: whatever waits for it goes on without."""
+        """The host is gone: whatever waits for it continues without an answer."""
         self.host_tools.disconnect()
         self.dependencies.host_services.disconnect()
         self.dependencies.dialogs.close()
@@ -127,7 +124,7 @@ class Session:
         self.journal.close()
 
     def _enter_journal(self, journal: Journal, reason: Reason) -> None:
-        """Everything of the old conversation has ended: use another journal from here on."""
+        """Switch to another journal; everything of the old conversation has ended."""
         if len(self.queue):
             self.queue.clear()
         self.shell.abort()
