@@ -58,7 +58,8 @@ class PromptInput(Struct, frozen=True):
 
 
 class PromptAdditions(Struct, frozen=True):
-    """What a run begins with besides the prompt; the system prompt is for this run only, and None keeps the usual one."""
+    """What a run begins with besides the prompt; the system prompt is for this run only, and None keeps the
+    usual one."""
 
     messages: list[CustomMessage]
     system_prompt: str | None = None

@@ -44,7 +44,8 @@ class ModelOptions(Struct, frozen=True, kw_only=True):
 
 
 class ModelChoice:
-    """The current model and level. The level that was requested last is remembered while a model does not support it."""
+    """The current model and level. The level that was requested last is remembered while a model does not
+    support it."""
 
     def __init__(
         self, options: ModelOptions, transcript: Transcript, hooks: Hooks, post: Callable[[Outbound], None]

@@ -105,7 +105,8 @@ class Switching:
         return text, False
 
     async def veto_or_clone(self) -> bool:
-        """Copy the active branch to a new conversation; returns True, and changes nothing, if an extension vetoes that."""
+        """Copy the active branch to a new conversation; returns True, and changes nothing, if an extension
+        vetoes that."""
         leaf = self._transcript.journal.leaf_id
         if leaf is None or not any(line.type == "message" for line in self._transcript.journal.branch):
             raise Refusal("Cannot clone session: no current entry selected")

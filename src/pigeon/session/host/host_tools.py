@@ -76,7 +76,8 @@ class HostTools:
             call.on_result(ToolFailed(_error_text(outcome), outcome.details) if is_error else outcome)
 
     def _find_call(self, id: Json | Absent) -> _OpenCall | None:
-        """The open call with this id, or None if it has ended. Raises `Refusal` for an unknown id while calls are open."""
+        """The open call with this id, or None if it has ended. Raises `Refusal` for an unknown id while calls
+        are open."""
         call = self._open.get(id) if isinstance(id, str) else None
         if call is None and self._open and id not in self._ended:
             given = "without an id" if isinstance(id, Absent) else f"with the id {codec.encode(id).decode()}"
@@ -127,7 +128,7 @@ class _OpenCall:
         self._reports: asyncio.Queue[ToolOutcome | _End] = asyncio.Queue()
 
     def on_progress(self, progress: ToolOutcome) -> None:
-        """Each report contains all progress so far, so the oldest may be dropped when a slow reader lets them pile up."""
+        """Each report contains all progress so far, so the oldest may be dropped for a slow reader."""
         if self._reports.qsize() >= MOST_UPDATES:
             self._reports.get_nowait()
         self._reports.put_nowait(progress)

@@ -89,7 +89,8 @@ class LoopGuard(RunPolicy):
     def add_calls(
         self, answer: AssistantMessage, results: Sequence[ToolResultMessage], since: str | None
     ) -> str | None:
-        """Count the calls of one answer; returns a warning for the model. `since` identifies the user's last message."""
+        """Count the calls of one answer; returns a warning for the model. `since` identifies the user's last
+        message."""
         if self._warn <= 0:
             return None
         if since != self._since:
