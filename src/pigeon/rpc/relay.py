@@ -2,8 +2,8 @@
 
 The agent is a conversation of `pigeon serve`, which sends every client the same events: `pi-latest` with all features.
 The host's own `Connection` puts them into its dialect, as if the agent were in this process: commands are read and
-answered by the server of `--mode rpc` (`rpc/server.py`), which has them carried out over there (`RemoteCommands`), and
-events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are made of the ends of runs.
+answered by the server of `--mode rpc` (`rpc/server.py`), which forwards them to the agent (`RemoteCommands`), and
+events go through its outbox. Results of prompts, which only oh-my-pi's clients know, are derived from the ends of runs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from pigeon.wire.messages import AssistantMessage, SystemMessage
 
 _SAYS = (Prompt, Steer, FollowUp, AbortAndPrompt)
 _FAILED = "The run ended in an error"
-# What oh-my-pi's clients read besides in the state, and what is the same of every agent here.
+# Additional state for oh-my-pi's clients that is the same for every agent here.
 _FULL_STATE = {
     "hasPendingAsyncWork": False,
     "fastModeEnabled": False,
@@ -102,7 +102,7 @@ class RemoteCommands:
         self._none_waits.set()
 
     def submit(self, command: Command, finish: Finish, taken: Callable[[Any], Any] | None = None) -> None:
-        """Take a command; `finish` gets its answer or its failure when the line of the answer comes."""
+        """Forward a command; `finish` gets its answer or its failure when the answer's line arrives."""
         if isinstance(command, (Hello, SetEventFilter)):
             try:
                 answer = self._own(command)
@@ -134,13 +134,13 @@ class RemoteCommands:
             self._none_waits.set()
 
     async def wait_until_drained(self) -> None:
-        """Wait until every command taken has its answer."""
+        """Wait until every command has its answer."""
         await self._none_waits.wait()
 
 
 class Relay:
-    """One host. `write` sends a line to the agent; `decoded` makes a record of an event, or something else of one that
-    is not known."""
+    """One host. `write` sends a line to the agent; `decoded` converts an event to a record, or to another object if it
+    is unknown."""
 
     def __init__(
         self,
@@ -160,21 +160,19 @@ class Relay:
         self._prompts = OpenPromptIds()
 
     def start(self) -> None:
-        """Say whatever the dialect says first."""
+        """Send the greeting of the dialect."""
         self._outbox.greet()
         if self._dialect.full_state:
             self._commands.submit(GetAvailableCommands(), self._on_commands_answer)
 
     def handle_frames(self, frames: list[Frame]) -> Awaitable[None] | None:
-        """Handle lines of the host; returns something to await while the host must read answers first."""
         return self._server.handle_frames(frames)
 
     def wait_if_full(self) -> Awaitable[None] | None:
-        """Something to await while the host is behind."""
+        """Returns an awaitable while the host is behind, otherwise None."""
         return self._outbox.wait_if_full()
 
     async def wait_until_drained(self) -> None:
-        """Wait until everything that the host has asked is answered."""
         await self._commands.wait_until_drained()
 
     def on_agent_data(self, data: bytes) -> None:
@@ -202,7 +200,7 @@ class Relay:
         return self._connection.dialect
 
     def _to_published_events(self, event: Any) -> list[Any]:
-        """The events that an agent in this process would have published in its place: none, one or several."""
+        """The events that an agent in this process would have published instead: none, one or several."""
         if isinstance(event, QueueUpdate):
             self._prompts.set_queue([*event.steering, *event.follow_up])
         elif isinstance(event, (MessageStart, MessageUpdate, MessageEnd)):
@@ -219,7 +217,7 @@ class Relay:
 
     def _filter_message_event(self, event: MessageStart | MessageUpdate | MessageEnd) -> list[Any]:
         if isinstance(event, MessageUpdate):
-            # No snapshot can be made of an answer whose beginning was missed; its end has the whole text.
+            # An answer whose beginning was missed has no snapshots; its end has the whole text.
             return [event] if self._in_message or self._dialect.deltas else []
         if isinstance(event.message, SystemMessage) and not self._dialect.is_served:
             return []
@@ -229,7 +227,7 @@ class Relay:
         return [event]
 
     def _to_run_end_events(self, event: AgentSettled) -> list[Any]:
-        """The end of a run with the results of its prompts; a run that a dead agent left open is ended completely."""
+        """The end of a run with the results of its prompts; a run that a dead agent left open gets a complete end."""
         ends: list[Any] = [AgentEnd(messages=[], run_id=event.run_id)] if self._in_run else []
         self._in_run = self._in_message = False
         results = self._prompts.resolve_all(event, self._prompt_error_of(event))
@@ -286,14 +284,12 @@ class _OpenPrompt(Struct, frozen=True):
 
 
 class OpenPromptIds:
-    """The prompts of this host that have no result yet."""
-
     def __init__(self) -> None:
         self._waiting: list[str] = []
         self._open: list[_OpenPrompt] = []
 
     def set_queue(self, texts: list[str]) -> None:
-        """Replace the texts of the messages that wait in the queue."""
+        """Replace the texts of the queued messages."""
         self._waiting = texts
 
     def add(self, command: Prompt | AbortAndPrompt, accepted: Accepted) -> None:

@@ -13,7 +13,8 @@ from pigeon.wire.answers import Feature
 from pigeon.wire.errors import Refusal
 from pigeon.wire.events import AvailableCommandsUpdate, Outbound
 
-# The features that do more than show events and members of records: why, and what is done when a client asks for one.
+# Features that do more than show events and members of records: the reason, and the function to call when a client
+# requests one.
 BEHAVIOUR_FEATURES: dict[Feature, tuple[str, Callable[[Session], None]]] = {
     "permissions": (
         "A run whose last calls were denied ends with the reason `denied`, which other clients do not know: for them "
@@ -52,7 +53,7 @@ class SessionConnection(Connection):
         if session.activity.is_running:
             raise Refusal(BUSY)
         super()._use_dialect(dialect, features)
-        # What a dialect changes beyond the form: what its clients expect where nothing else is said.
+        # A dialect also changes defaults, to what its clients expect if nothing else is set.
         session.change_host_defaults(_defaults_of(before), _defaults_of(dialect))
         for feature in self.features:
             if feature in BEHAVIOUR_FEATURES:
