@@ -95,9 +95,7 @@ class OutputSchema:
                     return lean
         except CheckTooLong as error:
             errors = [("", f"it could not be checked in time: {error}")]
-        except (
-            Exception
-        ) as error:  # errors of the library, or of a value that cannot be printed: all of them mean "not checked"
+        except Exception as error:  # of the library or of printing a value: all mean "not checked"
             errors = [("", f"it could not be checked: {type(error).__name__}")]
         if not errors:
             return value
