@@ -8,7 +8,6 @@ from pigeon.system.environment import OWN_NAME
 
 
 def own_folder(cwd: str) -> str:
-    """The folder of a project in which Pigeon writes."""
     return os.path.join(cwd, OWN_NAME)
 
 
