@@ -1,12 +1,12 @@
-"""When an agent starts, warms up, is left and ends: what its host calls, in this order.
+"""When an agent starts, warms up, is left and ends: the calls of its host, in this order.
 
 | call | when |
 |---|---|
-| `on_host_ready` | there is a host to talk to: reports and extensions may send records |
+| `on_host_ready` | there is a host: reports and extensions may send records |
 | `warm_up` | the first answer was sent, and there is time before the first prompt |
 | `release_idle` | a run has settled, and the host wants nothing kept for the next one |
 | `should_drain` | the host went away: whether a run that is under way is finished first |
-| `close_extensions` | the session still works, and extensions may look at it for the last time |
+| `close_extensions` | the session still works, and extensions may read it for the last time |
 | `stop` | the session was closed |
 """
 
@@ -28,11 +28,11 @@ from pigeon.session.session import Session
 if TYPE_CHECKING:
     from pigeon.extensions.runner import Runner
 
-# Entries that are read in one go: a few milliseconds. Each step compares what is converted already, so that very long
-# conversations are not converted to their end.
+# Entries read in one step: a few milliseconds. Each step compares what is converted already, so very long conversations
+# are not converted to their end.
 READ_AHEAD = 200
 CONVERTED_AHEAD = 20_000
-# Where one step takes longer, each converts the same again, as for a long row of messages without an answer.
+# If one step takes longer, each would convert the same again, as for a long row of messages without an answer.
 LONGEST_STEP = 0.05
 
 
@@ -93,7 +93,7 @@ class Lifecycle:
         await self._parse_and_convert_ahead()
 
     async def _parse_and_convert_ahead(self) -> None:
-        """Parses and converts a long conversation before the first prompt of the host, a bit at a time."""
+        """Parse and convert a long conversation in small steps before the first prompt of the host."""
         session, transcript = self._session, self._session.transcript
         for _ in range(0, len(session.visible_entries.lines), READ_AHEAD):
             if session.activity.is_busy or not transcript.parse_more_ahead(READ_AHEAD):
@@ -101,7 +101,7 @@ class Lifecycle:
             await asyncio.sleep(0)
         journal, model, messages = transcript.journal, session.models.model, transcript.model_messages
         for end in range(READ_AHEAD, min(len(messages), CONVERTED_AHEAD), READ_AHEAD):
-            # A run does the rest itself; after a change of the conversation or the model it would be in vain.
+            # A run does the rest itself; after a change of conversation or model it would be wasted.
             unchanged = transcript.journal is journal and session.models.model is model
             if model is None or session.activity.is_busy or not unchanged:
                 return
@@ -116,7 +116,7 @@ class Lifecycle:
         self._processes.release_when_idle()
 
     def should_drain(self) -> bool:
-        """True if a run is finished after the host went; with the demo, because it is tried out with piped input."""
+        """True if a run is finished after the host has gone; with the demo, because people try it with piped input."""
         model = self._session.models.model
         return self._drain or (model is not None and model.provider == DEMO.name)
 

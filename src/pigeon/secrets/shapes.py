@@ -1,5 +1,5 @@
-"""Secrets that are recognized by what they look like: keys with the beginnings that their issuers give them, signed
-tokens, private keys, passwords in addresses; and variables, also by their names.
+"""Secrets that are recognized by their shape: keys with the prefixes of their issuers, signed tokens, private keys,
+passwords in addresses; and variables, also by name.
 
 `Redactor` masks the keys that Pigeon holds itself; a session may show others, of services that it knows nothing about,
 and a page is made to be given to people. Shapes are masked in pages only, and only those that hardly any other text
